@@ -12,7 +12,6 @@ from tutelage.audit.mechanism import (
     audit_law,
     audit_mechanism,
     claimed_epsilon,
-    refuted_epsilon,
     worst_neighbors,
 )
 from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
@@ -20,7 +19,6 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
-from tutelage_reproductions import mechanism_audits
 from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations, random_configurations
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, Untold
@@ -42,18 +40,6 @@ def test_binomial_bounds_are_wrong_as_seldom_as_they_say(trials):
     assert high[-1] == 1
 
 
-def test_what_an_event_refutes_falls_with_delta_and_doubt():
-    def refuted(delta: float, level: float) -> float:
-        return float(refuted_epsilon(np.array(500), np.array(50), 1000, delta, level))
-
-    more, less = (stats.binomtest(times, 1000).proportion_ci(0.95, method="exact") for times in (500, 50))
-    assert refuted(0, 0.05) == pytest.approx(np.log(more.low / less.high))
-    assert refuted(0, 0.05) > refuted(0, 0.001) > refuted(0.1, 0.001) > refuted(0.3, 0.001) > 0
-    assert refuted(0.5, 0.001) == 0
-    assert refuted_epsilon(np.array(0), np.array(0), 10, 0.0, 0.05) == 0
-    assert refuted_epsilon(np.array(10), np.array(0), 10, 0.0, 0.05) < np.log(10)
-
-
 @pytest.mark.parametrize(("mechanism", "delta", "part"), TIGHT, ids=repr)
 def test_at_the_worst_votes_the_bound_comes_close_to_the_claim(mechanism, delta, part):
     settings = {"delta": delta, "part": part, "draws": 200_000, "confidence": 0.999}
@@ -66,7 +52,7 @@ def test_real_noise_is_audited_by_default():
     neighbors = worst_neighbors(GNMax(1.0), delta=0.05, draws=8_000)
     found = audit_mechanism(GNMax(1.0), neighbors, delta=0.05, draws=8_000, confidence=1 - 1e-6)
     assert found.passed  # it fails with probability below 1e-6 if the noise is right
-    assert found.lower_bound > 0.4 * found.claim
+    assert found.lower_bound > 0.2 * found.claim  # usually 0.56 of it, with a deviation of 0.056
 
 
 @pytest.mark.parametrize("queries", [1, 6])
@@ -159,21 +145,10 @@ def test_the_law_finds_too_much_noise_and_wrong_ties_too():
         assert not audit_law(FaultyArgmax(fault), counts, noise=SimulationNoise(0)).passed, fault.__name__
 
 
-def test_a_right_law_is_doubted_as_seldom_as_it_says():
-    doubted = sum(
-        not audit_law(LNMax(2.0), (6, 5, 1), draws=200, confidence=0.9, noise=SimulationNoise(seed)).passed
-        for seed in range(200)
-    )
-    assert doubted <= stats.binom.ppf(0.999, 200, 0.1)
-
-
 @pytest.mark.parametrize(("change", "message"), [
-    *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((3, 3), (1, 5), (2, 3, 1))),
-    ({"neighbors": Neighbors((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
+    *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((1, 5), (2, 3, 1))),
     ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
-    ({"neighbors": Neighbors((3,), (2,))}, "one moved ballot"),
-    *(({"delta": delta}, "`delta`") for delta in (-0.1, 1.0, float("nan"))),
-    *(({"draws": draws}, "`draws` of audit_mechanism must be") for draws in (2, 10**11)),
+    ({"delta": float("nan")}, "`delta`"),
     ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
     ({"queries": 0}, "`queries`"),
     ({"confidence": 1.0}, "`confidence`"),
@@ -190,13 +165,3 @@ def test_pure_loss_is_claimed_at_delta_zero_and_nothing_for_an_unknown_kind():
     assert claimed_epsilon(NoisyArgmaxGaussian(4.0, 3, ONE_TEACHER), 0.0) == np.inf
     with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
         worst_neighbors(Untold(costs=False), delta=0.01)
-
-
-def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):
-    monkeypatch.setattr(mechanism_audits, "AUDITS", 3)
-    monkeypatch.setattr(mechanism_audits, "_QUICK", 200)
-    monkeypatch.setattr(mechanism_audits, "TIGHT", TIGHT[:1])
-    record = mechanism_audits.reproduce(quick=True, download=False, progress=False)
-    assert len(record.rows) == 3 + 1 + 2
-    assert all(row.at_most is not None and row.ours <= row.at_most for row in record.rows)
-    assert record.rows[3].name == "claims refuted, of 3"

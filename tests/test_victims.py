@@ -127,11 +127,6 @@ def a_folder(path: Path) -> None:
     (path / "thesis.tex").write_text("ten years of work")
 
 
-def an_npz(path: Path) -> None:
-    with path.open("wb") as file:
-        np.savez(file, X=np.eye(3), y=np.arange(3))
-
-
 def a_link(path: Path) -> None:
     (path.parent / "linked.csv").write_text("age,ill\n81,yes\n")
     path.symlink_to("linked.csv")
@@ -146,8 +141,6 @@ VICTIMS: dict[str, Callable[[Path], object]] = {
     "ledger": a_ledger,
     "key": a_key,
     "private csv": lambda path: path.write_text("age,ill\n81,yes\n"),
-    "private npz": an_npz,
-    "foreign file": lambda path: path.write_text("mine"),
     "empty file": lambda path: path.touch(),
     "folder": a_folder,
     "link": a_link,
