@@ -1,27 +1,24 @@
 """Numbers as targets: each sum on small worlds, one person at a time, and what the student says."""
 
-import itertools
 import json
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import r2_score
 
-from test_additive import SCHEMA, SMALL, cast, requests_of
+from test_additive import SCHEMA
 from tutelage import PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightError
 from tutelage.features import Schema
-from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive_mean import _LONGEST, STEPS, residuals_in_steps
 from tutelage.reporting import read_card
 from tutelage.students import load_student
-from tutelage.students.additive_mean import EDGES, N_PARTS
 from tutelage.students.stacking import joint_norm, joint_steps
 
 
@@ -38,69 +35,7 @@ def of(seed: int = 0, **more: Any) -> PATERegressor:
     return PATERegressor(**(given | more))
 
 
-# Ballots: each sum, both relations
-
-
-def asked_of(rows: Any, y: Any, look: Any = None, ids: Any = None, **changes: Any) -> list[Any]:
-    """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
-    model = of(**{"epsilon": None, "mechanism": NoisySum(5.0), **changes})
-    return requests_of(model._fitting().intended(rows, y, entity_ids=ids), look)
-
-
-NONNEGATIVE = (True, False, False, True)
-
-
-@pytest.mark.parametrize("place", range(4))
-def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors_are_no_further_apart(place):
-    """All people with up to two rows: none of their ballots is longer, nor two further apart, than is charged."""
-    rng = np.random.default_rng(0)
-    rows = {"a": rng.integers(0, 3, 300), "b": np.array(["x"] * 300, dtype=object)}
-    request = asked_of(rows, 3.0 * rows["a"] + rng.random(300), public=SMALL, unit="row")[place]
-    row = [(cells, number) for cells in itertools.product(range(4), range(2)) for number in (0, 1, STEPS // 3, STEPS)]
-    people = [[one] for one in row] + [list(pair) for pair in itertools.combinations_with_replacement(row, 2)][::3]
-    each: Any = [(*map(list, zip(*one, strict=True)), [0] * len(one)) for one in people]
-    ballots = np.array([cast(request, *one, unit=request.form.unit).ravel() for one in each]).astype(object)
-    lengths = (ballots**2).sum(axis=1)
-    bound = request.form.norm_squared
-    assert max(lengths) <= bound  # added or removed
-    apart = max((lengths[:, None] + lengths[None, :] - 2 * (ballots @ ballots.T)).ravel())
-    event = request.mechanism.most(request.form, simulated=True)
-    charged = (2 if event.nonnegative else 4) * bound
-    assert apart <= charged  # replaced
-    assert apart > (0.999, 0.999, 0.1, 0.999)[place] * charged  # the bound is attained but for the joint sum
-    assert event.nonnegative == NONNEGATIVE[place]
-    assert not event.nonnegative or min(ballots.ravel()) >= 0
-
-
-@pytest.mark.parametrize("entity", [False, True])
-def test_four_sums_cost_what_one_of_the_given_noise_would(entity):
-    requests = asked_of(*made_up(300), ids=np.arange(300) // 3 if entity else None, unit=None if entity else "row")
-    spent = sum(
-        (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
-        for request in requests
-        for one in request.mechanism.most(request.form, simulated=True).flatten()
-    )
-    assert len(requests) == 4
-    assert spent == pytest.approx(4 / 5.0**2, rel=1e-9)
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 2**32 - 1), st.booleans())
-def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity):
-    rng = np.random.default_rng(seed)
-    rows = {"a": rng.integers(0, 3, 200), "b": np.array(["x"] * 200, dtype=object)}
-    y, ids = 12 * rng.random(200) - 1, np.arange(200) // (2 if entity else 1)
-    bins, some, steps = SMALL.transform(rows), ids < 20, of()._fitting()._merged(y)
-
-    def compare(request: Any, ballots: Any) -> None:
-        unit = request.form.unit
-        alone = [cast(request, bins[ids == one], steps[ids == one], ids[ids == one], unit) for one in range(20)]
-        together = cast(request, bins[some], steps[some], ids[some], unit)
-        np.testing.assert_array_equal(together, sum(alone))
-        backwards = cast(request, bins[::-1], steps[::-1], ids[::-1], unit)
-        np.testing.assert_array_equal(backwards, ballots.totals)
-
-    asked_of(rows, y, compare, ids=ids, public=SMALL)
+# Ballots; their sums are in test_public_numbers
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, STEPS)), min_size=1, max_size=20))
@@ -143,21 +78,16 @@ def test_a_number_beyond_the_range_counts_as_its_end():
 
 
 def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
-    rows, y = made_up(20_000)
+    rows, y = made_up(8_000)
     model = of(ledger=tmp_path / "a.ledger").fit(rows, y)
-    other, truth = made_up(5_000, 1)
-    assert model.score(other, truth) == r2_score(truth, model.predict(other)) > 0.85
+    other, truth = made_up(2_000, 1)
+    assert model.score(other, truth) == r2_score(truth, model.predict(other)) > 0.8
     assert model.predict(other).min() >= 0
     assert model.predict(other).max() <= 10
     release = model.fit_
     assert len(release.release_.event.flatten()) == 4
     assert data_independent.epsilon(release.release_.event, 1e-5).epsilon <= model.epsilon_.epsilon <= 1.0
     assert 0.999 < release.ledger_.spent <= 1.0
-    again = of(ledger=tmp_path / "a.ledger")
-    with pytest.warns(match="released before"):
-        again.fit(rows, y)
-    assert again.fit_.ledger_.spent == release.ledger_.spent
-    assert again.student_.effects() == model.student_.effects()
     folder = model.save(tmp_path / "out", model.card(other, truth))
     np.testing.assert_array_equal(load_student(folder).predict(other), model.predict(other))
     card = read_card(folder / "card.json")
@@ -165,7 +95,6 @@ def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
     assert card.classes == ()
     text = (folder / "card.md").read_text()
     assert "noisy sums and public data alone" in " ".join(text.split())
-    assert "R²" in text
     assert "class" not in text.split("Utility")[1].split("Bias")[0]
 
 
@@ -185,67 +114,50 @@ def test_quantiles_hold_as_many_numbers_as_they_say():
 def test_columns_that_say_the_same_do_no_harm():
     """One step of a logistic fit is far off with such columns."""
     rng = np.random.default_rng(0)
-    size = rng.random(20_000)
-    rows = {name: size + 0.02 * rng.random(20_000) for name in "abcdefgh"}
-    y = 10 * size**2
-    schema = Schema(dict.fromkeys(rows, (0.0, 1.02)))
-    for epsilon in (0.5, 3.0, 30.0):
+    size = rng.random(8_000)
+    rows = {name: size + 0.02 * rng.random(8_000) for name in "abcdefgh"}
+    y, schema = 10 * size**2, Schema(dict.fromkeys(rows, (0.0, 1.02)))
+    for epsilon in (1.0, 30.0):
         assert of(public=schema, epsilon=epsilon).fit(rows, y).score(rows, y) > 0.8
 
 
 def test_a_fit_with_people_of_several_rows():
-    rows, y = made_up(9_000)
-    model = of(epsilon=3.0).fit(rows, y, entity_ids=np.arange(9_000) // 3)
+    rows, y = made_up(6_000)
+    model = of(epsilon=3.0).fit(rows, y, entity_ids=np.arange(6_000) // 3)
     assert model.score(rows, y) > 0.8
     assert len(model.fit_.release_.event.flatten()) == 5  # and the number of people
     assert 0.99 < model.fit_.ledger_.spent <= 3.0
     assert model.fit_.n_private_rows_ is None
 
 
-def test_where_noise_hides_the_columns_the_student_predicts_about_the_mean():
-    rng = np.random.default_rng(0)
-    rows, _ = made_up(3_000)
-    y = 5 + 2 * rng.random(3_000)
-    assert np.mean([of(seed, epsilon=0.3).fit(rows, y).score(rows, y) for seed in range(8)]) > -0.3
-
-
 def test_it_is_a_regressor_of_scikit_learn():
-    model = of(epsilon=2.0)
+    model = of(epsilon=2.0, target_range=(0.0, 10.0), unit="person")
     assert is_regressor(model)
     copied: Any = clone(model)
-    assert copied.get_params()["target_range"] == (0, 10)
-    rows, y = made_up(3_000)
-    ids = np.arange(3_000)
-    with_decimals: Any = of(unit="person").set_params(target_range=(0.0, 10.0))
-    named = with_decimals.fit({**rows, "days": y, "person": ids}, "days", entity_ids="person")
-    assert named.student_.effects() == of(unit="person").fit(rows, y, entity_ids=ids).student_.effects()
+    assert copied.get_params()["target_range"] == (0.0, 10.0)
+    rows, y = made_up(1_000)
+    named: Any = model.fit({**rows, "days": y, "person": np.arange(1_000)}, "days", entity_ids="person")
+    assert named.student_.effects() == copied.fit(rows, y, entity_ids=np.arange(1_000)).student_.effects()
     assert named.n_features_in_ == 3
-    assert np.isfinite(named.predict_quantiles(rows)).all()
 
 
 def test_the_table_of_effects_gives_the_numbers():
-    rows, y = made_up(5_000)
-    model = of(epsilon=3.0).fit(rows, y)
+    model, one = of(epsilon=3.0).fit(*made_up(2_000)), {"age": [40], "work": ["public"], "hours": [0.5]}
     table, cells = model.student_.effects(), SCHEMA.cells
     json.dumps(table)
-    bins = SCHEMA.transform({"age": [40], "work": ["public"], "hours": [0.5]})[0].astype(int)
+    bins = SCHEMA.transform(one)[0].astype(int)
     chosen = [("", "every row"), *((name, cells[name][place]) for name, place in zip(cells, bins, strict=True))]
     found = [line["effects"]["target"] for line in table if (line["column"], line["cells"]) in chosen]
-    assert sum(found) == pytest.approx(model.predict({"age": [40], "work": ["public"], "hours": [0.5]})[0])
-    assert next(one[0] for one in model.student_.influences()) == "age"
-    assert model.student_.below_.shape == (N_PARTS, len(EDGES))
+    assert sum(found) == pytest.approx(model.predict(one)[0])
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"target_range": (5, 5)}, "`target_range` of PATERegressor must be the lowest and the highest"),
-        ({"target_range": "ab"}, "`target_range`"),
         ({"target_range": (0, float("inf"))}, "`target_range` of PATERegressor must be finite"),
-        ({"target_range": None}, "`target_range`"),
         ({"public": {"age": (0, 1)}}, "`public` of PATERegressor must be a Schema"),
         ({"mechanism": 3.0, "epsilon": None}, "`mechanism` of AdditiveMean must be a NoisySum"),
-        ({"epsilon": -1.0}, "`epsilon`"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(wrong, said, tmp_path):
