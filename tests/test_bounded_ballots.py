@@ -53,7 +53,7 @@ def ballots_of(norm_squared: int, dimension: int, *, nonnegative: bool) -> list[
     return [b for b in itertools.product(entries, repeat=dimension) if sum(x * x for x in b) <= norm_squared]
 
 
-@pytest.mark.parametrize(("norm_squared", "dimension"), [(1, 1), (4, 1), (1, 2), (2, 2), (4, 2), (5, 2)])
+@pytest.mark.parametrize(("norm_squared", "dimension"), [(4, 1), (1, 2), (5, 2)])
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("sigma", [1.0, 2.5])
 def test_a_sum_costs_what_the_worst_two_ballots_cost(norm_squared, dimension, nonnegative, sigma):
@@ -70,8 +70,7 @@ def test_a_sum_costs_what_the_worst_two_ballots_cost(norm_squared, dimension, no
             assert worst >= 0.49 * limit
 
 
-@pytest.mark.parametrize("sigma", [3.0, 20.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-8])
+@pytest.mark.parametrize(("sigma", "delta"), [(3.0, 1e-3), (20.0, 1e-8)])
 @pytest.mark.parametrize(("norm_squared", "dimension"), [(4, 1), (5, 2)])
 def test_an_added_ballot_costs_what_the_worst_ballot_costs(sigma, delta, norm_squared, dimension):
     reach = math.ceil(10 * sigma) + 6
@@ -139,20 +138,6 @@ def test_discrete_noise_is_continuous_noise_rounded_at_random(monkeypatch):
     drawn = discrete_gaussian_masses(sigma, 20)[z - center + 20]
     ratio = np.abs(np.log(rounded / drawn)).max()
     assert apart / 8 < ratio < apart
-
-
-def test_rounded_noise_adds_up_over_releases_of_different_noise():
-    sigmas, shifts, delta = (3.0, 5.0), (2, -3), 1e-5
-    laws = [
-        [law_of_noise_around((place,), sigma, 70) for sigma, place in zip(sigmas, places, strict=True)]
-        for places in ((0, 0), shifts)
-    ]
-    p, q = (np.outer(first, second).ravel() for first, second in laws)
-    found = shifted_gaussian_composition([(3.0, 4), (5.0, 9)], delta)
-    assert hockey_stick(p, q, found) <= delta
-    assert hockey_stick(p, q, 0.8 * found) > delta
-    assert shifted_gaussian_composition([(3.0, 0)], delta) == 0.0
-    assert shifted_gaussian_composition([(1.0, 1)], delta) == math.inf
 
 
 def test_rounded_noise_covers_a_release_whose_shift_depends_on_the_one_before():
@@ -285,33 +270,6 @@ def test_no_campaign_on_three_classes_costs_more_than_its_cap(data, sigma, order
     assert log_renyi_moment(p, q, order) / (order - 1) <= bound * (1 + 1e-9)
 
 
-@given(sigma=st.floats(1.7, 15), shift=st.integers(1, 9), delta=st.floats(1e-9, 0.4))
-def test_no_shift_of_discrete_noise_is_charged_too_little(sigma, shift, delta):
-    reach = math.ceil(11 * sigma) + 12
-    p, q = (law_of_noise_around((place,), sigma, reach) for place in (shift, 0))
-    found = shifted_gaussian_composition([(sigma, shift**2)], delta)
-    assert hockey_stick(p, q, min(found, 600.0)) <= delta
-
-
-@pytest.mark.rest
-@given(cap=st.integers(1, 500), sigma=st.floats(2.0, 90.0), order=st.floats(1.05, 30))
-def test_capped_votes_cost_no_more_than_as_many_votes_on_every_query(cap, sigma, order):
-    orders = np.array([order])
-    capped = rdp_of_three_outcomes(CappedArgmaxGaussian(sigma, cap, 10, ONE_TEACHER), orders).values[0]
-    dense = rdp_of_three_outcomes(Repeated(NoisyArgmaxGaussian(sigma, 10, ONE_TEACHER), cap), orders).values[0]
-    assert dense * (1 - 1e-12) <= capped <= dense * 1.01
-    assert capped <= rdp(CappedArgmaxGaussian(sigma, cap, 10, ONE_TEACHER), orders).values[0]
-
-
-def test_at_a_small_epsilon_rounded_noise_is_charged_less_than_a_renyi_curve():
-    event = NoisySumGaussian(400_000.0, 1000**2, 10_000, ONE_TEACHER)
-    value = epsilon(event, 1e-5)
-    assert value.method == "Gaussian differential privacy of discrete Gaussian noise"
-    assert value.epsilon == pytest.approx(gaussian_dp_epsilon(2 * 1000 / 400_000, 1e-5), rel=1e-6)
-    assert rdp(event).to_epsilon(1e-5).epsilon > 1.1 * value.epsilon
-    assert epsilon(NoisySumGaussian(0.9, 1, 1, ONE_TEACHER), 1e-5).order is not None  # too little noise to round
-
-
 def test_releases_of_different_kinds_add_up_to_one_distance():
     sigma = 40_000.0  # so wide that only distances are known
     releases = (
@@ -334,9 +292,6 @@ def test_what_holds_for_added_ballots_only_is_no_epsilon_that_a_card_takes():
     for other in (ConfidenceCheck(3, 40.0, 10, ONE_TEACHER), NoisyBallot(40.0, 10, ONE_TEACHER)):
         with pytest.raises(UnsupportedEventError, match="added or removed ballot is known for"):
             epsilon_if_added_or_removed(Composed((NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), other)), 1e-5)
-    with pytest.raises(InvalidParameterError, match="`delta`"):
-        epsilon_if_added_or_removed(NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), 0)
-    assert epsilon(NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), 5e-324).epsilon > 1
 
 
 def test_the_events_are_stored_without_what_is_as_by_default():
@@ -353,14 +308,10 @@ CAPPED = CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER)
 
 @pytest.mark.parametrize(("parameter", "make"), [
     ("sigma", lambda: NoisySumGaussian(0, 1, 1, ONE_TEACHER)),
-    ("norm_squared", lambda: NoisySumGaussian(1.0, 0, 1, ONE_TEACHER)),
     ("norm_squared", lambda: NoisySumGaussian(1.0, NOT_WHOLE, 1, ONE_TEACHER)),
     ("norm_squared", lambda: NoisySumGaussian(1.0, 2**100 + 1, 1, ONE_TEACHER)),
-    ("dimension", lambda: NoisySumGaussian(1.0, 1, 0, ONE_TEACHER)),
     ("nonnegative", lambda: NoisySumGaussian(1.0, 1, 1, ONE_TEACHER, nonnegative=NOT_A_BOOL)),
-    ("cap", lambda: CappedArgmaxGaussian(1.0, 0, 2, ONE_TEACHER)),
     ("cap", lambda: CappedArgmaxGaussian(1.0, True, 2, ONE_TEACHER)),
-    ("classes", lambda: CappedArgmaxGaussian(1.0, 1, 1, ONE_TEACHER)),
 ])  # fmt: skip
 def test_bounds_of_ballots_are_checked(parameter, make):
     with pytest.raises(InvalidParameterError) as refused:

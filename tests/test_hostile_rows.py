@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -22,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SimulationNoise
 from tutelage.estimator.regressor import _OfNumbers
 from tutelage.exceptions import TutelageError
-from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, PublicScaling, Schema
+from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, Schema
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods import AdditiveMean
 from tutelage.partition import Shards
@@ -57,7 +56,6 @@ NUMBERS: dict[str, np.ndarray] = {
     **{f"{value:.3g}": cells(value) for value in (*SIGNED, *(-value for value in SIGNED), *OTHERS)},
     "one cell of 1e39": np.array([[0.0, 1e39, 0.0]]),
     "both ends": cells(MOST, -MOST),
-    "ends and nothing": cells(MOST, 5e-324, -MOST),
     "opposite rows": np.array([[MOST] * COLUMNS, [-MOST] * COLUMNS]),
     "constant rows": np.ones((50, COLUMNS)),
     "ordinary": np.array([[0.1, -0.3, 1.0]]),
@@ -65,9 +63,7 @@ NUMBERS: dict[str, np.ndarray] = {
     "a public row": PUBLIC[:1],
     "many rows": np.random.default_rng(1).normal(size=(10_000, COLUMNS)),
     "many huge rows": np.random.default_rng(2).normal(size=(1_000, COLUMNS)) * 1e300,
-    "many tiny rows": np.random.default_rng(3).normal(size=(1_000, COLUMNS)) * 1e-310,
     "rows from tiny to huge": np.geomspace(1e-300, 1e300, 99).reshape(-1, COLUMNS),
-    "huge whole numbers": np.array([[2**62, -(2**62), 2**53 + 1]], dtype=np.float64),
     "one huge among many": np.vstack([np.zeros((30, COLUMNS)), cells(1e308)]),
     "far along one axis": np.array([[1e16, 0.0, 0.0]]),
     "nearly the largest of single precision": cells(3.4028234e38),
@@ -88,16 +84,14 @@ class Exploding(PublicFeatureMap):
 
 public = PublicRows(PUBLIC, "public rows")
 STUDENTS = [
-    LogisticRegression(), DecisionTreeClassifier(), RandomForestClassifier(3), GaussianNB(), SVC(),
-    KNeighborsClassifier(), make_pipeline(StandardScaler(), LogisticRegression()), LinearDiscriminantAnalysis(),
-    HistGradientBoostingClassifier(max_iter=2),
+    LogisticRegression(), DecisionTreeClassifier(), GaussianNB(), SVC(), KNeighborsClassifier(),
+    make_pipeline(StandardScaler(), LogisticRegression()), HistGradientBoostingClassifier(max_iter=2),
 ]  # fmt: skip
 VOTING = {"n_teachers": 8, "n_queries": 5, "mechanism": GNMax(5.0)}  # whose noise need not be searched for
 METHODS: dict[str, dict[str, Any]] = {
     "vector ballots": {"teacher": SMALL},
     "one round": {"teacher": VectorBallots(n_landmarks=15, rounds=1)},
     "vector ballots, forest": {"teacher": SMALL, "student": RandomForestClassifier(3)},
-    "vector ballots, scaled": {"teacher": SMALL, "features": PublicScaling.learn(public)},
     "vector ballots, axes": {"teacher": SMALL, "features": PublicPCA.learn(public, 2)},
     "vector ballots, brittle map": {"teacher": SMALL, "features": Brittle()},
     "vector ballots, exploding map": {"teacher": SMALL, "features": Exploding()},
@@ -108,7 +102,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "student": RandomForestClassifier(3),
         "rounds": 2,
     },
-    "few votes, capped over fits": {"teacher": NearestQueries(2), "mechanism": CappedGNMax(20.0, 6)},
     **{type(teacher).__name__: {"teacher": teacher, **VOTING} for teacher in (ClassMeans(), Ridge(), *STUDENTS)},
     "additive": {"public": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0", "1", "2"]})},
     "numbers": {
@@ -116,7 +109,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "method": AdditiveMean(),
         "public": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0"]}),
     },
-    "trees, in rounds": {"teacher": DecisionTreeClassifier(), "student": GaussianNB(), "rounds": 2, **VOTING},
 }
 
 
@@ -223,13 +215,11 @@ WORDS = {
 def test_no_text_fails_a_fit_that_has_spent(teacher):
     some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
     texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]
-    public_texts = [f"{some[n % 5]} {some[(n * 3) % 5]}" for n in range(PUBLIC_ROWS)]
-    settings = {"teacher": teacher, **BY_TEACHER[type(teacher)]}
+    settings, public_texts = {"teacher": teacher, **BY_TEACHER[type(teacher)]}, texts + some * 4
     words = list(WORDS.values())
-    labels = np.arange(PEOPLE + len(words)) % 2
+    labels, ids = np.arange(PEOPLE + len(words)) % 2, [word for word in words if word.strip()]
     assert survives(settings, [*texts, *words], labels, [*IDS, *map(str, range(len(words)))], public_texts) is not None
     survives(settings, [*texts, *texts[: len(words)]], labels, [*IDS, *words], public_texts)
-    ids = [word for word in words if word.strip()]
     assert survives(settings, [*texts, *ids], labels[: PEOPLE + len(ids)], [*IDS, *ids], public_texts) is not None
 
 
@@ -346,15 +336,13 @@ def test_no_person_fails_a_session_that_has_spent(kind):
     if kind != "callable":
         people = [rows for rows in people if np.isfinite(rows).all()]
     ids = [str(number) for number, rows in enumerate(people) for _ in range(len(rows))]
-    X, y = np.vstack(people), np.arange(len(ids)) % 2
-    shards = Shards.of_single_people(len(X), ids)
-    mechanism: Any = GNMax(5.0)
-    if kind == "callable":
-        voters: Any = CallableTeachers([Fickle(rows) for rows in people], n_classes=2, unit=UNIT)
-    elif kind == "trees":
-        voters = EstimatorTeachers(SVC(), n_classes=2, seed=0).fit(X, y, shards)
-    else:
-        voters, mechanism = NearestQueries(3).fit(X, y, shards, n_classes=2), CappedGNMax(20.0, 6)
+    X, y, shards = np.vstack(people), np.arange(len(ids)) % 2, Shards.of_single_people(len(ids), ids)
+    voters: Any = {
+        "callable": lambda: CallableTeachers([Fickle(rows) for rows in people], n_classes=2, unit=UNIT),
+        "trees": lambda: EstimatorTeachers(SVC(), n_classes=2, seed=0).fit(X, y, shards),
+        "few votes": lambda: NearestQueries(3).fit(X, y, shards, n_classes=2),
+    }[kind]()
+    mechanism: Any = CappedGNMax(20.0, 6) if kind == "few votes" else GNMax(5.0)
     ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=UNIT)
     session = LabelingSession(voters, mechanism, ledger, noise=SimulationNoise(0))
     for first in (0, 5):
