@@ -39,7 +39,7 @@ from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import load_student, store
+from tutelage.students import store
 from tutelage.tables import read_batches
 from tutelage.teachers import NearestQueries, VectorBallots
 
@@ -93,15 +93,14 @@ def made_up(seed):
 
 def test_a_repeat_needs_no_place_in_the_file(tmp_path):
     (X, y), (public, _) = made_up(0), made_up(1)
-    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / "a.ledger", random_state=0)
-    model.fit(X, y, X_public=public)
-    before, labels = (tmp_path / "a.ledger").read_bytes(), model.release_.labels
-    model.set_params(ledger=Ledger.open(tmp_path / "a.ledger", read_only=True))
+    path = tmp_path / "a.ledger"
+    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(X, y, X_public=public)
+    before, labels = path.read_bytes(), model.release_.labels
     with pytest.warns(BudgetContinuedWarning):
-        model.fit(X, y, X_public=public)
+        model.set_params(ledger=Ledger.open(path, read_only=True)).fit(X, y, X_public=public)
     assert model.drawn_ == 0
     assert np.array_equal(model.release_.labels, labels)
-    assert (tmp_path / "a.ledger").read_bytes() == before
+    assert path.read_bytes() == before
 
 
 def test_a_refused_release_confirms_no_change_for_the_next_one(tmp_path):
@@ -120,10 +119,9 @@ def test_a_refused_release_confirms_no_change_for_the_next_one(tmp_path):
     assert model.drawn_ == 0
 
 
-@pytest.mark.parametrize("changed", [False, True])
-def test_every_release_leaves_the_same_trace_of_its_data(changed, tmp_path):
+def test_every_release_leaves_the_same_trace_of_its_data(tmp_path):
     traces = []
-    for second in (np.eye(3), np.eye(3), np.eye(3) + changed, np.eye(3) - changed):
+    for second in (np.eye(3), np.eye(3), np.eye(3) + 1, np.eye(3) - 1):
         ledger = ledger_of(tmp_path / f"{len(traces)}.ledger")
         for data in (np.eye(3), second, np.eye(3)):
             ledger.bind(data_digest(data), changed=True)
@@ -138,17 +136,15 @@ def test_every_release_leaves_the_same_trace_of_its_data(changed, tmp_path):
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
     X, y = binary_rows
-    ledger = tmp_path / "a.ledger"
+    settings = {"ledger": tmp_path / "a.ledger", "budget": 20.0, "epsilon": 1.0, "data_changed": True}
     for rows, question in ((X, "first"), (X, "second"), (X[:300], "third")):
-        settings = {"ledger": ledger, "budget": 20.0, "epsilon": 1.0, "data_changed": True, "question": question}
-        model = PATEClassifier(VectorBallots(), **settings).fit(rows, y[: len(rows)], X_public=X[:60])
-        entries = Ledger.open(ledger).export()
+        model = PATEClassifier(VectorBallots(), question=question, **settings)
+        entries = model.fit(rows, y[: len(rows)], X_public=X[:60]).open_ledger_.export()
         last = max(place for place, entry in enumerate(entries) if entry["kind"] == "kept")
         assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().created}
-    kinds = [entry["kind"] for entry in Ledger.open(ledger).export()]
     sums = VectorBallots().rounds
-    assert kinds == ["opened", *["kept", "intended", "bound", *["reserved", "answered"] * sums] * 3]
-    assert {len(batch.written) for batch in model.card().batches} == {len("2031-05-17")}
+    of_a_fit = ["kept", "intended", "bound", *["reserved", "answered"] * sums]
+    assert [entry["kind"] for entry in entries] == ["opened", *of_a_fit * 3]
 
 
 def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_rows):
@@ -157,40 +153,34 @@ def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_ro
     for name in ("one", "other"):
         student = RandomForestClassifier(10, random_state=0).fit(X, y)
         store.write_student(student, tmp_path / name)
-        assert (load_student(tmp_path / name).predict(X) == student.predict(X)).all()
         saved.append((tmp_path / name).read_bytes())
         np.full(10**6, 7.0)  # other memory for the next one
     assert saved[0] == saved[1]
     with zipfile.ZipFile(tmp_path / "one") as archive:
         assert {part.date_time[0] for part in archive.infolist()} == {1980}
-        assert "schema.json" in archive.namelist()
         assert json.loads(archive.read("schema.json"))["__id__"] < 10**6
 
 
 # A ledger appears with its first reservation
 
 
-ALIKE = {"all alike": np.ones((20, 4)), "one row": np.ones((1, 4))}
-
-
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.FewPublicRowsWarning")
-@pytest.mark.parametrize("rows", ALIKE)
-@pytest.mark.parametrize("entity_ids", [None, np.arange(400) // 2], ids=["rows", "people"])
-def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(rows, entity_ids, binary_rows, tmp_path):
-    X, y = (part[:400] for part in binary_rows)
+@pytest.mark.parametrize(("public", "entity_ids"), [(np.ones((20, 4)), None), (np.ones((1, 4)), np.arange(400) // 2)])
+def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(public, entity_ids, binary_rows, tmp_path):
+    X, y = binary_rows
     path = tmp_path / "a.ledger"
 
-    def fit(public, epsilon=1.0, **settings):
-        model = PATEClassifier(teacher=VectorBallots(), ledger=path, budget=2.0, epsilon=epsilon, **settings)
-        return model.fit(np.resize(X, (400, 4)), y, X_public=public, entity_ids=entity_ids)
+    def fit(public, **settings):
+        model = PATEClassifier(teacher=VectorBallots(), ledger=path, budget=2.0, epsilon=1.0, **settings)
+        return model.fit(X, y, X_public=public, entity_ids=entity_ids)
 
     with pytest.raises(TutelageError):
-        fit(ALIKE[rows])
+        fit(public)
     assert list(tmp_path.iterdir()) == []
-    fit(np.resize(X[:60], (60, 4)))
+    fit(X[:60])
     before = path.read_bytes()
     with pytest.raises(TutelageError):
-        fit(ALIKE[rows], question="another", data_changed=True)
+        fit(public, question="another", data_changed=True)
     assert path.read_bytes() == before
 
 
@@ -209,22 +199,19 @@ def test_the_file_has_opening_binding_and_reservation_or_is_not_there(binary_row
     assert Ledger.open(path).verify().unsettled == 0
 
 
-@pytest.mark.parametrize("leftover", ["empty", "a journal of the first write"])
-def test_what_a_kill_leaves_of_a_new_ledger_is_removed(leftover, tmp_path):
+def test_what_a_kill_leaves_of_a_new_ledger_is_removed(tmp_path):
     path, part = tmp_path / "a.ledger", tmp_path / "a.ledger.making-x"
-    part.touch()
-    if leftover != "empty":
 
-        def killed():
-            raw = sqlite3.connect(part, isolation_level=None)
-            raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
-            raw.execute("BEGIN EXCLUSIVE")
-            raw.execute("CREATE TABLE entries (text TEXT)")
-            raw.executemany("INSERT INTO entries VALUES (?)", [("x" * 1000,)] * 2000)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def killed():
+        raw = sqlite3.connect(part, isolation_level=None)
+        raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
+        raw.execute("BEGIN EXCLUSIVE")
+        raw.execute("CREATE TABLE entries (text TEXT)")
+        raw.executemany("INSERT INTO entries VALUES (?)", [("x" * 1000,)] * 2000)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-        os.waitpid(forked(killed), 0)
-        assert part.stat().st_size > 10**5
+    os.waitpid(forked(killed), 0)
+    assert part.stat().st_size > 10**5
     opened_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER).reserve(ONE, 1)
     assert (Ledger.open(path).verify().entries, path.stat().st_mode & 0o777) == (2, 0o600)
     assert [*tmp_path.iterdir()] == [path]
@@ -267,8 +254,6 @@ def labeled(tmp_path):
 EDITS = {
     "answers deleted": "DELETE FROM answers",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
-    "a view": "CREATE VIEW v AS SELECT * FROM answers",
-    "an index": "CREATE INDEX i ON answers (reservation)",
     "an answer added": "INSERT INTO answers VALUES (zeroblob(32), '[1]', 1)",
 }
 
@@ -395,12 +380,13 @@ COMMANDS = [
     ("ledger", "verify", LEDGER),
     ("card", "--ledger", LEDGER, "--output", "again"),
 ]
+# Every method with some of the changes, and every change with at least two of the methods.
 BY = {
-    "votes of trees": None,
-    "sums": VECTORS,
-    "votes of people": NEAREST,
-    "sums without public rows": ADDITIVE,
-    "sums of numbers": NUMBERS,
+    "sums": (VECTORS, ["another label", "more rows", "other cells"]),
+    "votes of trees": (None, ["other values", "leaves"]),
+    "votes of people": (NEAREST, ["more rows", "another label"]),
+    "sums without public rows": (ADDITIVE, ["other values", "more rows", "leaves"]),
+    "sums of numbers": (NUMBERS, ["other cells", "somebody joins"]),
 }
 
 
@@ -478,16 +464,17 @@ IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by == "votes of people"
 
 @pytest.mark.parametrize("by", IN_TIERS)
 def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
-    one, *others = neighbors(world, called, tmp_path, BY[by], CHANGES.values())
-    for name, other in zip(CHANGES, others, strict=True):
+    method, changes = BY[by]
+    one, *others = neighbors(world, called, tmp_path, method, [CHANGES[name] for name in changes])
+    for name, other in zip(changes, others, strict=True):
         assert (name, differing(one, other)) == (name, [])
     assert {Path(name).name for name in one} >= {"card.json", "card.html", "labels.csv", "student.skops"}
     assert b"2031-05-17" in one["out/card.json"]
 
 
-@pytest.mark.parametrize("change", [pytest.param("leaves", marks=pytest.mark.rest), "somebody joins"])
-def test_whether_the_data_changed_between_two_releases_does_not_show(change, world, called, tmp_path):
-    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES[change]], from_command=2)
+def test_whether_the_data_changed_between_two_releases_does_not_show(world, called, tmp_path):
+    changes = [CHANGES["somebody joins"]]
+    one, other = neighbors(world, called, tmp_path, VECTORS, changes, COMMANDS[:4], from_command=2)
     assert differing(one, other) == []
     export = one[f"output of 3: ledger export {LEDGER}"].decode()
     assert export.count('"kind": "bound"') == 2
@@ -530,28 +517,29 @@ def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world
     assert {screen.split()[0] for screen in SCREENS} | UNSEEN == set(_VERBS)
     without_public = ("init", "schema", "plan") if by != "sums" else ()
     commands = [tuple(screen.split()) for screen in SCREENS if screen.split()[0] not in without_public]
-    one, other = neighbors(world, called, tmp_path, BY[by], [CHANGES["more rows"]], commands)
+    one, other = neighbors(world, called, tmp_path, BY[by][0], [CHANGES["more rows"]], commands)
     assert differing(one, other) == []
     assert b"that is spent" in one["budget.html"]
 
 
-FAULTS = {
+PUBLISHED = {
     "the number of rows on standard output": (cli_run, "_print_summary", count_people, "output of 0: run config.toml"),
     "seconds on the card": (cli_run, "card_of", card_with_seconds, "out/card.json"),
-    "a binding only where the data changed": (Ledger, "bind", bind_if_changed, f"output of 3: ledger export {LEDGER}"),
     "addresses in the student": (store, "_without_traces", bytes, "out/student.skops"),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_shows_in_the_transcript(fault, world, called, tmp_path, monkeypatch):
-    place, name, planted, part = FAULTS[fault]
-    monkeypatch.setattr(place, name, planted)
-    binding = place is Ledger
-    changed = CHANGES["leaves" if binding else "more rows"]
-    commands = COMMANDS[:4] if binding else COMMANDS[:1]
-    one, other = neighbors(world, called, tmp_path, VECTORS, [changed], commands, from_command=2 * binding)
-    assert part in differing(one, other)
+def test_planted_faults_show_in_the_transcript(world, called, tmp_path, monkeypatch):
+    for place, name, planted, _ in PUBLISHED.values():
+        monkeypatch.setattr(place, name, planted)
+    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["more rows"]], COMMANDS[:1])
+    assert {part for *_, part in PUBLISHED.values()} <= set(differing(one, other))
+
+
+def test_a_binding_only_where_the_data_changed_shows_in_the_transcript(world, called, tmp_path, monkeypatch):
+    monkeypatch.setattr(Ledger, "bind", bind_if_changed)
+    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["leaves"]], COMMANDS[:4], from_command=2)
+    assert f"output of 3: ledger export {LEDGER}" in differing(one, other)
 
 
 def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world, called, tmp_path):
@@ -576,19 +564,19 @@ def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world,
 @pytest.mark.parametrize("n_rows", [3_000, pytest.param(150_000, marks=pytest.mark.slow)])
 def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, world, tmp_path):
     polars = pytest.importorskip("polars")
-    random, transcripts = np.random.default_rng(0), []
-    rows = random.uniform(size=(300, 3))
-    frame = {**{name: rows[:, place] for place, name in enumerate("abc")}, "id": np.arange(300) // 2}
-    frame = polars.DataFrame({**frame, "y": np.where(rows[:, 0] > 0.5, "yes", "no")})
-    public = frame[["a", "b", "c"]][:80]
-    more = frame[np.full(n_rows, 14)]
-    for number, private in enumerate((frame, polars.concat([frame, more]), frame.filter(polars.col("id") != 7))):
+    transcripts, cells = [], np.random.default_rng(0).uniform(size=(300, 3))
+    public = polars.DataFrame(cells[:80], schema=list("abc"))
+    frame = polars.DataFrame(cells, schema=list("abc")).with_columns(
+        id=np.arange(300) // 2, y=np.where(cells[:, 0] > 0.5, "yes", "no")
+    )
+    rows_of_one = np.full(n_rows, 14)
+    for number, rows in enumerate((frame, frame[[*range(300), *rows_of_one]], frame.filter(polars.col("id") != 7))):
         folder = tmp_path / str(number)
         folder.mkdir()
-        private.sort("id").write_parquet(folder / "rows.parquet")
+        rows.sort("id").write_parquet(folder / "rows.parquet")
         world.begin(recording=number == 0)
-        settings = {"epsilon": 1.0, "classes": ["no", "yes"], "unit": "person"}
-        model = PATEClassifier(teacher=VectorBallots(), ledger=folder / LEDGER, **settings)
+        settings = {"epsilon": 1.0, "classes": ["no", "yes"], "unit": "person", "ledger": folder / LEDGER}
+        model = PATEClassifier(VectorBallots(), **settings)
         model.fit(read_batches(folder / "rows.parquet", rows_at_once=100), "y", X_public=public, entity_ids="id")
         model.save(folder / "out")
         export = "\n".join(map(json.dumps, model.open_ledger_.export())).encode()
@@ -599,12 +587,12 @@ def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, worl
 
 def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, binary_rows, tmp_path):
     X, y = binary_rows
-    names, transcripts = [f"p{row // 2}" for row in range(400)], []
-    changes = {"all": np.arange(400), "leaves": np.arange(400) != 14, "more rows": np.r_[np.arange(400), [14] * 50]}
-    for number, kept in enumerate(changes.values()):
+    names, everybody, transcripts = np.array([f"p{row // 2}" for row in range(400)]), np.arange(400), []
+    for number, kept in enumerate((everybody, everybody[everybody != 14], np.r_[everybody, [14] * 50])):
         world.begin(recording=number == 0)
-        shards = Shards.of_single_people(len(X[kept]), np.array(names)[kept])
-        people = NearestQueries(cap=3).fit(X[kept], y[kept], shards, n_classes=2)
+        people = NearestQueries(cap=3).fit(
+            X[kept], y[kept], Shards.of_single_people(len(kept), names[kept]), n_classes=2
+        )
         folder = tmp_path / str(number)  # in one folder, ledgers of the same keys would be copies
         folder.mkdir()
         ledger = Ledger.create(folder / "a.ledger", epsilon=50.0, delta=1e-5, unit=people.unit)
