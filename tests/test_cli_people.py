@@ -17,14 +17,10 @@ from tutelage.cli.config import load_config
 from tutelage.methods import NoisyMoments
 from tutelage.privacy import round_up
 from tutelage.reporting import read_card
-from tutelage.students import load_student
-from tutelage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 OVER = ("run", "config.toml", "--overwrite")
 SILO = 'silo = "ward"\nentity = "patient"'
-LITTLE = CAPPED.format(8.0, 15)
-BOTH = pytest.mark.parametrize("by", [NEAREST, VECTORS], ids=["nearest", "vectors"])
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +58,6 @@ def labels_of(folder: Path) -> set[str]:
     return {row["label"] for row in rows}
 
 
-@pytest.mark.rest
-@BOTH
-def test_its_student_predicts_from_the_file(by, finished, tmp_path):
-    finished(by)
-    student = load_student(tmp_path / "out" / "student.skops")
-    public = read_table(tmp_path / "public.csv")
-    columns = {name: public.column(name) for name in ("age", "dose", "ward")}
-    assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
-
-
-@pytest.mark.rest
-@BOTH
-def test_a_second_run_says_the_same_and_costs_nothing(by, finished, tmp_path):
-    finished(by)
-    labels = (tmp_path / "out" / "labels.csv").read_bytes()
-    again = succeeded(tutelage(*OVER, cwd=tmp_path))
-    said = " ".join(again.stdout.split())
-    assert "Every query was labeled before. The labels are the same, and nothing was spent" in said
-    assert "may be mostly noise" not in again.stderr
-    assert (tmp_path / "out" / "labels.csv").read_bytes() == labels
-    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=tmp_path).returncode == 0
-
-
 def mechanism(name: str, settings: str) -> dict[str, str]:
     return {"method": f'mechanism = {{ name = "{name}", {settings} }}', "privacy": ""}
 
@@ -93,18 +66,11 @@ def mechanism(name: str, settings: str) -> dict[str, str]:
     (NEAREST, {"private": SILO}, "`silos` make one teacher of each owner, and with CappedVotes every"),
     (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
     (NEAREST, mechanism("gnmax", "sigma = 3.0, cap = 2"), "must be one of capped"),
-    (NEAREST, mechanism("confident", "threshold = 3.0, sigma = 2.0"), "must be one of capped. Got 'confident'"),
-    (NEAREST, mechanism("noisy-sum", "noise_multiplier = 3.0"), "must be one of capped. Got 'noisy-sum'"),
     (NEAREST, {"method": "cap = 5"}, "`cap` is not a setting of [method] with the name capped-votes."),
-    (NEAREST, {"method": "votes = 0"}, "`votes` of CappedVotes must be an integer >= 1"),
     ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "`CappedGNMax` for"),
     (VECTORS, {"method": "n_queries = 10"}, "`n_queries` is not a setting of [method] with the name noisy-mom"),
     (VECTORS, {"method": "rounds = 0"}, "`rounds` of VectorBallots must be an integer >= 1"),
-    (VECTORS, {"private": SILO}, "`silos` make one teacher of each owner, and with NoisyMoments every"),
-    (VECTORS, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] needs a [method] with votes"),
     (VECTORS, mechanism("noisy-sum", "sigma = 3.0"), "with the name noisy-sum needs `noise_multiplier`. Add it."),
-    (VECTORS, mechanism("gnmax", "noise_multiplier = 3.0"), "must be one of noisy-sum"),
-    (VECTORS, mechanism("noisy-sum", "noise_multiplier = 0.0"), "noise_multiplier"),
 ])  # fmt: skip
 def test_settings_that_mean_nothing_are_refused_in_one_sentence(by, sections, said, tmp_path):
     test_cli.write_people(tmp_path)
@@ -140,23 +106,6 @@ def test_nothing_that_may_be_published_says_how_many_people_there_are(finished, 
         assert "1,500" not in text
 
 
-@pytest.mark.rest
-def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
-    configure_people(folder, NEAREST, private='unit = "row"\nignore = ["patient"]')
-    assert ran(folder)["teachers"] == 3000
-
-
-@pytest.mark.rest
-def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(folder):
-    configure_people(folder, NEAREST, method="n_queries = 150")
-    spent = ran(folder)["budget"]["spent"]
-    configure_people(folder, NEAREST)
-    again = succeeded(tutelage(*OVER, cwd=folder))
-    assert "150 queries were labeled before" in " ".join(again.stdout.split())
-    assert "may be mostly noise" in again.stderr
-    assert json.loads((folder / "out" / "card.json").read_text())["budget"]["spent"] == spent
-
-
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
     configure_people(folder, NEAREST, method=CAPPED.format(0.5, 15), privacy="budget = 2.0", more="")
     result = tutelage("run", "config.toml", cwd=folder)
@@ -167,9 +116,8 @@ def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folde
 @pytest.mark.rest
 @pytest.mark.parametrize(("by", "sections", "noise"), [
     (NEAREST, {"method": "n_queries = 190\nrounds = 2"}, "noise as configured"),
-    (NEAREST, {"method": f"n_queries = 190\nrounds = 2\n{LITTLE}", "privacy": ""}, "noise as configured"),
     (VECTORS, {}, "ε of a sum with little noise"),
-], ids=["capped to an ε", "capped", "vectors"])  # fmt: skip
+], ids=["capped", "vectors"])  # fmt: skip
 def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sections, noise, folder):
     configure_people(folder, by, **sections)
     result = succeeded(tutelage("audit", "config.toml", "--draws", 2000, "--entities", 2, "--json", cwd=folder))
@@ -181,10 +129,9 @@ def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sectio
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
-def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(accounting, folder):
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder):
     configure_people(folder, NEAREST)
-    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbors", "entity", "--unit", "patient", "--accounting", accounting)
+    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbors", "entity", "--unit", "patient", "--accounting", "gaussian")
     assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
     made = ran(folder)["mechanism"]
     configure_people(folder, NEAREST, privacy="")
@@ -216,19 +163,6 @@ def test_people_cast_ballots_unless_a_method_is_named(private, tmp_path):
     assert settings.method is None
     assert settings.chosen == NoisyMoments()
     assert settings.map == "steps"
-
-
-@pytest.mark.rest
-def test_runs_share_the_budget_and_each_keeps_to_its_epsilon(folder):
-    configure_people(folder, VECTORS, privacy="epsilon = 1.0\nbudget = 3.0")
-    first = ran(folder)
-    assert 0.99 < first["public_epsilon"] <= 1.0
-    assert first["budget"]["budget"] == 3.0
-    (folder / "out").rename(folder / "first")
-    configure_people(folder, VECTORS, privacy="epsilon = 1.0", method="rounds = 1")
-    second = ran(folder)
-    assert second["public_epsilon"] == 3.0
-    assert first["budget"]["spent"] < second["budget"]["spent"] < 3.0
 
 
 @pytest.mark.parametrize("ledger", [(), ("--ledger", "private.csv.ledger")])
@@ -263,20 +197,15 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
     fewer = card.if_added_or_removed or 0.0
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
-    claim = "ε limits the effect if the rows of one patient are added, removed or changed."
-    beside = f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ"
     for form in ("card.md", "card.html"):
         text = " ".join((tmp_path / "out" / form).read_text().split())
-        assert claim in text
-        assert beside in text
+        assert "ε limits the effect if the rows of one patient are added, removed or changed." in text
+        assert f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ" in text
         assert "is not the one of this card. Quote the larger ε." in text
     shown = " ".join((tmp_path / "said.txt").read_text().split())
     assert f"ε for adding or removing one unit │ {round_up(fewer):.4f}: not the published guarantee" in shown
-    assert "people who cast ballots" in shown
     assert tutelage("card", "out", cwd=tmp_path).returncode == 0
     assert read_card(tmp_path / "out" / "card.json") == card
-    assert tutelage(*OVER, cwd=tmp_path).returncode == 0
-    assert read_card(tmp_path / "out" / "card.json").if_added_or_removed == fewer  # a second run is the same release
 
 
 def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning(folder):
@@ -292,16 +221,3 @@ def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning
     assert first["totals"].shape == second["totals"].shape
     assert joint["totals"].shape == (1, 20)  # of three scores and two classes, gradient and Gram matrix
     assert joint["unit"].tolist() == ["patient", "entity"]
-
-
-def test_the_goal_is_on_screen_and_card_and_a_plan_says_what_it_cannot_judge(folder):
-    configure_people(folder, VECTORS, more='[training]\ngoal = "balanced_accuracy"')
-    card, said = ran(folder), succeeded(tutelage(*OVER, cwd=folder)).stdout
-    (reached,) = card["goals"]
-    assert (reached["goal"], reached["no_model"]) == ("balanced accuracy", 0.5)
-    assert all(f"{reached[name]:.2%}" in said for name in ("student", "no_model"))
-    configure_people(folder, VECTORS, more='[training]\ngoal = "recall at 5 %"\nclass_weight = { yes = 3 }')
-    succeeded(tutelage(*OVER, cwd=folder))
-    assert json.loads((folder / "out" / "card.json").read_text())["class_weight"] == {"no": 1, "yes": 3}
-    planned = tutelage("plan", "--people", 9, "--for", "config.toml", cwd=folder)
-    assert "A plan judges by accuracy" in refusal(planned, 2)
