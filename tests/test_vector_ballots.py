@@ -11,7 +11,6 @@ from scipy.stats import norm as normal
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
 from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
@@ -21,7 +20,7 @@ from tutelage.exceptions import BudgetExceededError, InvalidParameterError, OneC
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import NoisyMoments
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import Moments, NoisySumClassifier, load_student
+from tutelage.students import NoisySumClassifier, load_student
 from tutelage.students.store import write_student
 from tutelage.teachers import VectorBallots
 
@@ -37,13 +36,11 @@ def fitted(public=PUBLIC, ids=None, **changes) -> Any:
 
 def test_the_closed_form_takes_each_row_by_itself():
     student: Any = NoisySumClassifier().fit(PRIVATE, LABELS)
-    order = np.random.default_rng(0).permutation(len(PRIVATE))
-    whole = student.expected(PRIVATE)
-    assert np.array_equal(student.expected(PRIVATE[order]), whole[order])
-    assert np.array_equal(np.concatenate([student.expected(PRIVATE[[row]]) for row in range(50)]), whole[:50])
+    whole, together = student.expected(PRIVATE), student.residuals(PRIVATE, LABELS)
     assert_allclose(whole, student.decision_function(PRIVATE), atol=1e-4)
-    together = student.residuals(PRIVATE, LABELS)
-    for kept in (np.arange(1, len(PRIVATE)), np.arange(0, len(PRIVATE), 7), np.array([11])):
+    order = np.random.default_rng(0).permutation(len(PRIVATE))
+    for kept in (order, np.arange(0, len(PRIVATE), 7), np.array([11])):
+        assert np.array_equal(student.expected(PRIVATE[kept]), whole[kept])
         assert np.array_equal(student.residuals(PRIVATE[kept], LABELS[kept]), together[kept])
 
 
@@ -66,13 +63,6 @@ def test_it_is_nearly_as_right_as_a_model_without_privacy(plain):
     assert plain.release_.answered.all()
     assert len(plain.queries_) == len(PUBLIC)
     assert plain.n_teachers_ == len(PRIVATE)
-
-
-@pytest.mark.rest
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
-def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
-    scores = [fitted(epsilon=0.001, noise=SimulationNoise(seed)).score(TEST, TRUE) for seed in range(5)]
-    assert np.mean(scores) < 0.5
 
 
 @pytest.mark.rest
@@ -145,12 +135,6 @@ def test_a_budget_that_is_too_small_leaves_no_file(ledger):
     assert not ledger.exists()
 
 
-def test_another_student_learns_the_labels_of_all_public_rows():
-    found = fitted(student=LogisticRegression())
-    assert isinstance(found.student_, LogisticRegression)
-    assert (found.predict(PUBLIC) == found.release_.labels).mean() > 0.9
-
-
 def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     write_student(plain.student_, tmp_path / "student.skops")
     assert np.array_equal(load_student(tmp_path / "student.skops").predict(TEST), plain.predict(TEST))
@@ -164,19 +148,11 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
     ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
     ({"n_queries": 10}, "n_queries"),
-    ({"rounds": 2}, "rounds"),
-    ({"selection": "medoids"}, "selection"),
     ({"data_changed": True}, "about a ledger"),
 ])  # fmt: skip
 def test_parameters_that_mean_nothing_are_refused(changes, said):
     with pytest.raises(InvalidParameterError, match=said):
         fitted(**changes)
-
-
-def test_many_rounds_are_refused():
-    assert VectorBallots(rounds=100).noise_of_round(1.0, 99) == pytest.approx(np.sqrt(99 / 0.3))
-    with pytest.raises(InvalidParameterError, match="`rounds` of VectorBallots must be at most 100"):
-        VectorBallots(rounds=101)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
@@ -192,19 +168,10 @@ def test_parameters_of_a_sum_mean_nothing_to_voters():
             PATEClassifier(n_teachers=20, **change).fit(PRIVATE, LABELS, X_public=PUBLIC)
 
 
-@pytest.mark.parametrize("about_votes", [
-    {"n_teachers": 20},
-    {"n_queries": 5},
-    {"selection": "medoids"},
-    {"rounds": 2, "n_queries": 5},
-    {"mechanism": GNMax(3.0)},
-    {"checkpoints": "folder", "random_state": 0},
-])  # fmt: skip
+@pytest.mark.parametrize("about_votes", [{"n_teachers": 20}, {"n_queries": 5}, {"mechanism": GNMax(3.0)}])
 def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
-    settings: list[dict[str, Any]] = [{}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}]
-    for people in settings:
-        found = PATEClassifier(**people).resolved()
-        assert (type(found.method), type(found.student)) == (NoisyMoments, NoisySumClassifier)
+    found = PATEClassifier(mechanism=NoisySum(10.0)).resolved()
+    assert (type(found.method), type(found.student)) == (NoisyMoments, NoisySumClassifier)
     method: Any = PATEClassifier(**about_votes).resolved().method
     assert isinstance(method.teacher, RandomForestClassifier)
 
@@ -226,17 +193,6 @@ def test_least_noise_is_the_smallest_to_five_digits():
         least_noise(lambda _: 1.1)
 
 
-@pytest.mark.parametrize(("share", "least"), [
-    (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
-    (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
-    (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
-])  # fmt: skip
-def test_least_noise_is_found_of_costs_that_are_no_power(share, least):
-    found = least_noise(share)
-    assert share(found) <= 1
-    assert found == pytest.approx(least, rel=1.1e-4)
-
-
 def test_moments_without_noise_give_least_squares():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5000, 6)), rng.integers(0, 3, 5000)
@@ -247,68 +203,7 @@ def test_moments_without_noise_give_least_squares():
     assert student.score(X, y) > 0.6
 
 
-@pytest.mark.rest
-def test_the_prior_that_is_read_off_the_moments_is_nearly_as_good_as_the_best():
-    """Shrinkage chosen from noisy moments alone loses little to the best of a grid that sees the truth."""
-    rng = np.random.default_rng(3)
-    spread = 0.8 ** np.arange(40)
-    X = rng.normal(size=(4000, 40)) * np.sqrt(spread)
-    weights = rng.normal(size=(40, 2)) * 0.3
-    weights[:, 1] = -weights[:, 0]
-    truth = (X.T @ X / len(X)) @ weights
-    losses, by_ridge = [], []
-
-    def loss(found):
-        return float((((X @ (found - weights)) ** 2).sum(axis=1)).mean())
-
-    for seed in range(10):
-        noise = 0.05
-        moments = truth + np.random.default_rng(seed).normal(size=truth.shape) * noise
-        told = [Moments(moments.T, noise, np.inf)]
-        losses.append(loss(NoisySumClassifier().fit_moments(X, told, n_rows=10**6, classes=np.arange(2)).coef_))
-        ridges = [np.linalg.solve(X.T @ X / len(X) + k * np.eye(40), moments) for k in np.geomspace(1e-4, 10, 30)]
-        by_ridge.append([loss(ridge - ridge.mean(axis=1, keepdims=True)) for ridge in ridges])
-    assert np.mean(losses) < 1.15 * np.mean(by_ridge, axis=0).min()
-
-
 def test_a_second_round_mends_what_differs_between_public_and_private_rows():
     """With public rows of other correlations, one round leaves a part of the classes untold that a second tells."""
     one, three = (fitted(PUBLIC[:60], teacher=VectorBallots(rounds=rounds), epsilon=20.0) for rounds in (1, 3))
     assert three.score(TEST, TRUE) > one.score(TEST, TRUE)
-
-
-def test_a_later_round_moves_the_scores_of_public_rows_by_a_limited_length():
-    rng = np.random.default_rng(0)
-    public, known = rng.normal(size=(500, 20)), rng.normal(size=(3, 20))
-
-    def scores(*values):
-        told = [Moments(each, 0.0, np.inf) for each in values]
-        student = NoisySumClassifier().fit_moments(public, told, n_rows=10**6, classes=np.arange(3))
-        return student.decision_function(public)
-
-    before = scores(known)
-    # The second says that the first has ten times too much of everything.
-    assert 0.4 < np.linalg.norm(scores(known, -10 * known) - before) / np.linalg.norm(before) < 0.46
-    # Another that is right moves as far as it asks for.
-    assert_allclose(scores(known, 0.1 * known), 1.1 * before, atol=0.02 * np.abs(before).max())
-
-
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
-def test_a_rare_class_is_told_better_with_more_epsilon():
-    """What a student gets wrong of a rare class is long, and was once shortened to the length of all other rows."""
-
-    def rows(n, seed):
-        rng = np.random.default_rng(seed)
-        y = (rng.random(n) < 0.05).astype(int)
-        return rng.normal(size=(n, 6)) + y[:, np.newaxis] * [1.2, -1.2, 0.6, 0, 0, 0], y
-
-    (private, labels), (public, _), (scored, truth) = rows(6000, 0), rows(500, 1), rows(4000, 2)
-
-    def ranked(epsilon):
-        models = [model(epsilon=epsilon, noise=SimulationNoise(seed), classes=[0, 1]) for seed in range(3)]
-        fits = [each.fit(private, labels, X_public=public) for each in models]
-        return np.mean([average_precision_score(truth, fit.predict_proba(scored)[:, 1]) for fit in fits])
-
-    without_privacy = LogisticRegression().fit(private, labels).predict_proba(scored)[:, 1]
-    little, much = ranked(0.2), ranked(10.0)
-    assert little < much > 0.75 * average_precision_score(truth, without_privacy)
