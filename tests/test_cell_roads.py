@@ -80,18 +80,14 @@ def by_duckdb(text: str, **options: Any) -> Any:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "pandas": by_pandas,
-    "pandas, decimal": partial(by_pandas, decimal=","),
     "pandas, thousands": partial(by_pandas, thousands=","),
     "pandas, both": partial(by_pandas, decimal=",", thousands="."),
     "pandas, truth": partial(by_pandas, true_values=["ja", "2"], false_values=["nein", "0"]),
     "pandas, missing": partial(by_pandas, na_values=["k.A."]),
     "pandas, dates": partial(by_pandas, parse_dates=["day", "iso", "time"]),
-    "pandas, days first": partial(by_pandas, parse_dates=["day", "iso"], dayfirst=True),
     "pandas, categories": partial(by_pandas, dtype="category"),
     "pandas, Arrow": partial(by_pandas, dtype_backend="pyarrow", decimal=",", na_values=["999"]),
     "pandas, nullable": partial(by_pandas, dtype_backend="numpy_nullable", thousands=",", true_values=["ja"]),
-    "pandas by Arrow": partial(by_pandas, engine="pyarrow", na_values=["999"]),
-    "pandas, Python": partial(by_pandas, engine="python", thousands=","),
     "Polars": by_polars,
     "Polars, decimal": partial(by_polars, decimal_comma=True),
     "Polars, dates": partial(by_polars, try_parse_dates=True, null_values=["999", "NA"]),
@@ -190,9 +186,9 @@ def test_a_cell_changes_no_other_through_a_reader(reader, tmp_path):
 @pytest.mark.rest
 @pytest.mark.parametrize("reader", READERS)
 def test_cells_change_no_other_through_any_reader(reader, tmp_path):
-    cases, taken = walk(reader, HOSTILE[:: 4 if reader == "pandas" else 8], tmp_path)
-    assert cases > 5_000
-    assert taken > 1_000
+    cases, taken = walk(reader, HOSTILE[:: 6 if reader == "pandas" else 12], tmp_path)
+    assert cases > 4_000
+    assert taken > 800
 
 
 @pytest.mark.slow
@@ -233,13 +229,3 @@ def test_numbers_that_keep_fewer_digits_are_refused(kind):
     cells = pa.array([0.7, 0.3, 1.4], pa.float32()) if kind == "float32" else pa.array([0.7]).cast(pa.decimal128(3, 1))
     with pytest.raises(InvalidDataError, match="One cell may have chosen this type"):
         Schema({"x": (0.0, 1.6)}).table(pa.table({"x": cells}))
-
-
-def test_codes_with_zeros_before_them_are_text():
-    schema = Schema({"zip": ["01234", "98765"]})
-    assert schema.transform(schema.table({"zip": np.array(["01234", "98765"], dtype=object)})).ravel().tolist() == [
-        0,
-        1,
-    ]
-    with pytest.raises(InvalidDataError, match="'zip' is integer in the private rows and text as declared"):
-        schema.table({"zip": np.array([1234, 98765])})

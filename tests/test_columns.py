@@ -35,10 +35,9 @@ EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), pandas.NA,
 @pytest.mark.parametrize("rows", [
     {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
     {"city": ["Ulm", " Bonn"], "age": [31, "7.5"], "scan": np.zeros((2, 3))},
-    Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
     [[31, "Ulm"], [7.5, "Bonn"]],
     np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
-], ids=["arrays", "mapping", "table", "rows", "text"])  # fmt: skip
+], ids=["arrays", "mapping", "rows", "text"])  # fmt: skip
 def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(rows):
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
     assert columns.transform(rows).tolist() == [[31, 1], [7.5, 0]]
@@ -72,7 +71,6 @@ def upcast(cells: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("public", "cells", "odd"), [
-    (["1", "2", "x"], [1, 2, 1, 2], None),
     (["1.0", "2.0", "x"], [1, 2, 1, 2], None),
     (["01", "02", "x"], ["01", "02", "01", "02"], "x"),
     (["true", "false", "x"], [True, False, True, False], "maybe"),
@@ -95,12 +93,6 @@ def test_a_column_that_its_reader_made_something_else_of_is_refused(cells):
     assert columns.transform({"smoker": [None]}).tolist() == [[UNKNOWN]]
 
 
-@pytest.mark.parametrize("cells", [[3], [3.0, None], np.array([3]), [True], [datetime(2021, 1, 1)]])
-def test_an_unknown_value_of_a_known_kind_is_unknown_however_few_the_rows(cells):
-    columns = PublicColumns.learn(Table("public.csv", {"ward": ["1", "x", "False", "2020-01-01"]}))
-    assert columns.transform({"ward": cells})[0].tolist() == [UNKNOWN]
-
-
 @pytest.mark.parametrize("cell", ["never", "x", "?"])
 def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
     public = Table("public.csv", {"note": ["true", "false", "01", "never", "x", "?"]})
@@ -116,10 +108,7 @@ def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
     ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
     ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),
     ({"age": ["Miller"], "city": ["Ulm"]}, "Column 'age' holds text"),
-    ({"age": [np.datetime64("2020-01-01")], "city": ["Ulm"]}, "Column 'age' holds text"),
     ([["Miller", 1, 2]], r"must have 2 columns, in this order: age, city. Got shape \(1, 3\)"),
-    (["Miller", 1], r"Got shape \(2,\)"),
-    (Table("private.csv", {"age": ["Mrs Miller"], "city": ["Ulm"]}), "Column 'age' of private.csv holds text"),
 ])  # fmt: skip
 def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, message):
     with pytest.raises(InvalidDataError, match=message) as caught:
@@ -132,7 +121,6 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
     (b"", "no rows below its header"),
     (b"age,city\n31\n", "Row 1 of rows.csv has 1 cells, the header 2"),
     (b"age,age\n1,2\n", "Column 2 of .* has no name of its own"),
-    (b",age\n0,2\n", "Column 1 of .* has no name of its own.*index=False"),
     (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
 ])  # fmt: skip
 def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
@@ -147,18 +135,17 @@ def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
 NOTES = [f"note {number}" for number in range(100)]
 
 
-@pytest.mark.parametrize("cells", [NOTES, [*NOTES[:51], *[""] * 400], [*NOTES[:26], *NOTES[:24], ""], NOTES[:50]])
+@pytest.mark.parametrize("cells", [NOTES, [*NOTES[:26], *NOTES[:24], ""]])
 def test_text_that_differs_in_most_public_rows_is_no_category(cells):
     for table in (Table("public.csv", {"notes": cells}), {"notes": cells}):
         with pytest.raises(InvalidDataError, match="Column 'notes' of the public rows holds text that differs in most"):
             PublicColumns.learn(table)
 
 
-@pytest.mark.parametrize("cells", [["1,5", "2,5", "3"], ["1,5", "2"] * 60])
-def test_numbers_with_commas_are_no_categories_however_few_differ(cells):
-    with pytest.raises(InvalidDataError, match="holds numbers with commas"):
-        PublicColumns.learn(Table("public.csv", {"dose": cells}))
-    assert PublicColumns.learn({"dose": cells}, kinds={"dose": "category"}).categorical == ("dose",)
+def test_numbers_with_commas_are_no_categories_however_few_differ():
+    cells = ["1,5", "2"] * 60
     table = Table("public.csv", {"dose": cells, "day": ["03.01.1970"] * len(cells)})
+    with pytest.raises(InvalidDataError, match="holds numbers with commas"):
+        PublicColumns.learn(table)
     forms = PublicColumns.learn(table, kinds={"dose": "decimal comma", "day": "dd.mm.yyyy"})
     assert forms.transform({"dose": ["1,5", "?"], "day": ["1.2.1970", ""]})[0].tolist() == [1.5, 31]

@@ -55,12 +55,13 @@ def files(tmp_path):
     return written(tmp_path / "public.csv"), tmp_path / "private.csv"
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("column", ["number", "age", "seen", "fit"])
+@pytest.mark.parametrize(("reader", "column"), [
+    ("pandas", "number"), ("pandas", "age"), ("pandas on Arrow", "fit"), ("Polars", "age"), ("Polars", "fit"),
+    ("PyArrow", "seen"), ("PyArrow", "number"), ("DuckDB", "seen"),
+])  # fmt: skip
 def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reader, column, files):
     public, private = files
-    X_public = READERS[reader](public)
-    table = as_table(X_public)
+    X_public, table = READERS[reader](public), as_table(READERS[reader](public))
     assert table is not None
     # Dates that a reader made of text are refused, unless they are declared.
     kinds = {"seen": "date"} if table.type_of("seen").startswith("date") else {}
@@ -69,20 +70,14 @@ def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reade
         with pytest.raises(InvalidDataError, match=r"Column 'seen' holds dates .*declare the column"):
             numbered_rows(READERS[reader](written(private)), X_public, PublicColumns.learn(X_public, FEATURES))
     numbered_rows(READERS[reader](written(private)), X_public, declared)
-    changed = READERS[reader](written(private, **{column: CELLS[column]}))
-    if column == "seen" and reader not in ("PyArrow", "DuckDB"):
-        pytest.skip("it leaves dates as text, which is converted cell by cell")
-    with pytest.raises(InvalidDataError) as caught:
-        numbered_rows(changed, X_public, declared)
-    said = str(caught.value)
-    assert said.startswith(f"Column '{column}' is ")
-    assert "read_table(path, like=public)" in said
-    assert "read_csv(path, dtype=dict(public.dtypes))" in said
-    assert CELLS[column] not in said.replace(f"'{column}'", "")
+    with pytest.raises(InvalidDataError, match=rf"^Column '{column}' is .*read_table\(path, like=public\)") as caught:
+        numbered_rows(READERS[reader](written(private, **{column: CELLS[column]})), X_public, declared)
+    assert CELLS[column] not in str(caught.value).replace(f"'{column}'", "")
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("cell", ["", "?", "1e308", "0.12345678901234567", " ", "nan"])
+@pytest.mark.parametrize(
+    ("reader", "cell"), [*((reader, "?") for reader in READERS), ("pandas", ""), ("Polars", "nan")]
+)
 def test_a_file_read_like_the_public_rows_keeps_everybody_else_bit_for_bit(reader, cell, files):
     public, private = files
     X_public = READERS[reader](public)
@@ -115,24 +110,6 @@ def test_a_parquet_file_needs_the_types_of_the_public_rows(read, files, tmp_path
         read_table(tmp_path / "same.parquet", like=read_table(public))
 
 
-def test_objects_of_several_types_are_refused_beyond_the_first_cells():
-    # pandas reads large files in parts, and makes numbers of the cells of a part if all of them are numbers.
-    X_public = pandas.DataFrame({"code": ["a", "b"] * 200})
-    private = pandas.DataFrame({"code": pandas.Series(["a"] * 300 + [7] * 100, dtype=object)})
-    with pytest.raises(InvalidDataError, match="Column 'code' is of several types in the private rows and text in"):
-        numbered_rows(private, X_public, None)
-    assert numbered_rows(private[:300], X_public, None) is not None
-
-
-@pytest.mark.parametrize("library", [pandas, polars])
-def test_categories_have_the_type_that_they_were_read_with(library):
-    text, numbers = ["1", "2"] * 30, pandas.Series([1.0, 2.0] * 30)
-    X_public = library.DataFrame({"code": text})
-    with pytest.raises(InvalidDataError, match="is categories of float in the private rows and text"):
-        numbered_rows(pandas.DataFrame({"code": numbers.astype("category")}), X_public, None)
-    assert numbered_rows(pandas.DataFrame({"code": pandas.Series(text, dtype="category")}), X_public, None) is not None
-
-
 def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
     # Times have more than 18 digits, but are no number that a reader could take for one.
     stamps, codes = ["2024-01-02 10:00:00.123456", "2024-03-04 10:00:00.654321"] * 30, [1, 2] * 30
@@ -146,14 +123,6 @@ def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
     assert plain.tobytes() == categories.tobytes()
     with pytest.raises(InvalidDataError, match="Column 'code' holds floats with fractions or empty cells"):
         schema.table(frame.assign(code=[1, None] * 30).astype("category"))
-
-
-def test_frames_of_two_libraries_are_compared_by_their_types(files):
-    public, private = files
-    X_public = polars.read_csv(public)
-    assert numbered_rows(pandas.read_csv(written(private)), X_public, None) is not None
-    with pytest.raises(InvalidDataError, match="Column 'age' is float in the private rows and integer"):
-        numbered_rows(pandas.read_csv(written(private, age="")), X_public, None)
 
 
 def test_a_matrix_of_text_is_refused():

@@ -1,13 +1,7 @@
 """Private rows that are read in batches: the same ballots, the same ledger, the same refusals as in memory."""
 
 import hashlib
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import threading
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -21,22 +15,19 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import FITS_AGAIN
-from processes import surroundings, until
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.digests import RunningDigest, table_digest
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
     InvalidParameterError,
-    LedgerMismatchError,
-    PreflightError,
 )
 from tutelage.preflight import Found
 from tutelage.privacy import round_up
 from tutelage.tables import Table, as_table, read_batches, read_table
 from tutelage.teachers import VectorBallots, partitions
 
-duckdb, polars = map(pytest.importorskip, ("duckdb", "polars"))
+duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
 rest = partial(pytest.param, marks=pytest.mark.rest)
@@ -107,18 +98,8 @@ def in_memory() -> dict[str | None, Any]:
 # The same result
 
 
-def test_the_unit_of_batches_is_a_decision_wherever_ids_repeat(tmp_path):
-    ids = [f"p{number}" for number in range(100)] * 3  # no id twice in a batch
-    PRIVATE[:300].with_columns(polars.Series("person", ids)).write_parquet(tmp_path / "rows.parquet")
-    rows = read_batches(tmp_path / "rows.parquet", rows_at_once=100)
-    with pytest.raises(PreflightError, match=r'pass `entity_ids="COLUMN"`; .* pass `unit="row"`'):
-        fitted(rows, unit=None, ledger=tmp_path / "a.ledger", noise=None)
-    assert not (tmp_path / "a.ledger").exists()
-    assert fitted(rows, ledger=tmp_path / "a.ledger", noise=None).epsilon_.unit.name == "row"
-
-
 @pytest.mark.parametrize("ids", IDS)
-@pytest.mark.parametrize("rows_at_once", [rest(3), 100, rest(499), rest(ROWS)])
+@pytest.mark.parametrize("rows_at_once", [rest(3), 100])
 def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory, ids, rows_at_once):
     assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
 
@@ -146,37 +127,6 @@ def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
     assert isinstance(look, Found)
     assert len(pickle.dumps(received)) < 10_000  # bytes; the rows take ten times as many
     assert "person" not in pickle.dumps(received).decode("latin-1")
-
-
-@pytest.mark.rest
-def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp_path):
-    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
-
-    def slow(part: Any) -> Any:
-        (tmp_path / uuid.uuid4().hex).touch()
-        if len(list(tmp_path.iterdir())) > 6:
-            until((tmp_path / "go").exists)
-        return part
-
-    def kill() -> None:
-        until(lambda: len(list(tmp_path.iterdir())) > 6)
-        os.kill(victim, signal.SIGKILL)
-        (tmp_path / "go").touch()
-
-    options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 3}),  # Dask's default; `dask_client` has none
-        distributed.LocalCluster(2, **options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        victim = next(iter(client.run(os.getpid).values()))
-        killer = threading.Thread(target=kill)
-        killer.start()
-        frame = unsorted(4)
-        found = fitted(frame.map_partitions(slow, meta=frame), "person")
-        killer.join()
-        assert victim not in client.run(os.getpid).values()
-    assert same(found, in_memory["person"])
 
 
 def test_rows_of_one_person_in_two_partitions_are_refused_whatever_they_were_shuffled_by(monkeypatch):
@@ -221,7 +171,7 @@ def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "ids"), [*((change, ids) for change in ("order", "cell", "fewer") for ids in IDS), ("person", "person")]
+    ("change", "ids"), [("order", "person"), ("cell", None), ("fewer", None), ("person", "person")]
 )
 def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_released(file, tmp_path, ids, change):
     changed = {
@@ -232,11 +182,10 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
     }[change]
     changed.write_parquet(tmp_path / "changed.parquet")
     before, after, ledger = read_batches(file), read_batches(tmp_path / "changed.parquet"), tmp_path / "a.ledger"
-    times: list[int] = []
+    parts = iter([before])  # and the others from then on
 
     def changing(names: Any) -> Iterator[Table]:
-        times.append(1)
-        return (before if len(times) == 1 else after).tables(names)
+        return next(parts, after).tables(names)
 
     with pytest.raises(InvalidDataError, match="changed while they were read") as refused:
         fitted(replace(before, tables=changing), ids, ledger=ledger, noise=None)
@@ -251,46 +200,38 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
 @pytest.mark.parametrize(("column", "cell", "said"), [
     ("ill", "maybe", "not among the declared `classes`. Compare spelling, blanks and type"),
     ("ill", None, "must have a label in every row"),
-    ("person", None, "Ids must be integers or strings"),
     ("person", "", "An id is empty"),
     ("dose", "much", "is text in the private rows and float in the public rows"),
 ])  # fmt: skip
 def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, cell, said):
-    cells: list[Any] = PRIVATE[column].to_list()
+    cells: list[Any] = PRIVATE[column].cast(polars.String).to_list()
     cells[777] = cell
-    kind = polars.String if isinstance(cell, str) or column != "dose" else polars.Float64
-    cells = [each if each is None or kind != polars.String else str(each) for each in cells]
-    PRIVATE.with_columns(polars.Series(column, cells, dtype=kind)).write_parquet(tmp_path / "rows.parquet")
-    in_parts = pytest.importorskip("dask.dataframe").from_pandas(
-        polars.read_parquet(tmp_path / "rows.parquet").to_pandas()
-    )
-    for rows in (
-        read_batches(tmp_path / "rows.parquet", rows_at_once=100),
-        read_table(tmp_path / "rows.parquet"),
-        in_parts,
-    ):
+    path = tmp_path / "rows.parquet"
+    PRIVATE.with_columns(polars.Series(column, cells)).write_parquet(path)
+    dask = pytest.importorskip("dask.dataframe")
+    for rows in (read_batches(path, rows_at_once=100), read_table(path), dask.from_pandas(pandas.read_parquet(path))):
         with pytest.raises(InvalidDataError, match=said) as caught:
             fitted(rows, "person")
         assert not cell or cell not in str(caught.value)
 
 
 def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
-    batches = read_batches(file)
-    with pytest.raises(InvalidParameterError, match=r"must be NoisyMoments\(\).*load all rows into memory"):
-        PATEClassifier(GaussianNB(), classes=["no", "yes"]).fit(batches, "ill", X_public=PUBLIC)
-    changes: Any = (({"classes": None}, "must list all class values"), ({"unit": "patient"}, "`unit` names what"))
-    for change, said in changes:
+    batches, one = read_batches(file), model()
+    refused: list[tuple[PATEClassifier, dict[str, Any], str]] = [
+        (
+            PATEClassifier(GaussianNB(), classes=["no", "yes"]),
+            {},
+            r"must be NoisyMoments\(\).*load all rows into memory",
+        ),
+        (model(classes=None), {}, "must list all class values"),
+        (one, {"y": PRIVATE["ill"]}, "must be names of columns"),
+        (one, {"X_public": np.eye(3)}, "need an `X_public` with named columns"),
+    ]
+    for asked, given_rows, said in refused:
         with pytest.raises(InvalidParameterError, match=said):
-            fitted(batches, **change)
-    for label, people in ((PRIVATE["ill"], None), ("ill", PRIVATE["person"])):
-        with pytest.raises(InvalidParameterError, match="must be names of columns"):
-            model().fit(batches, label, X_public=PUBLIC, entity_ids=people)
-    for given_rows in ({"X_public": np.eye(3)}, {}, {"X_public": PUBLIC, "silos": [1]}):
-        with pytest.raises(InvalidParameterError, match="need an `X_public` with named columns, and no `silos`"):
-            model().fit(batches, "ill", **given_rows)
-    for label, public, missing in (("sick", PUBLIC, "sick"), ("ill", PUBLIC.with_columns(more=1.0), "more")):
-        with pytest.raises(InvalidDataError, match=f"rows.parquet has no column '{missing}'"):
-            model().fit(batches, label, X_public=public)
+            asked.fit(batches, **{"y": "ill", "X_public": PUBLIC, **given_rows})
+    with pytest.raises(InvalidDataError, match=r"rows\.parquet has no column 'sick'"):
+        one.fit(batches, "sick", X_public=PUBLIC)
 
 
 def test_a_file_that_holds_no_rows_is_refused(tmp_path):
@@ -299,11 +240,6 @@ def test_a_file_that_holds_no_rows_is_refused(tmp_path):
     for name, said in (("broken", "not a readable Parquet file"), ("empty", "has no rows"), ("none", "No such file")):
         with pytest.raises(InvalidDataError, match=said):
             read_batches(tmp_path / f"{name}.parquet")
-    (tmp_path / "rows.csv").write_text("age\n1\n")
-    with pytest.raises(InvalidDataError, match=r"not a readable Parquet file. For other tables, use read_table"):
-        read_batches(tmp_path / "rows.csv")
-    with pytest.raises(InvalidParameterError, match="`rows_at_once` of read_batches"):
-        read_batches(tmp_path / "empty.parquet", rows_at_once=0)
 
 
 def test_an_error_of_dask_is_not_quoted():
@@ -316,62 +252,6 @@ def test_an_error_of_dask_is_not_quoted():
     frame = dask.from_pandas(meta, npartitions=2).map_partitions(fail, meta=meta)
     with pytest.raises(InvalidDataError, match=r"cannot be computed \(ValueError\)"):
         fitted(frame)
-
-
-# The ledger
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("ids", ["person", rest(None)])
-def test_a_ledger_knows_its_data_in_every_order_and_batch_and_in_memory(tmp_path, file, ids):
-    ledger = tmp_path / "a.ledger"
-    settings: dict[str, Any] = {"ledger": ledger, "noise": None}
-    first = fitted(PRIVATE, ids, **settings)
-    PRIVATE.reverse().write_parquet(tmp_path / "reversed.parquet")
-    for rows in (read_batches(file), read_batches(tmp_path / "reversed.parquet", rows_at_once=70), PRIVATE.reverse()):
-        again = fitted(rows, ids, **settings)
-        assert again.release_.cost == 0
-        assert again.ledger_.spent == first.ledger_.spent
-        assert np.array_equal(again.predict(PUBLIC), first.predict(PUBLIC))
-    others = PRIVATE.with_columns(polars.Series(ids or "note", ["p-new", *map(str, PRIVATE[ids or "note"][1:])]))
-    others.write_parquet(tmp_path / "others.parquet")
-    with pytest.raises(LedgerMismatchError):
-        fitted(read_batches(tmp_path / "others.parquet"), ids, **settings)
-
-
-def fit_and_die(batch: int, rows: str, ledger: str) -> None:
-    """Fit in batches and end this process, as if it were killed, at the batch of this number."""
-    import os
-
-    batches, left = read_batches(rows, rows_at_once=300), [batch]
-
-    def dying(names: Any) -> Iterator[Table]:
-        for table in batches.tables(names):
-            left[0] -= 1
-            if left[0] == 0:
-                os._exit(9)
-            yield table
-
-    fitted(replace(batches, tables=dying), "person", ledger=ledger, noise=None)
-
-
-# Of four in each: while checked, in the first round and in the second.
-@pytest.mark.rest
-@pytest.mark.parametrize("batch", [2, 6, 11])
-def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
-    file = tmp_path / "rows.parquet"
-    PRIVATE.write_parquet(file)
-    (tmp_path / "elsewhere").mkdir()
-    whole = fitted(read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None).ledger_.spent
-    ledger = tmp_path / "killed.ledger"
-    call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
-    command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
-    assert subprocess.run(command, env=surroundings(), check=False).returncode == 9
-    before = Ledger.open(ledger).state().spent if ledger.exists() else 0.0
-    assert (before > 0) == (batch > 4)  # the number of people, and then the first sum
-    found = fitted(read_batches(file), "person", ledger=ledger, noise=None)
-    assert found.ledger_.spent == pytest.approx(whole, rel=1e-9)
-    assert found.ledger_.spent <= 2.0
 
 
 # The digest

@@ -91,23 +91,16 @@ def written(folder: Path, write: Callable[[Path], object], ending: str = "parque
 
 
 FORMS: dict[str, Callable[[Path], Any]] = {
-    "csv": lambda folder: as_csv(folder, "rows.csv", ","),
     "csv.gz": lambda folder: as_csv(folder, "rows.csv.gz", ","),
     "semicolons": lambda folder: as_csv(folder, "rows.csv", ";"),
-    "tabs": lambda folder: as_csv(folder, "rows.tsv", "\t"),
-    "bars": lambda folder: as_csv(folder, "rows.txt", "|"),
     "csv of pandas": lambda folder: written(folder, lambda path: as_pandas().to_csv(path, index=False), "csv"),
     "csv of Polars": lambda folder: written(folder, as_polars().write_csv, "csv"),
-    "csv of DuckDB": lambda folder: written(folder, lambda path: as_duckdb().write_csv(str(path)), "csv"),
-    "Parquet of pandas": lambda folder: written(folder, as_pandas().to_parquet),
     "Parquet of Polars": lambda folder: written(folder, as_polars().write_parquet),
-    "Parquet of DuckDB": lambda folder: written(folder, lambda path: as_duckdb().write_parquet(str(path))),
     "Parquet in groups": lambda folder: written(folder, partial(parquet.write_table, as_arrow(), row_group_size=90)),
     "pandas": lambda _: as_pandas(),
     "pandas on Arrow": lambda _: as_arrow().to_pandas(types_mapper=pandas.ArrowDtype),
     "Polars": lambda _: as_polars(),
     "lazy Polars": lambda _: as_polars().lazy(),
-    "PyArrow": lambda _: as_arrow(),
     "DuckDB": lambda _: as_duckdb(),
     "mapping": lambda _: ROWS,
 }
@@ -145,12 +138,9 @@ def test_the_matrix_holds_what_the_rows_say(learned):
 def test_a_category_with_an_order_keeps_it_and_has_codes_for_the_public_ones_alone(order):
     cells = ["high", "low", None, "high"]
     frame = pandas.DataFrame({"level": pandas.Categorical(cells, order, ordered=True)})
-    arrow = pyarrow.table({"level": pyarrow.array(frame["level"])})
     series = polars.Series(cells, dtype=polars.Enum(order))
     used = ["", *(level for level in order if level != "mid")]
-    names = ", ".join(f"'{level}'" for level in order)
-    relation = duckdb.sql(f"SELECT level::VARCHAR::ENUM({names}) AS level FROM arrow")  # noqa: S608
-    for rows in (frame, arrow, polars.DataFrame({"level": series}), relation):
+    for rows in (frame, pyarrow.table({"level": pyarrow.array(frame["level"])}), polars.DataFrame({"level": series})):
         columns = PublicColumns.learn(rows)
         assert np.asarray(columns.categories[0]).tolist() == used
         assert columns.transform({"level": ["mid", "high"]})[:, 0].tolist() == [UNKNOWN, used.index("high")]
@@ -170,12 +160,6 @@ def test_private_cells_that_are_no_dates_are_refused_without_quoting_them(cell):
         columns.transform({"when": [cell]})
     assert caught.value.__context__ is None
     assert str(cell) not in str(caught.value)
-
-
-def test_truth_values_are_two_categories_however_they_are_spelled():
-    columns = PublicColumns.learn(Table("public.csv", {"fit": ["true", "true"]}))
-    cells = ["True", "FALSE", True, np.False_, None, "yes"]
-    assert columns.transform({"fit": cells})[:, 0].tolist() == [1, 0, 1, 0, UNKNOWN, UNKNOWN]
 
 
 def test_a_query_that_fails_quotes_no_cell():
