@@ -1,6 +1,7 @@
 """A consortium in a folder, for tests: its members' homes, a mailbox, and computing parties as real processes."""
 
 import os
+import shutil
 import signal
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -33,6 +34,11 @@ class Members:
     folder: Path
     consortium: Consortium
     mailbox: Mailbox
+
+    def copied(self, folder: Path) -> "Members":
+        """Return the same members in a copy of their folder, as new processes find them."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return Members(folder, self.consortium, Mailbox(folder / "mailbox"))
 
     def home(self, name: str) -> Home:
         return Home(self.folder / name)

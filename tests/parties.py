@@ -1,15 +1,16 @@
 """Three computing parties as real processes on this machine, for tests: what each does, and how it ends."""
 
 import asyncio
+import hashlib
 import json
 import multiprocessing
 import os
+import secrets
 import socket
-import sys
 from collections.abc import Callable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from io import StringIO
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from tutelage.federation.mpc import Endpoint, links, run_party
 from tutelage.federation.mpc.links import FrameKind, Link
 from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.sharing import ELEMENT_BYTES, decode, split
+
+# Six words cost a tenth of a second by design, and those of one roster are always the same.
+hashlib.scrypt = cache(hashlib.scrypt)
 
 Body = Callable[..., Any]
 _ROOM = links.MOST_UNASKED_BYTES
@@ -62,10 +66,15 @@ def certificate(name: str) -> tuple[str, bytes]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens at."""
+    """Return ports that nothing listens at, and that no system gives to a connection that calls."""
     with ExitStack() as closing:
-        sockets = [closing.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in sockets]
+        found = list[int]()
+        while len(found) < count:
+            port = secrets.choice(range(10_000, 32_768))
+            with suppress(OSError):
+                closing.enter_context(socket.create_server(("127.0.0.1", port)))
+                found.append(port)
+        return found
 
 
 def three() -> list[Party]:
@@ -211,26 +220,3 @@ def run_three(
         for party, mine in zip(three(), given, strict=True)
     ]
     return [one.ended() for one in running]
-
-
-class Called(Child):
-    """The command line, called in a folder by a process of its own that has loaded everything already.
-
-    It ends with the exit code, and what was printed as output and as errors.
-    """
-
-    def __init__(self, folder: Path, *arguments: object) -> None:
-        super().__init__(_call, folder, ["tutelage", *map(str, arguments)])
-
-
-def _call(pipe: Connection, folder: Path, words: list[str]) -> None:
-    from tutelage.cli import main
-
-    os.chdir(folder)
-    sys.argv, code = words, 0
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-    pipe.send((code, out.getvalue(), err.getvalue()))
