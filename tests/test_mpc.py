@@ -1,25 +1,25 @@
 import asyncio
 import json
-import os
 import pickle
-import signal
 import socket
 import ssl
 import sys
-import time
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
+from processes import until
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.mpc import Endpoint, run_party
 from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
-from tutelage.federation.mpc.session import REPETITIONS, Session, _coefficients, _projections, any_outside
-from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, recombine
+from tutelage.federation.mpc.session import REPETITIONS, Session, _coefficients, _projections
+from tutelage.federation.sharing import MODULUS, MOST_TESTED_BITS, recombine
 
 pytestmark = pytest.mark.rest
 
@@ -48,13 +48,13 @@ def hard_votes(rng, classes, bits, queries=40):
     return votes
 
 
-def checked_at_the_ends(rng, bits):
-    """Differences of votes, and of totals from a threshold, at both ends of the range."""
-    votes, end, threshold = hard_votes(rng, 10, bits), 2 ** (bits - 1), 2 ** (bits - 2)
-    votes[5], votes[5, 4] = 2 ** (bits - 2), -(2 ** (bits - 2))
-    votes[6], votes[6, 7] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
+def checked(rng, classes, bits):
+    """Differences of votes and totals from a threshold; both at the ends of the range, if there are ten classes."""
+    votes, end, threshold = hard_votes(rng, classes, bits), 2 ** (bits - 1), 2 ** (bits - 2)
     totals = np.full_like(votes, threshold - end)
-    totals[1::3, 9], totals[2::6, 0], totals[5::6, 3] = threshold + end - 1, threshold, threshold - 1
+    totals[1::3, -1], totals[2::6, 0], totals[5::6, 1] = threshold + end - 1, threshold, threshold - 1
+    votes[5], votes[5, -1] = 2 ** (bits - 2), -(2 ** (bits - 2))
+    votes[6], votes[6, -1] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
     return labels_in(votes, bits, (totals, threshold))
 
 
@@ -64,34 +64,23 @@ async def computing(session, say, tasks):
     return [await getattr(session, name)(*given) for name, *given in tasks]
 
 
-SEED = bytes(range(32))
-LENGTH, BOUND = 30, 1000
-
-
-def vectors():
-    """Vectors of entities, and which of them are too large for BOUND."""
-    rng = np.random.default_rng(7)
-    honest = rng.integers(-BOUND // LENGTH, BOUND // LENGTH + 1, size=(6, LENGTH))
-    found = [[int(value) for value in row] for row in honest]
-    none = [0] * LENGTH
-    found += [none, [BOUND, *none[1:]], [-BOUND, *none[1:]]]
-    beyond = [BOUND + 1, -BOUND - 1, 2**11, 2**20, -(2**35), 2**61, 2**62 - 5, MODULUS // 2, 2**88, MODULUS // 3]
-    found += [[value, *none[1:]] for value in beyond]
-    found.append([int.from_bytes(rng.bytes(11), "little") for _ in range(LENGTH)])
-    found.append([2**88 + (-1) ** place for place in range(LENGTH)])
-    return np.array(found, dtype=object), [False] * 9 + [True] * (len(beyond) + 2)
-
-
+SEED, LENGTH = bytes(range(32)), 30
 ENDS = 2 ** (MOST_TESTED_BITS - 1)
 
 
 def bounded():
-    """Vectors of one number beside zeros, the bound of each, and which are beyond their own bound."""
-    within = [(10, 10), (-10, 10), (1, 1), (1000, 1001), (0, 1), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
-    beyond = [(11, 10), (-1000, 10), (1000, 999), (2, 1), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (ENDS - 1, ENDS - 2),
-              (2 * ENDS, ENDS - 1), (4 * ENDS - 1, 1), (-(2**62), ENDS - 1), (MODULUS // 2, 10)]  # fmt: skip
-    vectors = np.array([[value, *[0] * (LENGTH - 1)] for value, _ in within + beyond], dtype=object)
-    return vectors, [bound for _, bound in within + beyond], [False] * len(within) + [True] * len(beyond)
+    """Vectors, the bound of each, and which can have a projection beyond it."""
+    rng, none = np.random.default_rng(7), [0] * (LENGTH - 1)
+    within = [(10, 10), (-10, 10), (0, 1), (1000, 1001), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
+    beyond = [(11, 10), (-11, 10), (1000, 999), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (4 * ENDS - 1, 1), (2**61, 1000),
+              (-(2**62), ENDS - 1), (2**62 - 5, 1000), (MODULUS // 2, 10), (MODULUS // 3, 1000)]  # fmt: skip
+    cases = [([value, *none], bound) for value, bound in within]
+    cases += [(rng.integers(-33, 34, LENGTH).tolist(), 1000) for _ in range(4)]
+    right = len(cases)
+    cases += [([value, *none], bound) for value, bound in beyond]
+    cases += [(_uniform(rng, LENGTH).tolist(), 1000), ([2**88 + (-1) ** place for place in range(LENGTH)], 1000)]
+    vectors, bounds = zip(*cases, strict=True)
+    return np.array(vectors, dtype=object), [*bounds], [place >= right for place in range(len(cases))]
 
 
 def summands_of_elements(values):
@@ -106,7 +95,8 @@ def _uniform(rng, shape):
     return np.array(flat, dtype=object).reshape(shape)
 
 
-BITS = {1: 4, 2: 13, 3: 2, 7: 9, 10: 13, 5: 26, 6: 22}  # of so many classes
+BITS = {1: 4, 3: 2, 10: 13, 5: 26}  # of so many classes
+CHECKED = {3: 9, 10: 26}
 
 
 @pytest.fixture(scope="module")
@@ -114,56 +104,23 @@ def computed(tmp_path_factory):
     """Many computations in one session of three processes, with what each party saw."""
     paths = [tmp_path_factory.mktemp("seen") / f"{place}.jsonl" for place in range(3)]
     rng = np.random.default_rng(0)
-    tasks, expected = {}, {}
-    for classes, bits in BITS.items():
-        name = f"{classes} classes"
-        tasks[name], expected[name] = labels_in(hard_votes(rng, classes, bits), bits)
-    checks = np.where(rng.random((40, 1)) < 0.5, -3, 100) + rng.integers(-1, 1, size=(40, 10))
-    tasks["check"], expected["check"] = labels_in(hard_votes(rng, 10, 13), 13, (checks, 100))
-    tasks["check of 3"], expected["check of 3"] = labels_in(hard_votes(rng, 3, 9), 9, (checks[:, :3], 99))
-    for bits in (22, 26):
-        tasks[f"check of {bits} bits"], expected[f"check of {bits} bits"] = checked_at_the_ends(rng, bits)
-    tasks["none"], expected["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
-    large, beyond = vectors()
-    tasks["oversized"] = [("oversized", share, [BOUND] * len(large), SEED) for share in summands_of_elements(large)]
-    own, bounds, _ = bounded()
-    tasks["bounds"] = [("oversized", share, bounds, SEED) for share in summands_of_elements(own)]
+    labels = {f"{classes} classes": labels_in(hard_votes(rng, classes, bits), bits) for classes, bits in BITS.items()}
+    labels |= {f"check of {bits} bits": checked(rng, classes, bits) for classes, bits in CHECKED.items()}
+    labels["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
+    tasks: dict[str, list[Any]] = {name: task for name, (task, _) in labels.items()}
+    vectors, bounds, _ = bounded()
+    tasks["oversized"] = [("oversized", share, bounds, SEED) for share in summands_of_elements(vectors)]
     tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
     given = [([task[place] for task in tasks.values()],) for place in range(3)]
     ends = run_three(computing, given, records=paths)
     assert [(end.error, end.printed) for end in ends] == [(None, "")] * 3
     results = {name: [end.result[number] for end in ends] for number, name in enumerate(tasks)}
-    return SimpleNamespace(results=results, expected=expected, beyond=beyond, paths=paths, tasks=tasks)
+    return SimpleNamespace(results=results, labels=labels, paths=paths)
 
 
-CHECKS = ("check", "check of 3", "check of 22 bits", "check of 26 bits", "none")
-
-
-@pytest.mark.parametrize("name", [*(f"{classes} classes" for classes in BITS), *CHECKS])
-def test_labels_are_those_that_numpy_finds(computed, name):
-    expected = computed.expected[name]
-    np.testing.assert_array_equal(recombine(computed.results[name], expected.shape), expected)
-
-
-async def comparing(session, say, numbers, cases):
-    """Open the signs of numbers of so many bits, and whether each case has a number that is none of 0, 1, …, 10."""
-    runtime, signs = session._runtime, []
-    for bits, summands_ in numbers.items():
-        compared = await runtime.negative(await runtime.shared(summands_), bits)
-        signs.append((await runtime.opened(compared)).tolist())
-    return signs, [await any_outside(runtime, await runtime.shared(case), 10) for case in cases]
-
-
-def test_signs_are_right_up_to_the_ends_of_the_range_and_results_beyond_the_classes_are_seen():
-    numbers = {bits: [-(2**bits), -(2 ** (bits - 1)), -1, 0, 1, 2**bits - 1] for bits in (2, 13, 22, MOST_BITS)}
-    numbers[MOST_TESTED_BITS] = [-2 * ENDS, -ENDS, -1, 0, 1, 2 * ENDS - 1]
-    allowed = [np.arange(11), np.zeros(3, dtype=int), np.zeros(0, dtype=int)]
-    beyond = [np.array([3, value, 5]) for value in (-1, 11, 12, 2**39, -(2**39))]
-    shared = {bits: summands_of_elements(np.array(values, dtype=object)) for bits, values in numbers.items()}
-    cases = [summands(case) for case in allowed + beyond]
-    given = [({b: of[me] for b, of in shared.items()}, [case[me] for case in cases]) for me in range(3)]
-    expected = [[[1, 1, 1, 0, 0, 0]] * 5, [False] * 3 + [True] * 5]
-    assert [[*end.result] for end in run_three(comparing, given)] == [expected] * 3
+def test_labels_are_those_that_numpy_finds(computed):
+    for name, (_, expected) in computed.labels.items():
+        np.testing.assert_array_equal(recombine(computed.results[name], expected.shape), expected, name)
 
 
 def test_totals_outside_the_range_open_no_number_but_a_class():
@@ -173,44 +130,32 @@ def test_totals_outside_the_range_open_no_number_but_a_class():
     assert any("Totals are too large to be compared in 8 bits" in str(end.error) for end in ends)
 
 
-def test_vectors_are_found_too_large_exactly_if_a_projection_can_be(computed):
-    assert computed.results["oversized"] == [computed.beyond] * 3
-
-
 def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_tested(computed):
     *_, beyond = bounded()
-    assert computed.results["bounds"] == [beyond] * 3
+    assert computed.results["oversized"] == [beyond] * 3
 
 
-@pytest.mark.parametrize("bounds", [[ENDS], [10, ENDS], [2**89]])
-def test_a_bound_too_large_to_be_tested_is_refused(bounds):
+def test_a_bound_too_large_to_be_tested_is_refused():
     session = Session(SimpleNamespace(pid=0, links={}))  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {bounds[-1]}"):
-        asyncio.run(session.oversized(np.zeros((len(bounds), LENGTH), dtype=object), bounds, SEED))
+    with pytest.raises(InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {ENDS}"):
+        asyncio.run(session.oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
 
 
 def test_what_a_party_receives_and_opens_holds_no_count(computed):
-    counts = set()
-    for name, tasks in computed.tasks.items():
-        if name not in ("exchange", "oversized", "bounds"):
-            totals = (tasks[0][1] + tasks[1][1] + tasks[2][1]) % MODULUS
-            counts |= set(totals.ravel().tolist())
     for place, path in enumerate(computed.paths):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         elements = [value for line in lines for value in line.get("elements", ())]
         assert {line["from"] for line in lines if "elements" in line} == {0, 1, 2} - {place}
-        assert len(elements) > 50_000
-        assert not counts & set(elements)
-        assert all(2**40 < value < MODULUS - 2**40 for value in elements)  # else by chance of 2^-30
+        assert len(elements) > 10_000
+        assert all(2**40 < value < MODULUS - 2**40 for value in elements)  # no count is; else by chance of 2^-30
         opened = {value for line in lines for value in line.get("opened", ())}
-        assert len(opened) > 5_000
+        assert len(opened) > 1_000
         assert all(value == 0 or 2**40 < value < MODULUS - 2**40 for value in opened)  # zero tests, or well masked
 
 
 def test_projections_are_those_of_whole_numbers():
     values, seed = _uniform(np.random.default_rng(2), (2, 50)), b"seed"
-    coefficients = _coefficients(50, seed)
-    expected = values @ coefficients.astype(object) % MODULUS
+    expected = values @ _coefficients(50, seed).astype(object) % MODULUS
     np.testing.assert_array_equal(_projections(values, seed), expected)
     drawn = _coefficients(20_000, seed)
     assert drawn.shape == (20_000, REPETITIONS)
@@ -272,34 +217,15 @@ def all_lost(ends, why):
     assert any(why in str(end.error) for end in ends)
 
 
-async def killed_on_the_way(session, say, votes):
-    """Label more than one chunk of queries, of which the third party lives to see one."""
-    shared, chunks = session._runtime.shared, []
-
-    async def dies_at_the_second(summands_):
-        chunks.append(summands_)
-        if session._me == 2 and len(chunks) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return await shared(summands_)
-
-    session._runtime.shared = dies_at_the_second
-    return await session.labels(votes, 20)
-
-
-def test_the_others_notice_when_a_party_is_killed_and_wait_for_no_timeout():
-    parties = [Running(party, killed_on_the_way, np.zeros((6_400, 2), dtype=object)) for party in three()]
-    ends = [one.ended() for one in parties[:2]]
-    assert all("was lost" in str(end.error) and end.result is None for end in ends)
-    all_lost(ends, "was lost")
-
-
 async def a_few(session, say, votes):
+    """Label, where MPyC would not even find pickle."""
+    sys.modules["mpyc.runtime"].pickle = None  # type: ignore[assignment]
     return await session.labels(votes, 8)
 
 
-async def silent(session, say, guilty, drips):
-    """Let one party never say what the others wait for, but so often something else, and let time pass for these."""
-    links = session._links
+async def silent(session, say, guilty):
+    """Let one party never say what the others wait for, but something else again and again, and let time pass."""
+    links, drips = session._links, 50
     if session._me == guilty:
         for label in range(50, 50 + drips):
             for link in links.values():
@@ -315,9 +241,8 @@ async def silent(session, say, guilty, drips):
     return await awaited[guilty]
 
 
-@pytest.mark.parametrize("drips", [0, pytest.param(50, marks=pytest.mark.rest)])
-def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_timeout(drips):
-    parties = [Running(party, silent, 1, drips) for party in three()]
+def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_timeout():
+    parties = [Running(party, silent, 1) for party in three()]
     ends = [parties[place].ended() for place in (0, 2)]
     parties[1].kill()
     all_lost(ends, f"two has been silent for {BACKSTOP:g} s")
@@ -350,64 +275,35 @@ async def greeting(session, say):
     return await session.exchange(b"hello")
 
 
-def plain_call(endpoint):
-    """Whether a plain TCP connection is answered anything but with its end."""
-    with socket.create_connection((endpoint.host, endpoint.port), timeout=BACKSTOP) as plain, suppress(ConnectionError):
-        plain.sendall(b"\x00" * 64)
-        answer = plain.recv(100)
-        return bool(answer) and not answer.startswith(b"\x15\x03")  # a TLS alert
+def listens(endpoint):
+    with suppress(ConnectionError), socket.create_connection((endpoint.host, endpoint.port), timeout=BACKSTOP):
+        return True
     return False
 
 
 def tls_call(endpoint, pem, key, trusted, said):
-    """What a TLS connection with this certificate hears after what is said."""
+    """Return what a TLS connection with this certificate hears after what is said."""
 
     async def call():
         context = context_for(pem, key, trusted, server=False)
-        try:
-            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
-            writer.write(said)
-            heard = await reader.read(100)
-            writer.transport.abort()
-        except (ConnectionError, ssl.SSLError):
-            return b""
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+        writer.write(said)
+        heard = await reader.read(100)
+        writer.transport.abort()
         return heard
 
-    return asyncio.run(call())
-
-
-def until_it_listens(endpoint):
-    while True:  # pytest's own limit ends it
-        with suppress(ConnectionError), socket.create_connection((endpoint.host, endpoint.port), timeout=BACKSTOP):
-            return
-        time.sleep(0.05)
-
-
-def spoken(server, client):
-    """Return the version of TLS that two ends agree on."""
-    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ends = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
-    for end in ends * 4:
-        with suppress(ssl.SSLWantReadError):
-            end.do_handshake()
-    return ends[1].version()
+    try:
+        return asyncio.run(call())
+    except (ConnectionError, ssl.SSLError):
+        return b""
 
 
 def test_no_end_speaks_a_tls_older_than_1_3():
-    one, two, _ = three()
+    one, *_ = three()
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
-
-    def end(party, *, server, old=False):
-        context = context_for(trusted[party.me], party.key, trusted, server=server)
-        if old:
-            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
-        return context
-
-    assert spoken(end(one, server=True), end(two, server=False)) == "TLSv1.3"
-    for old in (True, False):
-        with pytest.raises(ssl.SSLError, match=r"UNSUPPORTED_PROTOCOL|ALERT_PROTOCOL_VERSION"):
-            spoken(end(one, server=True, old=old), end(two, server=False, old=not old))
-    assert spoken(end(one, server=True, old=True), end(two, server=False, old=True)) == "TLSv1.2"  # if both were old
+    for server in (True, False):
+        context = context_for(trusted[0], one.key, trusted, server=server)
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
@@ -415,10 +311,9 @@ def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
     one, two, three_ = three()
     last = one.endpoints[2]
     waiting = [Running(party, greeting) for party in (two, three_)]
-    until_it_listens(last)
+    until(partial(listens, last))
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
     right = Handshake(0, one.endpoints, one.key)._greeting(0)
-    assert not plain_call(last)
     for what, pem, key, said in (
         ("a stranger", *certificate("one"), right),
         ("the certificate of two, the place of one", trusted[1], two.key, right),
@@ -444,18 +339,9 @@ def test_parties_that_wait_for_an_impostor_end_at_the_timeout():
     for party in (impostor, *right):
         party.let_pass(A_WHILE)
         ends.append(party.ended())
-    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
-    assert f"No connection to one within {BACKSTOP:g} s" in str(ends[2].error)
+    all_lost(ends, f"No connection to one within {BACKSTOP:g} s")
     assert "one did not connect to 127.0.0.1:" in str(ends[2].error)
     assert "two answered with other keys or terms than those of this party at 127.0.0.1:" in str(ends[0].error)
-
-
-class Bomb:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 ROOM = 2**18  # bytes that nobody asked for; fewer than MOST_UNASKED_BYTES, so that it is soon too much
@@ -484,31 +370,15 @@ def frame(kind, label, payload):
     return bytes([kind]) + label.to_bytes(8, "little", signed=True) + len(payload).to_bytes(4, "little") + payload
 
 
-def test_a_pickled_object_is_not_run(tmp_path):
-    votes = np.zeros((40, 3), dtype=object)
-    path = tmp_path / "made by a peer"
-    bomb = pickle.dumps(Bomb(path)).ljust(12 * votes.size, b"\0")
-    assert len(bomb) == 12 * votes.size
-
-    def hostile(writer):
-        writer.write(frame(FrameKind.BYTES, 1, json.dumps(["labels", [40, 3], 8, None]).encode()))
-        for label in range(1, 9):
-            writer.write(frame(FrameKind.ELEMENTS, label, bomb))
-
-    all_lost(against_two(a_few, (votes,), hostile), "one sent what is no message")
-    assert not path.exists()
-    pickle.loads(bomb)  # noqa: S301  it would have been made
-    assert path.exists()
-
-
 @pytest.mark.parametrize("said", [
     frame(FrameKind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
     frame(FrameKind.ELEMENTS, 1, b"odd"),
+    frame(FrameKind.ELEMENTS, 1, pickle.dumps("odd").ljust(12 * 12, b"\xff")),
     frame(9, 1, b"unknown kind"),
     frame(FrameKind.BYTES, 7, b"not asked for") * 2,
     b"".join(frame(FrameKind.ELEMENTS, -label, b"") for label in range(MOST_UNASKED + 1)),
     b"".join(frame(FrameKind.ELEMENTS, -label, bytes(ROOM // 4)) for label in range(5)),
-], ids=["too large", "no elements", "unknown kind", "twice the same label", "too many", "too much"])  # fmt: skip
+], ids=["too large", "no elements", "pickled", "unknown kind", "twice the same", "too many", "too much"])  # fmt: skip
 def test_what_is_no_message_ends_the_computation(said):
     def hostile(writer):
         agreed = frame(FrameKind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode())
@@ -526,10 +396,10 @@ def test_parties_with_different_tasks_open_nothing():
 
 def test_a_taken_port_is_said():
     party = three()[2]
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", party.endpoints[2].port))
-        taken.listen()
-        with pytest.raises(FederationError, match=r"Cannot listen at 127\.0\.0\.1:\d+: Address already in use\. Free"):
-            run_party(2, party.endpoints, party.key, greeting, timeout=1.0)  # type: ignore[arg-type]
+    with (
+        socket.create_server(("127.0.0.1", party.endpoints[2].port)),
+        pytest.raises(FederationError, match=r"Cannot listen at 127\.0\.0\.1:\d+: Address already in use\. Free"),
+    ):
+        run_party(2, party.endpoints, party.key, greeting, timeout=1.0)  # type: ignore[arg-type]
     with pytest.raises(FederationError, match=r"Cannot listen at no\.such\.invalid:1: .*\. Free"):
         run_party(2, party.endpoints, party.key, greeting, timeout=1.0, listen=("no.such.invalid", 1))  # type: ignore[arg-type]
