@@ -83,12 +83,15 @@ def test_the_digest_covers_every_field():
     assert len(SECURE.fingerprint) == 64
 
 
-def test_the_terms_stay_the_same_when_members_are_amended():
+def test_the_terms_stay_the_same_when_members_are_amended_or_columns_reordered():
     other = Identity.generate("hospital0", Role.ENTITY).member
     for amended in ({"members": (other, *SECURE.members[1:])}, {"roster": 1}):
         after = replace(SECURE, **amended)
         assert after.fingerprint == SECURE.fingerprint
         assert after.words != SECURE.words
+    columns: dict[str, Any] = {"age": (0, 89), "work": ["private", "public"]}
+    one, other = (replace(SUM, schema=Schema(dict(given))) for given in (columns.items(), reversed(columns.items())))
+    assert one.fingerprint == other.fingerprint  # in whichever order columns are written down
 
 
 def test_words_stand_for_the_roster_and_can_be_spoken():
@@ -105,32 +108,27 @@ def test_the_digest_covers_every_field_of_a_member(field):
 
 
 @pytest.mark.parametrize(("terms", "changes", "why"), [
-    *((SECURE, {"classes": classes}, "classes") for classes in (("a",), ("a", "a"), ("a", 1), ("a", "\n"))),
+    *((SECURE, {"classes": classes}, "classes") for classes in (("a",), ("a", "a"), ("a", "\n"))),
     (SECURE, {"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
     (SECURE, {"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
     (SECURE, {"mechanism": KRandomizedResponse(2)}, "be one of GNMax, ConfidentGNMax, NoisySum. Got KRandomizedR"),
     (SECURE, {"members": (ENTITIES[0], AGGREGATOR, *PARTIES), "quorum": 1, "colluding": 0}, "entity 2 or more"),
     (SECURE, {"members": (*ENTITIES, *PARTIES)}, "role aggregator 1 times. Got 0"),
     (SECURE, {"members": (*ENTITIES, AGGREGATOR, *PARTIES[:2])}, "role computing 3 times. Got 2"),
-    *((SECURE, {"teachers_per_entity": number}, "teachers_per_entity") for number in (0, 2**31)),
-    (SECURE, {"quorum": 0}, "quorum"),
+    (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
+    (SECURE, {"teachers_per_entity": 0}, "teachers_per_entity"),
     (SECURE, {"quorum": 6}, "`quorum` of Consortium must be at most 5"),
     (SECURE, {"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
-    *((SECURE, {"name": name}, "printable") for name in ("a\nb", "a" * 201)),
+    (SECURE, {"name": "a\nb"}, "printable"),
     (SECURE, {"identifier": "A" * 32}, "identifier"),
-    (SECURE, {"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
     (SECURE, {"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
-    (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
+    (SECURE, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for"),
     (SUM, {"schema": None}, "`schema` of Consortium must be a Schema for a NoisySum. Got None."),
+    (SUM, {"schema": {"age": (1, 2)}}, "`schema` of Consortium must be a Schema. Got a dict"),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
-    *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5)),
-    (SUM, {"people": (1, 1, 1, 1, 2**27)}, "at most 67108864 per entity"),
+    *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5, 2**27)),
     (SUM, {"teachers_per_entity": 2}, "`teachers_per_entity` of Consortium must be at most 1"),
     (SUM, {"unit": ONE_ENTITY}, "must be a person or a row for a NoisySum"),
-    (SUM, {"members": (*ENTITIES, AGGREGATOR)}, "must have the role computing 3 times"),
-    (SECURE, {"schema": Schema({"age": (0, 89)})}, "`people` and `schema` of Consortium are for a NoisySum"),
-    (SECURE, {"mechanism": NoisySum(8), "teachers_per_entity": 1}, "must be a Schema for a NoisySum"),
-    (SECURE, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for"),
 ])  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(terms, changes, why):
     with pytest.raises(InvalidParameterError, match=why):
@@ -138,19 +136,14 @@ def test_terms_that_make_no_sense_are_refused(terms, changes, why):
 
 
 @pytest.mark.parametrize(("place", "changes", "what"), [
-    (1, {"name": "hospital0"}, "name"),
     (1, {"name": "HOSPITAL0"}, "name"),
     (1, {"signing_key": ENTITIES[0].signing_key}, "key"),
     (5, {"sealing_key": ENTITIES[0].sealing_key}, "key"),
-    (5, {"sealing_key": ENTITIES[0].signing_key}, "key"),
     (7, {"address": PARTIES[0].address}, "address"),
 ])  # fmt: skip
 def test_no_two_members_share_what_tells_them_apart(place, changes, what):
     members = list(SECURE.members)
-    try:
-        members[place] = replace(members[place], **changes)
-    except InvalidParameterError:
-        pytest.skip("a random signing key that is no sealing key")
+    members[place] = replace(members[place], **changes)
     with pytest.raises(InvalidParameterError, match=f"share a {what}"):
         replace(SECURE, members=tuple(members))
 
@@ -160,42 +153,21 @@ INCOMPLETE = "no complete consortium file"
 
 @pytest.mark.parametrize(("terms", "changes", "why"), [
     (SECURE, {"format": 2}, r"another format \(2\)"),
-    (SECURE, {"members": [1]}, INCOMPLETE),
-    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": 40, "more": 1}}, INCOMPLETE),
-    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": "40"}}, "sigma"),
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": 0}}, "sigma"),
+    *((SECURE, {"mechanism": {"kind": "GNMax", "sigma": sigma}}, "sigma") for sigma in ("40", True)),
     (SECURE, {"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
-    (SECURE, {"mechanism": {"kind": "LocalGaussian", "sigma": 2}}, "`mechanism` of Consortium must be one of"),
     (SECURE, {"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
-    (SECURE, {"unit": None}, INCOMPLETE),
     (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` has a value that is not known"),
-    (SECURE, {"identifier": ""}, "identifier"),
-    (SECURE, {"quorum": "4"}, INCOMPLETE),
-    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": True}}, "sigma"),
     (SUM, {"schema": {"columns": {}}}, "must map 1 to 200 names"),
-    (SUM, {"schema": None}, "must be a Schema for a NoisySum"),
-    *((SUM, changes, INCOMPLETE) for changes in ({"people": 3}, {"schema": {"trees": 3}})),
-    *((SECURE, change, INCOMPLETE) for change in ({"file": "batch"}, {"format": True}, {"more": 1}, {"members": {}})),
+    (SUM, {"schema": {"trees": 3}}, INCOMPLETE),
+    *((SECURE, change, INCOMPLETE) for change in ({"file": "batch"}, {"format": True}, {"more": 1}, {"members": [1]})),
     *((SECURE, {"mechanism": kind}, INCOMPLETE) for kind in ("GNMax", {"kind": "GNMax"})),
-    (SUM, {"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum"),
 ])  # fmt: skip
 def test_a_file_that_says_something_else_is_refused(terms, changes, why, tmp_path):
     path = tmp_path / "consortium.json"
     path.write_text(json.dumps({**terms.as_dict(), **changes}))
     with pytest.raises((InvalidDataError, InvalidParameterError), match=why):
         Consortium.load(path)
-
-
-def test_a_file_with_a_number_that_is_none_or_without_an_entry_is_refused(tmp_path):
-    path, terms = tmp_path / "consortium.json", SECURE.as_dict()
-    for sigma in ("NaN", "1e999", '40,"sigma":41'):
-        path.write_text(canonical(terms).replace('"sigma":40.0', f'"sigma":{sigma}'))
-        with pytest.raises((InvalidDataError, InvalidParameterError)):
-            Consortium.load(path)
-    for name in terms:
-        path.write_text(json.dumps({key: value for key, value in terms.items() if key != name}))
-        with pytest.raises(InvalidDataError, match=INCOMPLETE):
-            Consortium.load(path)
 
 
 @given(data=st.data())

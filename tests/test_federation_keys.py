@@ -29,15 +29,12 @@ def test_an_identity_is_saved_and_loaded_and_its_public_file_holds_no_secret(ide
         private, public = identity.save(tmp_path / "new")
     finally:
         os.umask(before)
-    assert [path.name.split(".", 1)[1] for path in (private, public)] == ["private.json", "public.json"]
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     for secret in secrets_of(identity):
         assert secret in private.read_text().replace("\\n", "\n")
         assert secret not in public.read_text()
     loaded = Identity.load(private)
     assert loaded.member == identity.member == Member.load(public)
-    assert identity.member.has_signed(b"text", loaded.sign(b"text"))
-    assert loaded.unseal(identity.member.seal(b"text", b"info"), b"info") == b"text"
     assert loaded._private_document() == identity._private_document()
 
 
@@ -78,14 +75,13 @@ def test_private_keys_must_belong_to_the_member_and_a_tls_key_to_its_certificate
         private.write_text(json.dumps({**content, name: other[name]}))
         with pytest.raises(InvalidDataError, match="do not belong"):
             Identity.load(private)
-    for identity, tls_key_pem, message in (
-        (PARTIES[0], PARTIES[1].tls_key_pem, "TLS key does not belong"),
-        (PARTIES[0], b"no key", "TLS key does not belong"),
+    for identity, key, message in (
+        *((PARTIES[0], key, "TLS key does not belong") for key in (PARTIES[1].tls_key_pem, b"no key")),
         (PARTIES[0], None, "if and only if"),
         (ALICE, PARTIES[0].tls_key_pem, "if and only if"),
     ):
         with pytest.raises(InvalidDataError, match=message):
-            Identity(identity.member, identity._signing, identity._sealing, tls_key_pem)
+            Identity(identity.member, identity._signing, identity._sealing, key)
 
 
 @given(data=st.data())
@@ -108,26 +104,6 @@ def test_a_damaged_private_file_is_refused_without_quoting_it(data, tmp_path_fac
     if loaded is not None:  # white space, the port, or the case of a digit were changed
         assert loaded.unseal(PARTIES[0].member.seal(b"text", b""), b"") == b"text"
         assert PARTIES[0].member.has_signed(b"text", loaded.sign(b"text"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", "null", "\xff", "[" * 100_000, '{"file": "identity", "file": "identity", "format": 1}', "NaN"],
-)
-def test_what_is_no_private_file_is_refused(text, tmp_path):
-    path = tmp_path / "any.private.json"
-    path.write_bytes(text.encode("latin-1"))
-    path.chmod(0o600)
-    with pytest.raises(InvalidDataError, match="no complete private file"):
-        Identity.load(path)
-
-
-@pytest.mark.parametrize("name", ["", "a" * 41, "../a", "a.b", "ä", "-a", "a\n", None])
-def test_a_name_that_could_leave_its_folder_is_no_name(name):
-    with pytest.raises(InvalidParameterError, match="`name` of Identity"):
-        Identity.generate(name, Role.ENTITY)
-    with pytest.raises(InvalidParameterError, match="`name` of Member"):
-        replace(ALICE.member, name=name)
 
 
 @pytest.mark.parametrize("address", [None, "host", "host:0", "host:65536", ":1", "a b:1", "a:1:2", "a:1\n", "[::1]"])
@@ -164,12 +140,12 @@ def test_a_certificate_is_the_members_own():
         replace(PARTIES[0].member, name="other")
 
 
-@given(st.binary(max_size=100), st.binary(max_size=64))
-def test_no_other_signature_counts(message, signature):
-    assert ALICE.member.has_signed(message, ALICE.sign(message))
-    assert not ALICE.member.has_signed(message, signature)
-    assert not ALICE.member.has_signed(message + b"\0", ALICE.sign(message))
-    assert not PARTIES[0].member.has_signed(message, ALICE.sign(message))
+def test_no_other_signature_counts():
+    signature = ALICE.sign(b"text")
+    assert ALICE.member.has_signed(b"text", signature)
+    assert not ALICE.member.has_signed(b"text\0", signature)
+    assert not PARTIES[0].member.has_signed(b"text", signature)
+    assert not any(ALICE.member.has_signed(b"text", other) for other in (b"", bytes(64), signature[:-1]))
 
 
 @given(st.binary(max_size=200))

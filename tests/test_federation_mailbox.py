@@ -1,8 +1,7 @@
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -64,34 +63,29 @@ def test_a_batch_is_saved_and_loaded(tmp_path):
     BATCH.save(path)
     BATCH.save(path)
     loaded = Batch.load(path, CONSORTIUM)
-    assert (loaded.consortium, loaded.identifier) == (CONSORTIUM.fingerprint, BATCH.identifier)
-    assert (loaded.query_hash, loaded.signature) == (BATCH.query_hash, BATCH.signature)
-    assert np.array_equal(loaded.rows, ROWS)
-    assert loaded.n_queries == 3
+    assert loaded.to_bytes() == BATCH.to_bytes()
+    assert (loaded.consortium, loaded.n_queries) == (CONSORTIUM.fingerprint, 3)
     assert "rows" not in repr(loaded)
     with pytest.raises(InvalidDataError, match="other content"):
         Batch.make(AGGREGATOR, CONSORTIUM, ROWS).save(path)
 
 
 def test_the_hash_of_queries_depends_on_their_type_shape_and_content_alone():
+    def hashed(rows, terms=CONSORTIUM):
+        return Batch.make(AGGREGATOR, terms, rows).query_hash
+
     zeros = np.zeros((2, 6))
-    rows = [zeros, zeros.reshape(6, 2), zeros.reshape(12), zeros.astype(np.int64), zeros.astype(np.float32), zeros + 1]
-    made = [Batch.make(AGGREGATOR, CONSORTIUM, one) for one in (*rows, zeros)]
-    assert len({batch.query_hash for batch in made}) == len(rows)
-    assert made[-1].query_hash == made[0].query_hash == Batch.make(AGGREGATOR, SAME_TERMS, zeros).query_hash
-    assert made[-1].identifier != made[0].identifier
-    assert Batch.make(AGGREGATOR, CONSORTIUM, np.asfortranarray(ROWS)).query_hash == BATCH.query_hash
-    assert Batch.make(AGGREGATOR, CONSORTIUM, ROWS.astype(">f4")).query_hash == BATCH.query_hash
+    others = [zeros, zeros.reshape(6, 2), zeros.reshape(12), zeros.astype(np.float32), zeros + 1]
+    assert len(set(map(hashed, others))) == len(others)
+    assert hashed(zeros) == hashed(zeros.copy()) == hashed(zeros, SAME_TERMS)
+    assert hashed(np.asfortranarray(ROWS)) == hashed(ROWS.astype(">f4")) == BATCH.query_hash
 
 
 @pytest.mark.parametrize("rows", [
     *(np.array([cell]) for cell in ("text", None, 1j)),
     np.array([(1, 2)], dtype="i4,i4"),
-    np.array(["2020-01-01"], dtype="datetime64[D]"),
     *(np.zeros(shape) for shape in ((0, 4), (4, 0), (1,) * 9)),
     np.float64(1),
-    np.zeros(1, dtype=np.longdouble),
-    [],
 ], ids=str)  # fmt: skip
 def test_rows_that_are_no_plain_numbers_are_not_asked(rows):
     with pytest.raises(InvalidDataError, match="`rows` of a batch"):
@@ -110,9 +104,8 @@ def test_only_the_aggregator_asks_and_what_another_signed_is_forged():
 
 
 def test_a_batch_of_another_consortium_is_stale_and_no_part_can_be_another_batchs():
-    for other in (SAME_TERMS, replace(CONSORTIUM, mechanism=GNMax(41))):
-        with pytest.raises(StaleBatchError, match="not for 'Two hospitals' in its present form"):
-            Batch.from_bytes(BATCH.to_bytes(), other)
+    with pytest.raises(StaleBatchError, match="not for 'Two hospitals' in its present form"):
+        Batch.from_bytes(BATCH.to_bytes(), replace(CONSORTIUM, mechanism=GNMax(41)))
     with pytest.raises(ForgedMessageError, match="not signed"):
         Batch.from_bytes(replace(BATCH, consortium=SAME_TERMS.fingerprint).to_bytes(), SAME_TERMS)
     other = Batch.make(AGGREGATOR, CONSORTIUM, ROWS + 1)
@@ -132,7 +125,7 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
 
 @pytest.mark.parametrize("changes", [
     *({"dtype": "|O8"}, {"dtype": ["<f4"]}, {"identifier": "../../etc"}, {"query_hash": None}, {"more": 1}),
-    *({"shape": shape} for shape in ([-3, -4], [3, 4.0], [True, 12], [2**62, 2**62], [])),
+    *({"shape": shape} for shape in ([-3, -4], [True, 12], [2**62, 2**62])),
     {"format": 2},
 ])  # fmt: skip
 def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes):
@@ -176,18 +169,17 @@ def test_an_envelope_of_another_matter_is_refused_whichever_header_it_carries(na
 
 
 def test_a_sealed_payload_without_its_senders_signature_is_refused():
-    sealed = PARTIES[0].member.seal(PAYLOAD, HEADER.to_bytes())
-    anothers = OTHER_ENTITY.sign(mailbox._CONTEXT + HEADER.to_bytes() + sealed)
-    unmarked = ENTITY.sign(HEADER.to_bytes() + sealed)  # a signature that was made for something else
-    for signature in (bytes(64), anothers, unmarked):
+    head, twin = HEADER.to_bytes(), Identity.generate("north", Role.ENTITY)
+    sealed = PARTIES[0].member.seal(PAYLOAD, head)
+    signed = mailbox._CONTEXT + head + sealed
+    unmarked = ENTITY.sign(head + sealed)  # a signature that was made for something else
+    for signature in (bytes(64), OTHER_ENTITY.sign(signed), twin.sign(signed), unmarked):
         with pytest.raises(ForgedMessageError, match="not signed by north"):
-            unseal(PARTIES[0], ENTITY.member, HEADER, HEADER.to_bytes() + signature + sealed)
+            unseal(PARTIES[0], ENTITY.member, HEADER, head + signature + sealed)
 
 
-def test_members_are_told_apart_by_their_keys_and_nobody_signs_anothers_sealed_payload_as_their_own():
-    twin, twin_party = Identity.generate("north", Role.ENTITY), Identity.generate("party0", Role.COMPUTING, "a:1")
-    with pytest.raises(ForgedMessageError, match="not signed by north"):
-        unseal(PARTIES[0], ENTITY.member, HEADER, seal(twin, PARTIES[0].member, HEADER, PAYLOAD))
+def test_nobody_else_opens_a_sealed_payload_or_signs_it_as_their_own():
+    twin_party = Identity.generate("party0", Role.COMPUTING, "a:1")
     with pytest.raises(ForgedMessageError, match="party0 does not open"):
         unseal(twin_party, ENTITY.member, HEADER, ENVELOPE)
     mine = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "south", "party0")
@@ -195,17 +187,6 @@ def test_members_are_told_apart_by_their_keys_and_nobody_signs_anothers_sealed_p
     signature = OTHER_ENTITY.sign(mailbox._CONTEXT + mine.to_bytes() + stolen)
     with pytest.raises(ForgedMessageError, match="does not open"):
         unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
-
-
-@pytest.mark.parametrize(("parameter", "call", "passed"), [
-    ("sender", seal, (OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD)),
-    ("recipient", seal, (ENTITY, PARTIES[1].member, HEADER, PAYLOAD)),
-    ("sender", unseal, (PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE)),
-    ("recipient", unseal, (PARTIES[1], ENTITY.member, HEADER, ENVELOPE)),
-])  # fmt: skip
-def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller(parameter, call, passed):
-    with pytest.raises(InvalidParameterError, match=f"`{parameter}` of the header"):
-        call(*passed)
 
 
 def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
@@ -220,36 +201,27 @@ def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
 
 
 def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
-    mailbox = Mailbox(tmp_path)
-    mailbox.put_labels(BATCH, *BACK, "a" * 64, b"fine")
-    (fine,) = (path.name for path in (tmp_path / "labels" / BATCH.identifier).iterdir())
-    folder, link, long = (tmp_path / "labels" / BATCH.identifier / fine.replace("a" * 64, run * 64) for run in "bcd")
+    box = Mailbox(tmp_path)
+    box.put_labels(BATCH, *BACK, "a" * 64, b"fine")
+    (fine,) = (tmp_path / "labels" / BATCH.identifier).iterdir()
+    folder, link, long = (fine.with_name(fine.name.replace("a" * 64, run * 64)) for run in "bcd")
     folder.mkdir()
     link.symlink_to(tmp_path / "nowhere")
     long.write_bytes(bytes(2**20 + 12 * BATCH.n_queries + 1))
-    assert list(mailbox.labels(BATCH, *BACK)) == [("a" * 64, b"fine")]
-    one = Batch.make(AGGREGATOR, CONSORTIUM, np.zeros((1, 1)))  # which may ask for a sum of any size
-    mailbox.put_labels(one, *BACK, "a" * 64, bytes(2**21))
-    assert len(list(mailbox.labels(one, *BACK))) == 1
-
-
-PUTS: list[Callable[[Mailbox, bytes], None]] = [
-    lambda mailbox, data: mailbox.put_answer(BATCH, *THERE, data),
-    lambda mailbox, data: mailbox.put_labels(BATCH, *BACK, "a" * 64, data),
-]
+    assert list(box.labels(BATCH, *BACK)) == [("a" * 64, b"fine")]
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no hard links"])
-@pytest.mark.parametrize("put", PUTS)
-def test_other_bytes_are_never_written_over_the_first(put, links, tmp_path, monkeypatch):
+def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypatch):
     if not links:
         monkeypatch.setattr(outputs, "_renamed", lambda *_: False)
         monkeypatch.setattr(outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted")))
-    put(Mailbox(tmp_path), b"first")
-    put(Mailbox(tmp_path), b"first")
+    box = Mailbox(tmp_path)
+    for _ in range(2):
+        box.put_answer(BATCH, *THERE, b"first")
     for other in (b"", b"firs", b"first!", b"other"):
         with pytest.raises(InvalidDataError, match="other content"):
-            put(Mailbox(tmp_path), other)
+            box.put_answer(BATCH, *THERE, other)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in files] == [b"first"]
 
@@ -262,21 +234,18 @@ def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert order == ["sync", "name", "sync"]
 
 
-HOSTILE = ["../x", "", "a.b", "a\0b", "/etc", "x" * 41]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_name_leaves_the_folder(name, tmp_path):
-    mailbox = Mailbox(tmp_path / "shared")
-    attempts: list[Callable[[], object]] = [
-        lambda: replace(ENTITY.member, name=name),
-        lambda: mailbox.put_labels(BATCH, *BACK, name, b""),
-        lambda: mailbox.batch(name, CONSORTIUM),
-        lambda: replace(BATCH, identifier=name),
-    ]
-    for attempt in attempts:
-        with pytest.raises(InvalidParameterError):
-            attempt()
+def test_no_name_leaves_the_folder(tmp_path):
+    box = Mailbox(tmp_path / "shared")
+    for name in ("../x", "", "a.b", "a\0b", "/etc", "x" * 41):
+        attempts: list[Any] = [
+            partial(replace, ENTITY.member, name=name),
+            partial(box.put_labels, BATCH, *BACK, name, b""),
+            partial(box.batch, name, CONSORTIUM),
+            partial(replace, BATCH, identifier=name),
+        ]
+        for attempt in attempts:
+            with pytest.raises(InvalidParameterError):
+                attempt()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -294,19 +263,6 @@ def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
             mailbox.answer(BATCH, ENTITY.member, recipient)
 
 
-def junk_in(folder: Path, *names: str) -> None:
-    """Lay down a text, a folder, a link to nowhere, a pipe and a huge file."""
-    puts: list[Callable[[Path], object]] = [
-        lambda path: path.write_text("{}"),
-        Path.mkdir,
-        lambda path: path.symlink_to("nowhere"),
-        os.mkfifo,
-        lambda path: path.touch() or os.truncate(path, 2**40),
-    ]
-    for name, put in zip(names, puts, strict=True):
-        put(folder / name)
-
-
 def test_members_come_with_their_newest_keys_last_and_junk_is_none(tmp_path):
     box, renewed = Mailbox(tmp_path), Identity.generate("north", Role.ENTITY)
     assert box.members() == []
@@ -317,7 +273,13 @@ def test_members_come_with_their_newest_keys_last_and_junk_is_none(tmp_path):
         (path,) = {*tmp_path.rglob("*.json")} - before
         os.utime(path, (place, place))
     box.put_member(renewed.member)  # as each step does: the same bytes change nothing
-    junk_in(tmp_path / "members", *(f"south.{digit * 16}.json" for digit in "abcde"))
+    text, folder, link, pipe, huge = (tmp_path / "members" / f"south.{digit * 16}.json" for digit in "abcde")
+    text.write_text("{}")
+    folder.mkdir()
+    link.symlink_to("nowhere")
+    os.mkfifo(pipe)
+    huge.touch()
+    os.truncate(huge, 2**40)
     (tmp_path / "members" / "south.json").write_bytes(PARTIES[0].member.to_bytes())
     assert box.members() == laid
 
@@ -327,51 +289,26 @@ def test_the_newest_roster_is_that_with_the_largest_number(tmp_path):
     assert box.newest_roster() is None
     for number in (0, 10, 9):
         box.put_roster(replace(CONSORTIUM, roster=number))
-    for name in ("x.json", "-11.json", "11.json.part", "1234567890.json"):
+    for name in ("x.json", "-11.json", "11.json.part"):
         (tmp_path / "rosters" / name).write_text("junk")
-    for least in (0, 10):
-        assert box.newest_roster(least) == replace(CONSORTIUM, roster=10)
+    assert box.newest_roster() == box.newest_roster(10) == replace(CONSORTIUM, roster=10)
     assert box.newest_roster(11) is None
     with pytest.raises(InvalidDataError, match="other content"):
         box.put_roster(replace(CONSORTIUM, roster=10, members=MEMBERS[::-1]))
 
 
 def test_a_roster_is_accepted_by_those_who_signed_it(tmp_path):
-    box, after = Mailbox(tmp_path), replace(CONSORTIUM, roster=1)
+    box, after, folder = Mailbox(tmp_path), replace(CONSORTIUM, roster=1), tmp_path / "accepted" / "0"
     assert box.accepted(CONSORTIUM) == ()
     for identity in (PARTIES[1], ENTITY):
         box.put_acceptance(identity, CONSORTIUM)
-    assert box.accepted(CONSORTIUM) == ("north", "party1")
-    assert box.accepted(after) == ()
     assert box.accepted(replace(CONSORTIUM, name="Others")) == ()  # another roster of the same number
-    shutil.copytree(tmp_path / "accepted" / "0", tmp_path / "accepted" / "1")
+    shutil.copytree(folder, folder.with_name("1"))
     assert box.accepted(after) == ()
-    of_others = tmp_path / "accepted" / "0"
-    shutil.copy(of_others / "north.signature", of_others / "south.signature")
-    (of_others / "party0.signature").write_bytes(b"")
-    (of_others / "party2.signature").symlink_to("nowhere")
+    shutil.copy(folder / "north.signature", folder / "south.signature")
+    (folder / "party0.signature").write_bytes(b"")
+    (folder / "party2.signature").symlink_to("nowhere")
     assert box.accepted(CONSORTIUM) == ("north", "party1")
-
-
-def test_an_aggregator_with_new_keys_signs_what_it_asked_again(tmp_path):
-    renewed, box = Identity.generate("aggregator", Role.AGGREGATOR), Mailbox(tmp_path)
-    members = tuple(renewed.member if one.role is Role.AGGREGATOR else one for one in MEMBERS)
-    after = replace(CONSORTIUM, members=members, roster=1)
-    own = BATCH.to_bytes()
-    with pytest.raises(ForgedMessageError, match="was not signed by aggregator"):
-        Batch.from_bytes(own, after)
-    again = Batch.from_bytes(own, after, own=True).signed_by(renewed)
-    assert (again.identifier, again.query_hash) == (BATCH.identifier, BATCH.query_hash)
-    for batch, terms in ((BATCH, CONSORTIUM), (again, after)):
-        box.put_batch(batch, terms)
-        assert box.batch_identifiers(terms) == [BATCH.identifier]
-        assert box.batch(BATCH.identifier, terms).to_bytes() == batch.to_bytes()
-    with pytest.raises(ForgedMessageError, match="was not signed by aggregator"):
-        Batch.from_bytes(again.to_bytes(), CONSORTIUM)
-    with pytest.raises(ForgedMessageError, match="damaged"):  # an own copy is checked but for who signed it
-        Batch.from_bytes(own[:-1] + bytes([own[-1] ^ 1]), after, own=True)
-    with pytest.raises(StaleBatchError):
-        Batch.from_bytes(own, SAME_TERMS, own=True)
 
 
 def test_a_batch_under_the_name_of_another_is_refused(tmp_path):

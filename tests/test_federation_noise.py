@@ -38,23 +38,16 @@ def test_the_shares_are_the_noise_over_the_root_of_the_honest_and_the_event_the_
     assert votes(CONFIDENT, 8).event_of() == Composed((check, vote))
 
 
-def refused(parameter, call, *given):
-    with pytest.raises(InvalidParameterError) as found:
-        call(*given)
-    assert found.value.parameter == parameter
-
-
-@pytest.mark.parametrize("wrong", [0, 2.5])
-def test_numbers_of_honest_entities_and_answers_are_counts(wrong):
+def test_numbers_are_counts_and_no_more_are_honest_than_there_are():
     for cost in COSTS:
-        refused("actually_honest", cost, votes(PLAIN, 8), wrong, 10, 1e-5)
-        refused("answers", cost, votes(PLAIN, 8), 8, wrong, 1e-5)
-
-
-def test_more_cannot_be_honest_than_there_are():
-    for cost, delta in zip(COSTS, (0, 1), strict=True):
-        refused("actually_honest", cost, votes(PLAIN, 8), 9, 10, 1e-5)
-        refused("delta", cost, votes(PLAIN, 8), 8, 10, delta)
+        for honest, answers, delta, parameter in (
+            *((wrong, 10, 1e-5, "actually_honest") for wrong in (0, 2.5, 9)),
+            *((8, wrong, 1e-5, "answers") for wrong in (0, 2.5)),
+            *((8, 10, wrong, "delta") for wrong in (0, 1)),
+        ):
+            with pytest.raises(InvalidParameterError) as found:
+                cost(votes(PLAIN, 8), honest, answers, delta)
+            assert found.value.parameter == parameter
     with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
         _ = votes(GNMax(5.0), 8).sigmas
 
@@ -121,11 +114,3 @@ def test_honest_votes_are_far_below_the_bound_and_not_out_of_proportion(mechanis
     largest = np.abs(coefficients @ np.stack(parts).ravel()).max()
     bound = votes(mechanism, honest, teachers=teachers).bound(queries)
     assert bound / 16 < largest < bound / 2
-
-
-@pytest.mark.rest
-def test_a_planted_fault_of_dividing_by_everybody_costs_more_than_it_says():
-    """If the noise were sized for all N, the h honest ones would leave σ·√(h/N): more than what is charged."""
-    charged = epsilon_if_fewer_honest(votes(PLAIN, 8), 8, 100, 1e-5).epsilon
-    true = epsilon_if_fewer_honest(votes(PLAIN, 16), 8, 100, 1e-5).epsilon  # sized for 16, 8 are honest
-    assert true > 1.3 * charged

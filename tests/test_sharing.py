@@ -10,22 +10,17 @@ from scipy.stats import chi2
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError
 from tutelage.federation import sharing
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, decode, encode, from_random, recombine, split
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, added, decode, encode, from_random, recombine, split
 
 SMALL = st.integers(-(2**40) + 1, 2**40 - 1)
 Split = Callable[[np.ndarray], tuple[bytes, bytes, bytes]]
 
 
-def added_up(shares: tuple[bytes, bytes, bytes], shape: tuple[int, ...]) -> np.ndarray:
-    first, second, third = (decode(share, shape) for share in shares)
-    total = (first + second + third) % MODULUS
-    return np.where(total > MODULUS // 2, total - MODULUS, total)
-
-
-@pytest.mark.rest
-@given(st.lists(SMALL, max_size=50))
-def test_shares_add_up_to_the_values(values):
-    assert added_up(split(np.array(values, dtype=np.int64)), (len(values),)).tolist() == values
+@given(st.lists(SMALL, max_size=20), st.lists(st.integers(-(2**61), 2**61), max_size=20))
+def test_shares_add_up_to_the_values(votes, numbers):
+    for values, summed in ((votes, False), (numbers, True)):
+        shares = split(np.array(values, dtype=np.int64), summed=summed)
+        assert added(shares, (len(values),)).tolist() == values
 
 
 def departure_from_uniform(method: Split, values: np.ndarray, bins: int = 8) -> float:
@@ -54,21 +49,10 @@ def test_any_two_shares_are_uniform(value, method):
     assert departure_from_uniform(method, np.full(20_000, value)) > FALSE_ALARM
 
 
-def constant_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
-    first, _, third = split(values)
-    total = (decode(third, values.shape) + decode(split(values * 0)[0], values.shape)) % MODULUS
-    return first, encode(np.full(values.shape, 12345)), encode(total)
-
-
 def short_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
     random = np.frombuffer(np.random.default_rng(0).bytes(8 * values.size), dtype="<u8").astype(object)
     first, _, _ = split(values)
     return first, encode(random), encode(values.astype(object) - decode(first, values.shape) - random)
-
-
-def repeated_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
-    first, _, _ = split(values)
-    return first, first, encode(values.astype(object) - 2 * decode(first, values.shape))
 
 
 def value_as_last_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
@@ -76,7 +60,7 @@ def value_as_last_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
     return first, encode(-decode(first, values.shape)), encode(values)
 
 
-@pytest.mark.parametrize("faulty", [constant_share, short_share, repeated_share, value_as_last_share])
+@pytest.mark.parametrize("faulty", [short_share, value_as_last_share])
 def test_a_split_that_tells_something_is_caught_by_the_same_statistic(faulty):
     assert departure_from_uniform(faulty, np.ones(20_000, dtype=np.int64)) < FALSE_ALARM
 
@@ -95,7 +79,7 @@ def test_random_bytes_become_the_elements_of_their_lowest_89_bits():
     assert from_random(random).tolist() == expected
 
 
-@pytest.mark.parametrize("value", [2**40, -(2**40), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("value", [2**40, -(2**40)])
 def test_values_too_large_to_share_are_refused_without_being_told(value):
     with pytest.raises(InvalidDataError, match="between") as refused:
         split(np.array([value]))
@@ -141,10 +125,12 @@ def test_points_on_a_line_open_its_value_at_zero_and_one_false_point_is_found_wh
         recombine(shares, (len(values),))
 
 
-def test_opening_takes_three_shares_of_the_right_length():
+def test_opening_takes_three_shares_of_the_right_length_that_belong_together():
     shares = on_lines([1, 2], [5, 6])
     with pytest.raises(ForgedMessageError, match="3 computing parties"):
         recombine(shares[:2], (2,))
     with pytest.raises(ForgedMessageError, match="must take 24 bytes"):
         recombine([*shares[:2], shares[2][:-1]], (2,))
-    assert recombine(shares, (2, 1)).shape == (2, 1)
+    one, other = (split(np.zeros(9, dtype=np.int64), summed=True) for _ in range(2))
+    with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
+        added([*one[:2], other[2]], (9,))

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 from scipy import special, stats
 
 from exact import discrete_gaussian_masses, label_probabilities, neighbors
-from tutelage import Ledger, SimulationNoise, VoteHistogram
+from tutelage import SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.composition import (
     gaussian_composition,
@@ -31,6 +31,7 @@ from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
+    Event,
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
@@ -39,7 +40,7 @@ from tutelage.events import (
     SummedNoise,
     event_from_dict,
 )
-from tutelage.exceptions import InvalidParameterError, LedgerError, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.ledger.verification import breach_of
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -77,20 +78,15 @@ def summed_and_whole(sigma: float, shares: int, reach: int) -> tuple[list, list]
 
 @pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.0, 5), (1.3, 3), (2.0, 2), (2.0, 4)])
 def test_the_sum_is_within_the_bound_of_one_discrete_gaussian(sigma, shares):
+    """The bound of two shares is the spread of the ratios, and no larger."""
     total, whole = summed_and_whole(sigma, shares, math.ceil(6 * sigma * math.sqrt(shares)))
-    with mp.workdps(DIGITS):
-        most = max(abs(mp.log(p / w)) for p, w in zip(total, whole, strict=True))
-        assert 0 < most <= log_ratio(sigma, shares)
-
-
-@pytest.mark.parametrize("sigma", [1.0, 1.3, 2.0, 2.5])
-def test_the_bound_is_the_spread_of_the_ratios_of_two_shares(sigma):
-    total, whole = summed_and_whole(sigma, 2, 9)
+    bound = log_ratio(sigma, shares)
     with mp.workdps(DIGITS):
         ratios = [mp.log(p / w) for p, w in zip(total, whole, strict=True)]
+        assert 0 < max(map(abs, ratios)) <= bound
         spread = max(ratios) - min(ratios)
-        assert spread <= log_ratio(sigma, 2)
-        assert float(spread) == pytest.approx(log_ratio(sigma, 2), rel=1e-3)
+        assert spread <= bound
+        assert shares > 2 or spread > 0.999 * bound
 
 
 @given(sigma=st.floats(1, 3), shares=st.integers(2, 60))
@@ -108,29 +104,23 @@ def test_one_share_is_the_noise_itself_and_little_noise_has_no_bound():
     assert log_ratio(2.0, 2) > 1e-17
 
 
-@given(sigma=st.floats(1, 8), shares=st.integers(2, 10_000))
-def test_more_shares_of_the_same_noise_are_never_closer(sigma, shares):
-    assert log_ratio(sigma, shares) <= log_ratio(sigma, shares + 1)
-    assert log_ratio(sigma * 1.01, shares) <= log_ratio(sigma, shares)
-
-
 def shifted_renyi(law: list, order: float):
     """Return D_order of a law and its shift by one, to 50 digits, over the range in which both are known."""
     lam = mpf(order)
     return mp.log(mp.fsum(p**lam * q ** (1 - lam) for p, q in zip(law[1:], law[:-1], strict=True))) / (lam - 1)
 
 
-@pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.2, 5), (2.0, 2), (2.0, 4)])
-@pytest.mark.parametrize("order", [1.01, 2.0, 8.0])
-def test_the_true_renyi_divergence_of_the_sum_is_below_what_is_claimed(sigma, shares, order):
+@pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.2, 5), (2.0, 4)])
+def test_the_true_renyi_divergence_of_the_sum_is_below_what_is_claimed(sigma, shares):
     width = sigma * math.sqrt(shares)
-    total, _ = summed_and_whole(sigma, shares, math.ceil(13 * width + order))
+    total, _ = summed_and_whole(sigma, shares, math.ceil(13 * width + 8))
     with mp.workdps(DIGITS):
-        true = shifted_renyi(total, order)
-        assert order / (2 * width**2) * 0.99 < true  # it is not cut short
-        claimed = mpf(order) / (2 * mpf(sigma) ** 2 * shares)
-        claimed += mpf(float(renyi_surcharge(log_ratio(sigma, shares), np.array([order]))[0]))
-        assert true <= claimed
+        for order in (1.01, 2.0, 8.0):
+            true = shifted_renyi(total, order)
+            assert order / (2 * width**2) * 0.99 < true  # it is not cut short
+            claimed = mpf(order) / (2 * mpf(sigma) ** 2 * shares)
+            claimed += mpf(float(renyi_surcharge(log_ratio(sigma, shares), np.array([order]))[0]))
+            assert true <= claimed
 
 
 def test_the_surcharge_is_needed_where_shares_are_narrow():
@@ -165,23 +155,20 @@ def test_no_pair_of_small_neighbors_costs_more_than_claimed(classes):
                     assert bounds[0][index] <= bounds[1][index]
 
 
-@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE, SUM])
-@pytest.mark.parametrize("shares", [1, 2, 20])
-def test_it_comes_back_from_its_record(event, shares):
-    summed = SummedNoise(event, shares)
+@pytest.mark.parametrize(("event", "variables"), [(VOTE, 10), (CHECK, 1), (INTERACTIVE, 1), (SUM, 3)])
+def test_it_comes_back_from_its_record(event, variables):
+    summed = SummedNoise(event, 20)
     for whole in (summed, Repeated(summed, 7), Composed((summed, VOTE))):
         assert event_from_dict(whole.as_dict()) == whole
-    assert summed.unit == event.unit
-    assert summed.variables == {VOTE: 10, CHECK: 1, INTERACTIVE: 1, SUM: 3}[event]
+    assert (summed.unit, summed.variables) == (event.unit, variables)
     assert not summed.is_simulated
-    assert SummedNoise(replace(event, simulated=True), shares).is_simulated
+    assert SummedNoise(replace(event, simulated=True), 20).is_simulated
     assert summed.without_shares() == event == event.without_shares()
 
 
 @pytest.mark.parametrize(("event", "shares"), [
-    (NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), 2),
-    *((event, 2) for event in (Repeated(VOTE, 2), Composed((CHECK, VOTE)), SummedNoise(VOTE, 2), None)),
-    *((VOTE, shares) for shares in (0, -1, 2.0, True, "3", float("nan"), None)),
+    *((event, 2) for event in (NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), Composed((CHECK, VOTE)), None)),
+    *((VOTE, shares) for shares in (0, 2.0, True, None)),
 ])  # fmt: skip
 def test_other_noise_is_not_summed_and_shares_are_counted(event, shares):
     with pytest.raises(InvalidParameterError):
@@ -189,7 +176,7 @@ def test_other_noise_is_not_summed_and_shares_are_counted(event, shares):
 
 
 def test_shares_of_too_little_noise_are_refused_with_the_fix():
-    for shares in range(2, 30):
+    for shares in (2, 29):
         SummedNoise(NoisyArgmaxGaussian(2 * math.sqrt(shares), 10, ONE_TEACHER), shares)
         with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
             SummedNoise(NoisyArgmaxGaussian(1.99 * math.sqrt(shares), 10, ONE_TEACHER), shares)
@@ -205,17 +192,16 @@ def test_the_shares_have_the_whole_noise_and_no_more(sigma, shares):
     assert Fraction(math.nextafter(share, 0)) ** 2 * shares < Fraction(sigma) ** 2
 
 
-@pytest.mark.parametrize("event", [VOTE, NoisyArgmaxGaussian(4.0, 10, ONE_TEACHER), CHECK, INTERACTIVE, SUM])
+@pytest.mark.parametrize("event", [VOTE, CHECK, INTERACTIVE, SUM])
 def test_it_costs_what_whole_noise_does_and_a_trifle(event):
     summed = SummedNoise(event, 4)
     for cost in (rdp, rdp_of_three_outcomes):
         whole, shared = cost(event, ORDERS).values, cost(summed, ORDERS).values
         assert np.all(shared >= whole)
         assert shared == pytest.approx(whole, rel=1e-12)
-    for count in (1, 50):
-        whole, shared = epsilon(Repeated(event, count), 1e-5), epsilon(Repeated(summed, count), 1e-5)
-        assert whole.epsilon <= shared.epsilon <= whole.epsilon * (1 + 1e-9) + 1e-12
-        assert (shared.delta, shared.unit) == (1e-5, ONE_TEACHER)
+    whole, shared = (epsilon(Repeated(one, 50), 1e-5) for one in (event, summed))
+    assert whole.epsilon <= shared.epsilon <= whole.epsilon * (1 + 1e-9) + 1e-12
+    assert (shared.delta, shared.unit) == (1e-5, ONE_TEACHER)
 
 
 def test_what_it_costs_is_pinned():
@@ -224,7 +210,6 @@ def test_what_it_costs_is_pinned():
     assert epsilon(Repeated(summed, 1000), 1e-5).epsilon == pytest.approx(4.163584, abs=2e-4)
     mixed = Composed((Repeated(summed, 30), Repeated(VOTE, 30), Repeated(check, 100)))
     assert epsilon(mixed, 1e-5).epsilon == pytest.approx(0.90832, abs=2e-4)
-    assert rdp(summed, np.array([2.0])).values[0] == pytest.approx(2 / 40**2, rel=1e-12)
     row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
     with pytest.raises(UnsupportedEventError, match="different units"):
         epsilon(Composed((summed, replace(VOTE, unit=row))), 1e-5)
@@ -255,64 +240,40 @@ def test_a_moved_pair_satisfies_the_moved_guarantee(distance):
     assert delta * (1 - 1e-9) < left_over <= delta * (1 + 1e-12)
 
 
-def test_a_budget_holds_as_many_and_settles_what_happened(tmp_path):
-    one = Composed((SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)))
-    plain = Composed((CHECK, VOTE))
+def test_a_budget_holds_as_many():
+    one, plain = Composed((SummedNoise(CHECK, 8), SummedNoise(VOTE, 8))), Composed((CHECK, VOTE))
     shared, whole = RenyiFilter.suited_to(2.0, 1e-5, one), RenyiFilter.suited_to(2.0, 1e-5, plain)
     assert shared.order == whole.order
     assert shared.fitting(one, 0) == whole.fitting(plain, 0) > 100
     assert RenyiFilter.holding(Repeated(one, 100), 1e-5).epsilon >= epsilon(Repeated(one, 100), 1e-5).epsilon
-    ledger = Ledger.create(tmp_path / "budget.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    reservation = ledger.reserve(one, 10)
-    happened = Composed((Repeated(SummedNoise(CHECK, 8), 10), Repeated(SummedNoise(VOTE, 8), 3)))
-    answers = {bytes([number]) * 32: (1 if number < 3 else -1,) for number in range(10)}
-    before = ledger.state().spent
-    ledger.settle(reservation, answers, happened)
-    assert 0 < ledger.state().spent < before
-    state = Ledger.open(tmp_path / "budget.ledger").state()
-    assert state.spent == ledger.state().spent
-    assert state.answers == 10
 
 
 def test_what_a_settled_batch_must_keep_to_holds_for_summed_noise():
-    check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
+    check, vote, asked = (SummedNoise(event, 8) for event in (CHECK, VOTE, INTERACTIVE))
     one = Composed((check, vote))
-    happened = Composed((Repeated(check, 10), Repeated(vote, 3)))
-    assert breach_of(one, 10, happened, [3]) is None
-    assert breach_of(one, 10, happened, [4]) == "gives more labels than it reports answers"
-    assert breach_of(one, 10, Composed((Repeated(check, 9), Repeated(vote, 3))), [3]) is not None
-    assert breach_of(one, 10, Composed((Repeated(check, 10), Repeated(vote, 11))), [3]) is not None
-    assert breach_of(one, 10, Composed((Repeated(CHECK, 10), Repeated(VOTE, 3))), [3]) is not None
+
+    def breach(checks: int, votes: int, answers: list[int], check: Event = check, vote: Event = vote) -> str | None:
+        return breach_of(one, 10, Composed((Repeated(check, checks), Repeated(vote, votes))), answers)
+
+    assert breach(10, 3, [3]) is None
+    assert breach(10, 3, [4]) == "gives more labels than it reports answers"
+    assert breach(9, 3, [3]) is not None
+    assert breach(10, 11, [3]) is not None
+    assert breach(10, 3, [3], CHECK, VOTE) is not None
     assert breach_of(vote, 10, Repeated(vote, 9), [9]) is not None
-    asked = SummedNoise(INTERACTIVE, 8)
     assert breach_of(Composed((asked, vote)), 10, Composed((Repeated(asked, 10), Repeated(vote, 3))), [9]) is None
 
 
 def test_costs_that_need_votes_refuse_it_and_public_ones_do_not():
     votes = VoteHistogram(np.array([[90, 10], [60, 40]]), n_teachers=100)
-    summed = SummedNoise(NoisyArgmaxGaussian(10.0, 2, ONE_TEACHER), 4)
-    accountant = Accountant()
+    summed, accountant = SummedNoise(NoisyArgmaxGaussian(10.0, 2, ONE_TEACHER), 4), Accountant()
     with pytest.raises(UnsupportedEventError, match="owners summed are unknown"):
         accountant.add(Repeated(summed, 2), votes)
-    with pytest.raises(UnsupportedEventError, match="SummedNoise"):
-        ExactCosts(summed, votes)
-    with pytest.raises(UnsupportedEventError, match="SummedNoise"):
-        costs_2018(summed, votes, ORDERS)
+    for cost in (partial(ExactCosts, summed, votes), partial(costs_2018, summed, votes, ORDERS)):
+        with pytest.raises(UnsupportedEventError, match="SummedNoise"):
+            cost()
     accountant.add(Repeated(summed, 2))
     assert accountant.data_independent(1e-5).epsilon == epsilon(Repeated(summed, 2), 1e-5).epsilon
-
-
-@pytest.mark.parametrize("answers", [10, 3])
-def test_the_accountant_knows_its_checks_from_its_answers(answers):
-    check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
-    accountant = Accountant()
-    accountant.add(Repeated(check, 10))
-    accountant.add(Repeated(vote, answers))
-    if answers == 10:
-        assert accountant.charged() == Composed((Repeated(check, 10), Repeated(vote, 10)))
-    else:
-        with pytest.raises(ValueError, match="at_most"):
-            accountant.charged()
 
 
 def law_is(drawn: np.ndarray, sigma: float) -> float:
@@ -326,22 +287,11 @@ def law_is(drawn: np.ndarray, sigma: float) -> float:
     return float(stats.chisquare(found, expected * found.sum() / expected.sum()).pvalue)
 
 
-@pytest.mark.parametrize(("sigma", "honest", "entities"), [(4.0, 4, 4), (6.0, 5, 8), (10.0, 20, 25)])
-def test_what_the_honest_add_has_the_law_of_whole_noise_and_more_come_with_more(sigma, honest, entities):
-    """Seeded. Each of three p-values of right noise is below 1e-4 once in 10,000 seeds; wrong ones are below 1e-12."""
-    share = SummedNoise(NoisyArgmaxGaussian(sigma, 2, ONE_TEACHER), honest).sigma_of_share
-    drawn = SimulationNoise(11).discrete_gaussian(share, (entities, 40_000))
-    assert law_is(drawn[:honest].sum(axis=0), sigma) > 1e-4
-    everything = drawn.sum(axis=0)
-    assert law_is(everything, sigma * math.sqrt(entities / honest)) > 1e-4
-    if entities > honest:
-        assert law_is(everything, sigma) < 1e-12
-        assert everything.var() == pytest.approx(sigma**2 * entities / honest, rel=0.04)  # five standard errors
-    assert law_is(SimulationNoise(12).discrete_gaussian(sigma, (40_000,)), sigma) > 1e-4
-
-
 def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_theirs():
-    """Planted fault: N shares are counted on where h are honest. What colluders cannot subtract is then too little."""
+    """Planted fault: N shares are counted on where h are honest. What colluders cannot subtract is then too little.
+
+    Seeded. A p-value of right noise is below 1e-4 once in 10,000 seeds.
+    """
     sigma, honest, entities = 8.0, 6, 10
     event = NoisyArgmaxGaussian(sigma, 2, ONE_TEACHER)
 
@@ -351,7 +301,6 @@ def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_th
 
     assert law_is(left(honest), sigma) > 1e-4
     assert law_is(left(entities), sigma) < 1e-12
-
     claimed = rdp(SummedNoise(ConfidenceCheck(0, sigma, 2, ONE_TEACHER), honest), np.array([2.0])).values[0]
     measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))  # λ/2σ² at λ = 2
     assert measured > 1.6 * claimed
@@ -388,15 +337,3 @@ def test_no_two_ballots_of_a_sum_under_summed_noise_cost_more_than_claimed():
         assert worst > 0.99 * cost[index]
     planted = epsilon(SummedNoise(replace(event, nonnegative=True), 4), 1e-3)
     assert max(hockey_stick(law, move, planted.epsilon) for move in MOVES) > 1e-3
-
-
-def test_a_ledger_keeps_a_sum_under_summed_noise_and_refuses_one_of_another_length(tmp_path):
-    ledger = Ledger.create(tmp_path / "ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    summed = SummedNoise(SUM, 8)
-    (query,) = ledger.query_hashes({}, np.zeros((1, 1)))
-    reservation = ledger.reserve(summed, 1)
-    with pytest.raises(LedgerError, match="another length"):
-        ledger.settle(reservation, {query: (1, 2)}, summed)
-    ledger.settle(reservation, {query: (1, -2, 10**12)}, summed)
-    assert Ledger.open(tmp_path / "ledger").recall([query]) == {query: (1, -2, 10**12)}
-    ledger.verify()
