@@ -46,13 +46,6 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 
 
-def test_the_table_says_who_may_see_what(folder, called):
-    printed = " ".join(called("audit", folder / "config.toml", *QUICK).stdout.split())
-    assert "owner" in printed
-    assert "not for a card" in printed
-    assert "p17" not in printed
-
-
 def test_private_rows_among_the_public_ones_fail(folder, called):
     with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
         csv.writer(public).writerows([row[:4] for row in list(csv.reader(private))[1:41]])

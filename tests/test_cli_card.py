@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_card import Outline
+from test_card import Outline, put
 from test_cli import configure, finished, folder, refusal, runs, succeeded  # noqa: F401  fixtures
-from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, PublicationTest, Repeated, SummedNoise
 from tutelage.exceptions import InvalidDataError, TutelageError
@@ -47,12 +47,7 @@ def test_a_run_writes_all_three_forms_with_history_and_frontier(finished):  # no
     costs = [point.epsilon.epsilon for point in card.frontier]
     assert costs == sorted(costs)
     assert costs[2] == pytest.approx(card.epsilon.epsilon)  # the release by itself is one point of its frontier
-    assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
-        (name, sum(line.endswith(f",{name}") for line in (finished / "public.csv").read_text().splitlines()[41:]))
-        for name in ("no", "yes")
-    ]
     assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
-    assert len(Outline((out / "card.html").read_text()).all("caption")) == 1
 
 
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  # noqa: F811
@@ -66,10 +61,6 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
         assert "Approved = yes." in (finished / "out" / form).read_text()
-    options = ("--state", "trust=Nobody.", "--ledger", "private.csv.ledger", "--json")
-    printed = json.loads(called("card", "out/card.json", *options, cwd=finished).stdout)
-    assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
-    assert printed == json.loads((finished / "out" / "card.json").read_text())
 
 
 ANSWERS = {"controller": "<script>alert(1)</script> A & B", "review_date": "yes", "trust": "The *hospital*."}
@@ -97,9 +88,7 @@ def test_what_is_missing_is_asked_for_topic_by_topic(asked, finished):  # noqa: 
     called_with = ("out", "--ledger", "private.csv.ledger", "--ask", "--state", "legal=Assessed.")
     made, said = asked(lambda topic: ANSWERS.get(topic, "  "), *called_with, cwd=finished)
     succeeded(made)
-    assert re.findall(r"\n(\d+ of \d+) \((\w+)\): State .*\.", said) == [
-        (f"{number} of 23", topic) for number, topic in enumerate((one for one in STATEMENTS if one != "legal"), 1)
-    ]
+    assert re.findall(r"\((\w+)\): State .*\.", said) == [one for one in STATEMENTS if one != "legal"]
     card = read_card(finished / "out" / "card.json")
     review = card.statements["review_date"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", review)
@@ -163,32 +152,6 @@ def test_questions_need_a_terminal_and_the_ledger_before_the_first(called, asked
     assert "State" not in said
 
 
-@pytest.mark.rest
-def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder):  # noqa: F811
-    configure(folder, BUDGET)
-    called("run", "config.toml", cwd=folder)
-    first = read_card(folder / "out" / "card.json")
-    configure(folder, BUDGET, ("sigma = 2.0", "sigma = 3.0"))
-    called("run", "config.toml", "--overwrite", cwd=folder)
-    first.save(folder / "later")
-    assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
-    now = read_card(folder / "later" / "card.json")
-    ledger = Ledger.open(folder / "private.csv.ledger").history().before_releases.state
-    assert (now.alone, now.mechanism, now.queries) == (first.epsilon, first.mechanism, first.queries)
-    assert now.budget["spent"] > first.budget["spent"]
-    assert len(now.batches) == 2
-    assert now.budget == ledger.as_dict()
-    assert now.epsilon == ledger.guarantee()
-    assert not first.covers_ledger
-    page = (folder / "later" / "card.md").read_text()
-    assert "After seeing everything released from this budget until it is raised," in page
-    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## Annex: the differential privacy guarantee")[0]
-    assert "| ε of this release by itself |" in page
-    assert {finding.code for finding in now.findings or ()} >= {"epsilon-too-large"}
-    assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
-    assert read_card(folder / "later" / "card.json") == now
-
-
 def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     configure(folder, BUDGET, ("[output]", '[statements]\ntrust = "The hospital."\n[output]'))
     called("run", "config.toml", cwd=folder)
@@ -204,6 +167,10 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
     now = card_now()
     assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
+    assert (now.mechanism, now.queries, len(now.batches)) == (first.mechanism, first.queries, 2)
+    assert now.budget == ledger.history().before_releases.state.as_dict()
+    page = (folder / "out" / "card.md").read_text()
+    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## Annex: the differential privacy guarantee")[0]
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
     assert "noise-from-shares" not in {finding.code for finding in first.findings or ()}
     for _ in range(2):
@@ -214,48 +181,19 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
 
-@pytest.mark.rest
-def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
-    succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
-    card, ledger = read_card(charged / "out" / "card.json"), Ledger.open(charged / "a.ledger").state()
-    assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
-    assert (card.queries, card.answered, card.teachers) == (60, None, None)
-    assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.spent)
-    assert [batch.checks > 0 for batch in card.batches] == [False, True]
-    assert re.search(r"\d+ × NoisyArgmaxGaussian\(sigma=40.0, classes=3\)", card.mechanism)
-    assert "20 × ConfidenceCheck(threshold=200.0, sigma=150.0, classes=3)" in card.mechanism
-    text = (charged / "out" / "card.md").read_text()
-    assert card.budget["head"] in text
-    assert ledger.entries == card.budget["entries"] + 1  # which names the folder
-    assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
-    assert "Objections, with details in the annex: Warning: The settings were not checked. Rule" in text
-    assert called("card", "out", "--ledger", "a.ledger", cwd=charged).returncode == 0
-    assert read_card(charged / "out" / "card.json").findings == card.findings
-
-
-@pytest.mark.rest
-def test_the_publication_of_an_epsilon_is_counted_and_is_no_query(called, charged):
+def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_no_query(called, charged):
     publication = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
     ledger = Ledger.open(charged / "a.ledger")
     ledger.settle(ledger.reserve(publication, 1), {bytes(32): (1,)}, publication)
-    assert called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged).returncode == 0
+    succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
     card = read_card(charged / "out" / "card.json")
-    assert (card.queries, [batch.queries for batch in card.batches]) == (60, [40, 20, 0])
-    assert card.batches[-1].answers == 0
-    assert card.batches[-1].checks > 0
-    assert "1 × PublicationTest" in card.mechanism
+    assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
+    assert (card.queries, card.answered, card.teachers) == (60, None, None)
+    assert [(batch.queries, batch.checks > 0) for batch in card.batches] == [(40, False), (20, True), (0, True)]
+    assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.state().spent)
     assert card.frontier == ()  # two mechanisms labeled the rows, so that no one ε is of more of them
-    assert "publishing ε" in (charged / "out" / "card.html").read_text()
+    assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
     assert str(2**58) not in (charged / "out" / "card.md").read_text()
-
-
-def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
-    votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
-    session = LabelingSession(votes, GNMax(40), Ledger.open(charged / "a.ledger"), noise=SimulationNoise(0))
-    session.ask(np.array([[99.0]]))
-    assert called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged).returncode == 0
-    assert "NOT PRIVATE" in (charged / "out" / "card.html").read_text()
-    assert read_card(charged / "out" / "card.json").noise_source == "simulated from a seed"
 
 
 def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # noqa: F811
@@ -270,14 +208,11 @@ def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # n
 
 @pytest.mark.parametrize(("options", "code", "message"), [
     ((), 2, "Name the results folder of a run, a --ledger, or both."),
-    (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
     (("--ledger", "new.ledger", "--output", "out"), 1, "contains no release yet"),
     (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The ledger must not be in the results folder"),
-    (("none",), 1, "none cannot be read"),
     ((".",), 1, "card.json cannot be read"),
     (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),
     (("--ledger", "a.ledger", "--output", "out", "--state", "star=x"), 2, "has no topic 'star'"),
-    (("--ledger", "a.ledger", "--output", "out", "--statements", "none.toml"), 2, "cannot be read"),
 ])  # fmt: skip
 def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options, code, message):
     Ledger.create(charged / "new.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
@@ -286,67 +221,43 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
     assert sorted(charged.iterdir()) == before
 
 
-def edited(record, path, value):
-    """Return a JSON value with one entry, named by its path, replaced by a value or by a function of the old one."""
-    changed = json.loads(json.dumps(record))
-    at = changed
-    for key in path[:-1]:
-        at = at[key]
-    at[path[-1]] = value(at[path[-1]]) if callable(value) else value
-    return changed
-
-
 EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers
-    (("public_epsilon",), 0.0001, " = 0.0001, and what was released proves 22.881"),
-    (("public_epsilon",), lambda epsilon: epsilon * 0.999, " = 22.8581, and what was released proves 22.881"),
+    (("public_epsilon",), 22.8581, " = 22.8581, and what was released proves 22.881"),
     (("delta",), 1e-9, " = 22.881, and what was released proves 30.5"),
     (("epsilon_order",), 50.0, "states ε by order 50 = 22.881, and what was released proves 500."),
     (("unit",), "hospital", "another unit of privacy"),
     (("event", "of", "sigma"), 1.0, "states the budget = 22.881, and what was released proves 103.2"),
-    (("event", "count"), 80, "states the budget = 22.881, and what was released proves 45.762"),
-    (("budget", "budget"), 3.0, "states a budget that no ledger can have"),
     (("budget", "budget"), 15.0, "states the budget = 15, and what was released proves "),
-    (("budget", "spent"), 0.5, "states the spent share = 0.5"),
     (("budget", "remaining"), 5.0, "states spent + remaining as "),
     (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget"),
-    (("frontier", 0, "epsilon"), 0.01, "states for 10 queries an ε = 0.01, and"),
     (("frontier", 4, "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
     (("student_accuracy",), 0.999, "states `student_accuracy` as 0.999. By its classes, it is "),
-    (("evaluation_rows",), 500, "states `evaluation_rows` as 500. By its classes, it is 80."),
 ]  # fmt: skip
 WITH_LEDGER = [
     (("event", "count"), 20, "does not fit its ledger"),
-    (("event", "of", "sigma"), 4.0, "does not fit its ledger"),
     (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 5."),
-    (("budget", "budget"), 100.0, "states `budget` of the budget as 100.0. By its ledger, it is 22.88"),
     (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 40."),
 ]
 
 
 def test_no_edited_number_reaches_a_new_card(called, finished, monkeypatch):  # noqa: F811
     monkeypatch.chdir(finished)
-    path, alone = finished / "out" / "card.json", finished / "card.json"
-    text = path.read_text()
-    record, written = json.loads(text), [(finished / "out" / name).read_bytes() for name in NAMES[::2]]
-    for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:5], *WITH_LEDGER])):
+    record, alone = json.loads((finished / "out" / "card.json").read_text()), finished / "card.json"
+    for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:3], *WITH_LEDGER])):
         for place, value, said in edits:
-            for file in (path, alone):
-                file.write_text(json.dumps(edited(record, place, value)))
-            # Whatever the number, the folder is not that of its manifest; by itself, the card does not add up.
-            assert "card.json is not the file that manifest.json names" in refusal(called("card", "out", *options), 1)
+            alone.write_text(json.dumps(put(record, place, value)))
             assert said in refusal(called("card", "card.json", "--output", "new", *options), 1), place
-    assert written == [(finished / "out" / name).read_bytes() for name in NAMES[::2]]
     assert not (finished / "new").exists()
-    path.write_text(text)
-    assert called("card", "out").returncode == 0
-    assert json.loads(path.read_text()) == record
+    (finished / "out" / "card.json").write_text(alone.read_text())
+    for options in ((), ("--ledger", "private.csv.ledger")):
+        assert "card.json is not the file that manifest.json names" in refusal(called("card", "out", *options), 1)
 
 
 def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, finished):  # noqa: F811
     path = finished / "card.json"
     record = json.loads((finished / "out" / "card.json").read_text())
     (large,) = (one for one in record["findings"] if one["code"] == "epsilon-too-large")
-    for findings in ([], [{**large, "reason": "Never mind."}], None):
+    for findings in ([{**large, "reason": "Never mind."}], None):
         path.write_text(json.dumps({**record, "findings": findings}))
         assert called("card", "card.json", "--output", "new", cwd=finished).returncode == 0
         assert large in json.loads((finished / "new" / "card.json").read_text())["findings"]
@@ -410,34 +321,26 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     assert card.findings is not None
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
-    assert "borne out by a private test that passed" in (made / "out" / "card.md").read_text()
     Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
     assert called(*ON_CARD, cwd=made).returncode == 0
 
 
 @pytest.mark.rest
 def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
-    made = tested()
-    votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
-    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
-    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=made), 1)
-    files = ("--votes", "votes.npz", "--ledger", "l.db")
-    # The test is remembered, and too old.
-    again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=made)
-    assert "The publication must cover all labels of the ledger" in refusal(again, 1)
-    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=made), 1)
-
-
-@pytest.mark.rest
-def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
-    check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
+    """Answers that a check allowed for and did not give pay for no later ones, either."""
     options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
     made = tested(TORN, options)
     assert called(*ON_CARD, cwd=made).returncode == 0
+    assert "Name it with --ledger" in refusal(called("card", "out", "--claim", "claim.json"), 2)
     votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
+    check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
     release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
     assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
-    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=made), 1)
+    # The test is remembered, and too old.
+    files = ("--votes", "votes.npz", "--ledger", "l.db", "--output", "claim.json")
+    again = called("publish", "test", "p.json", "rows.npz", *files, *options, cwd=made)
+    for refused in (called(*ON_CARD, cwd=made), again):
+        assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
 
 
 @pytest.mark.rest
@@ -458,48 +361,16 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
         ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),  # its chances then promise too much
         ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
         ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
-        ({"proposal": {**proposal, "order": proposal["order"] + 1}}, "holds another proposal than the ledger recorded"),
         ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
-        ({"data_independent": {**independent, "delta": 1e-4}}, "at δ = 0.0001, and its proof gives"),
         ({"sanitised": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
-        ({"format": 2}, "has another format (2); read it with the version of tutelage that made it"),
-        ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
-        ({"sanitised": {"epsilon": 1.0}}, "is not a claim"),
-        ({"proposal": {}}, "is not a claim"),
     ):
         (made / "claim.json").write_text(json.dumps({**claim, **changes}))
         assert message in refusal(called(*ON_CARD, cwd=made), 1)
-    (made / "claim.json").write_text("[]")
-    assert "is not a claim" in refusal(called(*ON_CARD, cwd=made), 1)
     (made / "claim.json").unlink()
     assert "cannot be read" in refusal(called(*ON_CARD, cwd=made), 1)
     assert not (made / "out").exists()
-
-
-@pytest.mark.rest
-def test_a_claim_needs_its_ledger(called, tested):
-    made = tested()
-    assert called("card", "--ledger", "l.db", "--output", "out", cwd=made).returncode == 0
-    assert "Name it with --ledger" in refusal(called("card", "out", "--claim", "claim.json", cwd=made), 2)
-    assert called("card", "out", *ON_CARD[1:], cwd=made).returncode == 0
-    assert read_card(made / "out" / "card.json").sanitised is not None
-
-
-@pytest.mark.rest
-def test_a_test_that_was_refused_is_not_turned_into_one_that_passed(called, tested):
-    made = tested(TORN)
-    claim, proposal = json.loads((made / "claim.json").read_text()), json.loads((made / "p.json").read_text())
-    assert claim["sanitised"] is None
-    assert called(*ON_CARD, cwd=made).returncode == 0
-    card = read_card(made / "out" / "card.json")
-    assert (card.sanitised, card.epsilon.epsilon < 20) == (None, True)
-    stated = {**claim["data_independent"], "epsilon": proposal["epsilon"]}
-    (made / "claim.json").write_text(json.dumps({**claim, "passed": True, "sanitised": stated}))
-    assert "the ledger remembers that it was refused" in refusal(called(*ON_CARD, cwd=made), 1)
-    (made / "claim.json").write_text(json.dumps({**claim, "sanitised": stated}))
-    assert "its proposal proves none" in refusal(called(*ON_CARD, cwd=made), 1)
 
 
 def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
@@ -533,6 +404,10 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
     with pytest.raises(InvalidDataError, match="remembers that it was refused"):
         read_claim(path, ledger.history())
+    write_claim(path, refused, both, proposal, ledger)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sanitised": sanitised}))
+    with pytest.raises(InvalidDataError, match="its proposal proves none"):
+        read_claim(path, ledger.history())
     for part in ("labels", "proposal"):
         for name in claim[part]:
             path.write_text(json.dumps({**claim, part: {**claim[part], name: [[[1]]]}}))
@@ -547,10 +422,9 @@ def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called,
     second = read_card(made / "out" / "card.json").sanitised
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
-    for _ in range(2):
-        succeeded(called("card", "out", "--ledger", "l.db", cwd=made))
-        card = read_card(made / "out" / "card.json")
-        assert (card.epsilon.epsilon, card.sanitised) == (20, second)
+    succeeded(called("card", "out", "--ledger", "l.db", cwd=made))
+    card = read_card(made / "out" / "card.json")
+    assert (card.epsilon.epsilon, card.sanitised) == (20, second)
     record = json.loads((made / "out" / "card.json").read_text())
     assert record["alone"]["epsilon"] < 20
     alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}

@@ -5,27 +5,22 @@ import json
 import os
 import pty
 import re
-import select
-import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
-from test_cli import heed_interrupts, refusal, succeeded, write_rows
+from test_cli import refusal, succeeded, write_rows
 from test_docs import blocks, executed
 from test_guides import assert_shown
 from tutelage.cli.config import load_config
 from tutelage.cli.form import configuration_form
 from tutelage.cli.init import configuration
 from tutelage.cli.sources import load_sources
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError
 from tutelage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -72,23 +67,16 @@ def written(name: str = "my.toml") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changed", [
-    {}, {"person": "each row", "ids": "ignore", "goal": "recall at 5%"}, {"public": "unlabeled.csv", "people": "300"},
-    {"public_label": "none"}, {"public": "schema.toml", "goal": "average precision"},
+    {"person": "each row", "ids": "ignore", "goal": "recall at 5%"}, {"public": "unlabeled.csv", "people": "300"},
+    {"public": "schema.toml", "goal": "average precision"},
 ], ids=str)  # fmt: skip
 def test_with_flags_nothing_is_asked_and_the_file_runs(changed, folder, called):
     made = succeeded(called("init", *flags(**changed)))
-    steps = "Next: tutelage plan --for my.toml\nThen: tutelage" if "people" in changed else "Next: tutelage"
-    assert made.stdout == f"Wrote my.toml, with comments.\n{steps} run my.toml\n"
-    of_labels = ["Column 'ill' of the public rows holds labels"] if "public_label" in changed else []
-    said = [line.removeprefix("tutelage: warning: ") for line in made.stderr.splitlines()]
-    for line, start in zip(said, [*of_labels, "An attacker may guess right in more than 95 of 100"], strict=True):
-        assert line.startswith(start)
+    assert made.stdout.startswith("Wrote my.toml, with comments.\nNext: tutelage")
     if "people" in changed:
         assert "vector ballots" in succeeded(called("plan", "--for", "my.toml")).stdout
     run = succeeded(called("run", "my.toml"))
-    assert ("no plan was made" in run.stderr) == (changed == {})
     assert "Card: my-results/card.html" in run.stdout
-    assert not {path.name for path in folder.iterdir()} & {"private-my.toml"}
     for shown in (made, run):
         assert SECRET not in shown.stdout + shown.stderr
     assert SECRET not in (folder / "my.toml").read_text()
@@ -96,6 +84,10 @@ def test_with_flags_nothing_is_asked_and_the_file_runs(changed, folder, called):
 
 def test_the_file_says_what_was_answered(folder, called):
     succeeded(called("init", *flags(people="250,000", public_label="ill", output="sub.toml")))
+    (folder / "settings").mkdir()
+    succeeded(called("init", *flags(output="settings/my.toml")))
+    config = load_config(Path("settings/my.toml"))
+    assert all(config.input_file(name).is_file() for name in ("private", "public"))
     assert written("sub.toml") == {
         "private": {
             "file": "stays.csv", "label": "ill", "classes": ["no", "yes"], "entity": "patient_nbr", "people": 200_000,
@@ -105,46 +97,16 @@ def test_the_file_says_what_was_answered(folder, called):
         "privacy": {"epsilon": 4.0, "delta": 1e-6},
         "output": {"folder": "sub-results"},
     }  # fmt: skip
-    lines = (folder / "sub.toml").read_text().splitlines()
-    assert any("epsilon = 4.0" in line and "at most 99 of 100 cases" in line for line in lines)
-    assert all("# " in line for line in lines if "=" in line)
-
-
-def test_a_file_in_another_folder_finds_its_tables(folder, called):
-    (folder / "settings").mkdir()
-    succeeded(called("init", *flags(output="settings/my.toml", private=str(folder / "stays.csv"))))
-    config = load_config(Path("settings/my.toml"))
-    assert [config.input_file(name).resolve().name for name in ("private", "public")] == ["stays.csv", "clinic.csv"]
-    assert all(config.input_file(name).is_file() for name in ("private", "public"))
+    assert all("# " in line for line in (folder / "sub.toml").read_text().splitlines() if "=" in line)
 
 
 def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
-    wrong = [
-        "nowhere.csv",
-        "notes.docx",
-        *ANSWERS[:2],
-        "i11",
-        "ill",
-        "none",
-        "stays.csv",
-        *ANSWERS[3:6],
-        "-1",
-        "advise",
-        "1",
-        "many",
-        "12",
-    ]
+    wrong = ["nowhere.csv", *ANSWERS[:2], "i11", "ill", "none", *ANSWERS[3:6], "-1", "advise", "1", "many", "12"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*wrong, "1", "", "20,400", ""])))
     made = succeeded(called("init"))
-    steps = "Next: tutelage plan --for stays.toml\nThen: tutelage run stays.toml --as NAME\n"
-    assert made.stdout == f"Wrote stays.toml, with comments.\n{steps}"
+    assert "Then: tutelage run stays.toml --as NAME\n" in made.stdout
     assert set(re.findall(r"^(\d)\. .*\.$", made.stderr, re.MULTILINE)) == set("123456789")
-    for said in (
-        "nowhere.csv cannot be read", "A table must end in", "has no column 'i11'", "must be a schema file",
-        "must be another file", "--epsilon must be a number above 0", "74 at ε = 1", "--people must be",
-        "--releases must be a whole number",
-        "stays.csv has 600 rows", "predicts no or yes",
-    ):  # fmt: skip
+    for said in ("nowhere.csv cannot be read", "must be a schema file", "--epsilon must be", "--people must be"):
         assert said in made.stderr
     assert written("stays.toml")["training"] == {"goal": "balanced_accuracy"}
     assert written("stays.toml")["privacy"] == {"budget": 1.0, "releases": 12, "delta": 1e-5}
@@ -169,16 +131,6 @@ def test_an_answer_in_another_encoding_is_asked_for_again(folder, called, monkey
     assert written("stays.toml")["private"]["entity"] == "patient_nbr"
 
 
-def test_values_are_asked_for_where_no_public_label_has_them(folder, called, monkeypatch):
-    answers = [*ANSWERS[:3], "unlabeled.csv", "yes", "no, yes", *ANSWERS[5:]]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
-    made = succeeded(called("init"))
-    assert "at least two class values" in made.stderr
-    assert "Values, separated by commas" in made.stderr
-    assert max(map(int, re.findall(r"^(\d+)\. ", made.stderr, re.MULTILINE))) <= 9
-    assert written("stays.toml")["private"]["classes"] == ["no", "yes"]
-
-
 @pytest.mark.parametrize("name", [name for name in FLAGS if name not in ("output", "classes")])
 def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(name, folder, called):
     message = refusal(called("init", *flags(**{name: None})), 2)
@@ -190,34 +142,23 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(n
 
 @pytest.mark.parametrize(("changed", "code", "said"), [
     ({"private": "none.csv"}, 1, "none.csv cannot be read"),
-    ({"person": "patient"}, 1, "stays.csv has no column 'patient'"),
     ({"person": "ill"}, 2, "--label must be another column than --person. Got 'ill' for both."),
-    ({"label": "sick"}, 1, "stays.csv has no column 'sick'"),
     ({"public": "stays.csv"}, 2, "--public must be another file than --private"),
     ({"public": "other.csv"}, 2, "must have the same columns as stays.csv"),
     ({"public": "none"}, 2, "--public must be a schema file"),
-    ({"public": "config.toml"}, 2, "config.toml must have one section, [schema]"),
     ({"public": "wrong.toml"}, 2, "wrong.toml must describe features of stays.csv only. Remove 'ill'."),
-    ({"public_label": "sick"}, 1, "clinic.csv has no column 'sick'"),
-    ({"public_label": "none", "label": "age", "classes": None}, 2, "--classes is missing"),
     ({"public_label": "age", "classes": None}, 2, "--public-label must have at most 10 different values"),
     ({"classes": "no,no"}, 2, "must list each class value once"),
-    ({"classes": "no,maybe"}, 2, "--classes must have all public labels. 'yes' is missing."),
-    ({"goal": "speed"}, 2, "`goal` must be accuracy, balanced_accuracy, average_precision or recall at k %"),
     ({"goal": "average precision", "classes": "no,yes,maybe"}, 2, "is for two classes, and there are 3"),
     ({"epsilon": "much"}, 2, "--epsilon must be a number above 0. Got 'much'."),
-    ({"epsilon": "nan"}, 2, "--epsilon must be a number above 0"),
     ({"people": "many"}, 2, "--people must be a whole number of at least 2. Got 'many'."),
     ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / the number of people. Got 0.001 and 5000."),
-    ({"delta": "2"}, 2, "`delta` must lie strictly between 0 and 1"),
     ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label does not go with the other answers"),
     ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
-    ({"output": "nowhere/my.toml"}, 2, "must be in a folder that exists"),
 ], ids=str)  # fmt: skip
 def test_a_wrong_answer_is_refused_in_one_sentence(changed, code, said, folder, called, monkeypatch):
     monkeypatch.setattr("tutelage.cli.init._MOST_CLASSES", 10)
     (folder / "other.csv").write_text("size,weight\n1,2\n")
-    (folder / "config.toml").write_text("[private]\nfile = 'a'\n")
     (folder / "wrong.toml").write_text('[schema]\nill = ["no", "yes"]\n')
     before = {path: path.read_bytes() for path in folder.iterdir()}
     message = refusal(called("init", *flags(**changed)), code)
@@ -227,7 +168,7 @@ def test_a_wrong_answer_is_refused_in_one_sentence(changed, code, said, folder, 
 
 
 @pytest.mark.parametrize("table", [
-    f"{SECRET},x{SECRET}\n1,2\n",  # no header
+    f"{SECRET},x{SECRET}\n1,2\n", f"patient {SECRET},59,no\npatient 4712,60,yes\n",  # no header
     f"patient_nbr,ill\n1,no\n2,no,{SECRET}\n", f'patient_nbr,ill\n1,"{SECRET}\n2",yes\n', f"ill,ill\n{SECRET},1\n",
 ])  # fmt: skip
 def test_no_private_cell_of_a_broken_table_is_shown(table, folder, called, monkeypatch):
@@ -237,15 +178,6 @@ def test_no_private_cell_of_a_broken_table_is_shown(table, folder, called, monke
         refused = called("init", *([] if answers else flags()))
         assert refused.returncode in (1, 2)
         assert SECRET not in refused.stdout + refused.stderr
-
-
-@pytest.mark.parametrize("header", ["patient 4711,59,no", "Student,41,yes", "no,id,patient"])
-def test_a_cell_of_a_file_without_a_header_is_no_default(header, folder, called, monkeypatch):
-    (folder / "stays.csv").write_text(f"{header}\npatient 4712,60,yes\n")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("stays.csv\n\n"))
-    refused = called("init")
-    assert refused.returncode == 2
-    assert not any(cell in refused.stdout + refused.stderr for cell in header.split(",")[:1] if len(cell) > 2)
 
 
 def test_with_a_row_for_each_person_the_number_of_rows_decides_delta(folder, called):
@@ -281,49 +213,23 @@ def test_the_wizard_ends_with_a_plan_or_offers_one(typed, planned, folder, calle
     assert written("stays.toml")["private"]["people"] == 300
 
 
-@pytest.mark.parametrize("typed", ["n", None])
-def test_a_sorted_tail_stops_a_run_before_it_spends(typed, folder, called, monkeypatch):
+def test_a_sorted_tail_stops_a_run_before_it_spends(folder, called, monkeypatch):
     header, *rows = (folder / "clinic.csv").read_text().splitlines()
     (folder / "clinic.csv").write_text("\n".join([header, *sorted(rows, key=lambda row: row.split(",")[3]), ""]))
     made = succeeded(called("init", *flags(public_label="ill")))
     assert "The last 30 public rows, which score the student, differ" in made.stderr
-    if typed is not None:
-        monkeypatch.setattr(sys, "stdin", Terminal(f"{typed}\n"))
-    message = called("run", "my.toml")
-    assert message.returncode == 1
-    assert "Nothing was spent. Shuffle the public rows" in message.stderr
-    assert not (folder / "stays.csv.ledger").exists()
-    text = (folder / "my.toml").read_text()
-    if typed is None:
-        (folder / "my.toml").write_text(text.replace("[training]", "later = true\n[training]"))
-    else:
-        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    for typed in (io.StringIO(), Terminal("n\n")):
+        monkeypatch.setattr(sys, "stdin", typed)
+        stopped = called("run", "my.toml")
+        assert stopped.returncode == 1
+        assert "Nothing was spent. Shuffle the public rows" in stopped.stderr
+        assert not (folder / "stays.csv.ledger").exists()
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     succeeded(called("run", "my.toml"))
     card = json.loads((folder / "my-results" / "card.json").read_text())
     assert "refusals-overridden" not in [one["code"] for one in card["findings"]]
-
-
-def test_parquet_is_read_and_other_types_than_the_public_ones_are_refused(folder, called):
-    for name in ("stays", "clinic"):
-        columns = read_table(f"{name}.csv").columns
-        typed = {
-            key: np.array(cells, dtype=float) if key in ("age", "dose") else cells for key, cells in columns.items()
-        }
-        parquet.write_table(pa.table(typed), f"{name}.parquet")
-    succeeded(called("init", *flags(private="stays.parquet", public="clinic.parquet")))
-    assert written()["private"]["file"] == "stays.parquet"
-    parquet.write_table(pa.table({**typed, "age": columns["age"]}), "clinic.parquet")
-    assert "Column 'age'" in refusal(
-        called("init", *flags(private="stays.parquet", public="clinic.parquet", output="o")), 1
-    )
-
-
-def test_columns_that_cannot_be_features_are_left_out(folder, called):
-    more = {"visit": [f"v{row}" for row in range(150)], "only here": ["1"] * 150}
-    write_rows(folder / "clinic.csv", 150, 2, extra=more)
-    write_rows(folder / "stays.csv", 600, 1, extra={"patient_nbr": ["1"] * 600, "visit": ["v"] * 600})
-    succeeded(called("init", *flags()))
-    assert (written()["private"]["ignore"], written()["columns"]) == (["only here"], {"visit": "ignore"})
+    (folder / "my.toml").write_text((folder / "my.toml").read_text().replace("[training]", "later = true\n[training]"))
+    succeeded(called("run", "my.toml", "--overwrite"))
 
 
 def test_a_notebook_gets_the_same_text(folder, called):
@@ -338,8 +244,6 @@ def test_a_notebook_gets_the_same_text(folder, called):
     assert made == (folder / "my.toml").read_text()
     with pytest.raises(ConfigError, match="`classes` is missing"):
         configuration("stays.csv", "patient_nbr", "ill", "unlabeled.csv", epsilon=4)
-    with pytest.raises(InvalidDataError, match="no column"):
-        configuration("stays.csv", "patient", "ill", "unlabeled.csv", epsilon=4)
 
 
 def test_a_form_in_a_notebook_writes_the_same_and_says_what_is_wrong(folder, capsys):
@@ -354,29 +258,19 @@ def test_a_form_in_a_notebook_writes_the_same_and_says_what_is_wrong(folder, cap
     fields["label"].value = "patient_nbr"
     form.update()
     assert "--label must be another column" in capsys.readouterr().err
-    fields["file"].value = "sub/form.toml"
-    form.update()
-    assert "without a folder" in capsys.readouterr().err
 
 
-def at_a_terminal(folder: Path, typed: list[str], *, then: int | None = None) -> tuple[int, str]:
+def at_a_terminal(folder: Path, typed: list[str]) -> tuple[int, str]:
     """Return the exit code of the wizard, and the screen, on which each line is typed after a question."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "tutelage", "init"]
-    screens = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    process = subprocess.Popen(command, cwd=folder, **screens, start_new_session=True, preexec_fn=heed_interrupts)
+    process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
-    screen, lines = b"", [*typed, None]
+    screen, lines = b"", [*typed]
     while part := read(ours):
         screen += part
-        if not (screen.endswith(b": ") and lines):
-            continue
-        if (line := lines.pop(0)) is not None:
-            os.write(ours, line.encode() + b"\n")
-        elif then is not None:
-            os.killpg(process.pid, then)
-            while not select.select([ours], [], [], 5)[0]:  # it came just before the wait for a line began
-                os.killpg(process.pid, then)
+        if screen.endswith(b": ") and lines:
+            os.write(ours, lines.pop(0).encode() + b"\n")
     os.close(ours)
     return process.wait(), re.sub(r"\x1b\[0m|\r", "", screen.decode())
 
@@ -404,12 +298,21 @@ def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
     assert load_config(tmp_path / "people.toml").privacy.epsilon == 0.5
 
 
-@pytest.mark.rest
+class Interrupted(Terminal):
+    """A terminal where Ctrl-C is pressed after a few lines."""
+
+    def readline(self, *_: object) -> str:
+        line = super().readline()
+        if not line:
+            raise KeyboardInterrupt
+        return line
+
+
 @pytest.mark.parametrize("answered", [0, 4])
-def test_an_interruption_leaves_nothing_behind(answered, folder):
+def test_an_interruption_leaves_nothing_behind(answered, folder, called, monkeypatch):
     before = {path.name for path in folder.iterdir()}
-    code, shown = at_a_terminal(folder, ANSWERS[:answered], then=signal.SIGINT)
-    assert code == 130
-    assert "tutelage: interrupted; nothing was written." in shown
-    assert "Traceback" not in shown
+    monkeypatch.setattr(sys, "stdin", Interrupted("".join(f"{line}\n" for line in ANSWERS[:answered])))
+    done = called("init")
+    assert done.returncode == 130
+    assert "tutelage: interrupted; nothing was written." in done.stderr
     assert {path.name for path in folder.iterdir()} == before

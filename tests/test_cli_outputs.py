@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,6 @@ from tutelage._internal import outputs
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_folder, released
 from tutelage.cli import run
-from tutelage.cli.config import load_config
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
 from tutelage.students import load_student
@@ -54,14 +52,13 @@ def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "card.md", "student.skops"])
-def test_a_run_keeps_results_that_were_changed(name, finished, called):  # noqa: F811
-    with (finished / "out" / name).open("ab") as file:
+def test_a_run_keeps_results_that_were_changed(finished, called):  # noqa: F811
+    with (finished / "out" / "card.md").open("ab") as file:
         file.write(b"a note of mine\n")
     before = contents(finished)
-    assert f"out/{name} would be replaced" in refusal(called(*AGAIN, cwd=finished), 2)
+    assert "out/card.md would be replaced" in refusal(called(*AGAIN, cwd=finished), 2)
     assert contents(finished) == before
-    (finished / "out" / name).rename(finished / "kept")
+    (finished / "out" / "card.md").rename(finished / "kept")
     assert called(*AGAIN).returncode == 0
 
 
@@ -114,13 +111,6 @@ def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, call
     assert {path.name for path in project.iterdir()} == {"config.toml", "private.csv", "public.csv"}
 
 
-def test_the_ledger_of_a_data_set_is_beside_the_folder(tmp_path, called):
-    assert called("example", "adult", cwd=tmp_path).returncode == 0
-    settings = load_config(tmp_path / "adult.toml")
-    assert settings.ledger == tmp_path / "adult.ledger"
-    assert settings.folder not in settings.ledger.parents
-
-
 def test_the_folder_holds_public_files_only_and_the_private_ones_are_beside_it(project, called):
     configure(project, output="votes = true")
     assert called("run", "config.toml", cwd=project).returncode == 0
@@ -139,22 +129,19 @@ def test_votes_of_a_run_that_ends_after_it_has_paid_are_there(tmp_path, called, 
     """They are on the disk before noise is drawn: the next run finds all remembered, and casts none."""
     write_people(tmp_path)
     configure_people(tmp_path, VECTORS, more="votes = true")
-    whole = tmp_path / "whole"
-    shutil.copytree(tmp_path, whole)
     with monkeypatch.context() as broken:
         broken.setattr(run, "_card", full)
         refusal(called("run", "config.toml", cwd=tmp_path), 1)
     assert called("run", "config.toml").returncode == 0
-    assert called("run", "config.toml", cwd=whole).returncode == 0
-    one, other = (sorted((folder / "private-out").glob("private-votes-*.npz")) for folder in (tmp_path, whole))
-    assert [path.name for path in one] == [path.name for path in other] != []
-    for path, like in zip(one, other, strict=True):
-        with np.load(path) as found, np.load(like) as expected:
-            assert len(found["totals"]) == len(expected["totals"])  # how many numbers follow may depend on the noise
-    configure_people(whole, VECTORS)
-    assert called(*AGAIN, cwd=whole).returncode == 0
-    assert not (whole / "private-out").exists()
-    configure_people(whole, VECTORS, more="votes = true")
+    stored = [*(tmp_path / "private-out").glob("private-votes-*.npz")]
+    assert stored
+    for path in stored:
+        with np.load(path) as found:
+            assert found["totals"].size
+    configure_people(tmp_path, VECTORS)
+    assert called(*AGAIN).returncode == 0
+    assert not (tmp_path / "private-out").exists()
+    configure_people(tmp_path, VECTORS, more="votes = true")
     assert "no votes are stored, because all was released by earlier runs" in called(*AGAIN).stderr
 
 
@@ -175,19 +162,11 @@ def test_results_that_cannot_be_written_leave_the_earlier_ones(finished, called,
     assert not (finished / "private-out").exists()
 
 
-@pytest.mark.parametrize(
-    "content", ["{}", '{"file": "release", "format": 1, "sha256": [1]}', '{"file": "release"}', "\udc80", "[" * 9999]
-)
+@pytest.mark.parametrize("content", ['{"file": "release", "format": 1, "sha256": [1]}', "\udc80", "[" * 9999])
 def test_a_manifest_that_is_none_is_not_replaced(content, project, called):
     (project / "out").mkdir()
     (project / "out" / MANIFEST).write_bytes(content.encode(errors="surrogateescape"))
     assert f"out/{MANIFEST} would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
-
-
-def test_a_manifest_of_another_version_is_not_replaced(finished, called):  # noqa: F811
-    path = finished / "out" / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 9}))
-    assert "has another format (9); read it with the" in refusal(called(*AGAIN, cwd=finished), 1)
 
 
 def refuse_exchanges(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
@@ -212,16 +191,6 @@ def test_a_folder_takes_the_place_of_another_whole(error, tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_interrupted_replacement_in_two_steps_is_undone(tmp_path):
-    release(tmp_path, "one")
-    private_folder_left(tmp_path)
-    (tmp_path / "out").rename(tmp_path / "private-out" / "replaced")
-    (tmp_path / "private-out" / "staging-x").mkdir()
-    with claimed_folder(tmp_path / "out", RESULTS, "stop"):
-        assert Manifest.checked(tmp_path / "out").sha256.keys() == {"card.json"}
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
 def private_folder_left(folder: Path) -> Path:
     """Make a private folder as a killed process leaves it."""
     private = folder / "private-out"
@@ -231,8 +200,7 @@ def private_folder_left(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["staging-2024/patients.csv", "replaced/patients.csv", "lock", "patients.csv"])
-@pytest.mark.parametrize("is_folder", [True, False])
-def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, is_folder, tmp_path):
+def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, tmp_path):
     file = tmp_path / "private-out" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("private rows")
@@ -240,7 +208,7 @@ def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, is_folder
     before = contents(tmp_path)
     with (
         pytest.raises(ConfigError, match="private-out has files and was not made by tutelage"),
-        claimed(tmp_path / "out", NEVER, folder=is_folder, way_out="stop"),
+        claimed(tmp_path / "out", NEVER, folder=True, way_out="stop"),
     ):
         pass
     assert contents(tmp_path) == before
@@ -290,25 +258,22 @@ def test_what_is_not_of_earlier_results_does_not_become_results(tmp_path):
     assert (replaced / "patients.csv").read_text() == "private rows"
 
 
-@pytest.mark.parametrize("found", ["notes", "nothing"])
-def test_earlier_results_are_kept_until_others_are_in_their_place(found, tmp_path):
+def test_earlier_results_are_kept_until_others_are_in_their_place(tmp_path):
     """As after a kill between the two renames, where the system cannot exchange two names."""
     release(tmp_path, "one")
-    (tmp_path / "out").rename(private_folder_left(tmp_path) / "replaced")
-    kept = contents(tmp_path / "private-out" / "replaced")
-    if found == "notes":
-        (tmp_path / "out").mkdir()
-        (tmp_path / "out" / "notes.txt").write_text("mine")
-        for _ in range(2):
-            with pytest.raises(ConfigError, match=r"notes\.txt would be replaced"):
-                release(tmp_path, "two")
-        shutil.rmtree(tmp_path / "out")
-    assert contents(tmp_path / "private-out" / "replaced") == kept
-    with claimed_folder(tmp_path / "out", RESULTS, "stop"):
-        assert contents(tmp_path / "out") == kept
+    replaced = private_folder_left(tmp_path) / "replaced"
+    (tmp_path / "out").rename(replaced)
+    kept = contents(replaced)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"notes\.txt would be replaced"):
+            release(tmp_path, "two")
+    shutil.rmtree(tmp_path / "out")
+    assert contents(replaced) == kept
     release(tmp_path, "two")
     assert contents(tmp_path / "out")["card.json"] == b"two"
-    assert not (tmp_path / "private-out" / "replaced").exists()
+    assert not replaced.exists()
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -332,8 +297,7 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(finished, ca
     ledger = ("--ledger", "private.csv.ledger")
     labels = (finished / "out" / "labels.csv").read_bytes()
     assert called("card", "out", "--state", "access=The registry.", *ledger).returncode == 0
-    assert called("card", "out", "--state", "legal=The contract.", *ledger).returncode == 0
-    assert read_card(finished / "out" / "card.json").statements == {"access": "The registry.", "legal": "The contract."}
+    assert read_card(finished / "out" / "card.json").statements == {"access": "The registry."}
     assert (finished / "out" / "labels.csv").read_bytes() == labels
     manifest = Manifest.checked(finished / "out")
     assert manifest.recorded
@@ -342,8 +306,6 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(finished, ca
     assert called(*AGAIN).returncode == 0
     own = ("card", "out/card.json", "--output", "out", *ledger, "--state", "access=The registry.")
     assert called(*own).returncode == 0  # in its place, under another name
-    read_card(finished / "out" / "card.json").save(finished / "whole")
-    assert called("card", "out", "--output", "whole").returncode == 0
 
 
 def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monkeypatch):

@@ -53,10 +53,13 @@ def rewrite(folder: Path, **names: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("private", "public"),
-    [("p.csv.gz", "q.csv"), ("p.csv", "q.tsv"), ("p.csv", "q.parquet"), ("p.parquet", "q.parquet")],
+    ("private", "public", "entity"),
+    [
+        ("p.csv.gz", "q.csv", 'unit = "row"'),
+        ("p.csv", "q.tsv", 'entity = "patient"'),
+        ("p.parquet", "q.parquet", 'entity = "patient"'),
+    ],
 )
-@pytest.mark.parametrize("entity", ['unit = "row"', 'entity = "patient"'])
 def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, public, entity, folder, called):
     configure(folder, private=entity)
     assert called("run", "config.toml", cwd=folder).returncode == 0
@@ -71,8 +74,7 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
     assert (folder / "out" / "labels.csv").read_text() == labels
 
 
-@pytest.mark.parametrize("read", [read_table, pandas.read_csv], ids=["read_table", "pandas"])
-@pytest.mark.parametrize("settings", ['unit = "row"', 'entity = "patient"'])
+@pytest.mark.parametrize(("read", "settings"), [(read_table, 'unit = "row"'), (pandas.read_csv, 'entity = "patient"')])
 def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, called):
     configure(folder, private=settings)
     assert called("run", "config.toml", cwd=folder).returncode == 0
@@ -89,18 +91,6 @@ def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, call
     assert model.classes_[model.release_.labels].tolist() == released.tolist()
     again = called("run", "config.toml", "--overwrite", cwd=folder)  # the data are those of before to both
     assert "Every query was labeled before" in again.stdout, again.stderr
-
-
-def test_labels_are_merged_into_classes(folder, called):
-    ill = pandas.read_csv(folder / "private.csv")["ill"]
-    change(folder, "private.csv", ill=ill.where(ill.index % 2 == 1, ill.replace("yes", "maybe")))
-    configure(folder, ('classes = ["no", "yes"]', 'classes = { sick = ["yes", "maybe"], well = ["no"] }'))
-    run = succeeded(called("run", "config.toml", "--json", cwd=folder))
-    card: dict[str, Any] = json.loads(run.stdout)
-    assert card["classes"] == ["sick", "well"]
-    assert card["student_accuracy"] > 0.9
-    lines = (folder / "out" / "labels.csv").read_text().split()[1:]
-    assert set(lines) <= {f"{row},{name}" for row in range(40) for name in card["classes"]}
 
 
 # Columns
@@ -139,14 +129,11 @@ def test_a_schema_says_what_each_column_is(typed, called):
     columns = tomllib.loads(shown.stdout)["columns"]
     kinds = {"age": "number", "dose": "number", "seen": "date", "note": "text", "code": "ignore"}
     assert columns == {**kinds, "ward": ["north", "south"], "grade": ["", "high", "low"]}
-    assert "# Learned from 120 rows of public.csv." in shown.stdout
     assert "# Column 'code' of the public rows holds text that differs in most rows" in shown.stdout
     empty = int(pandas.read_csv(typed / "public.csv")["grade"].isna().sum())
-    assert f'grade = ["", "high", "low"]  # empty cells: {empty}' in shown.stdout
     as_json = json.loads(called("schema", "public.csv", "--ignore", "ill", "--json", cwd=typed).stdout)
     assert as_json["rows"] == 120
     assert as_json["columns"]["grade"] == {"kind": "category", "categories": ["", "high", "low"], "missing": empty}
-    assert as_json["columns"]["code"]["kind"] == "ignore"
 
 
 def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
@@ -166,13 +153,9 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
 
 @pytest.mark.parametrize(("line", "message"), [
     ('ward = "number"', "Column 'ward' of the public rows must hold numbers only, as declared"),
-    ('ward = "date"', "Column 'ward' of the public rows must hold dates only"),
     ('ward = ["north", "west"]', "must hold its declared categories: north, west. Got 'south'"),
     ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
     ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
-    ('ill = "category"', "`ill` in [columns] is no feature: it is `label` in [private]"),
-    ('age = "numbers"', "must be one of category, date, dd.mm.yyyy, decimal comma, ignore, number, text"),
-    ("age = []", "`age` in [columns] must be one of category"),
     ('age = ["a", ["b"]]', "`age` in [columns] must be one of category"),
 ])  # fmt: skip
 def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(line, message, typed, called):

@@ -9,12 +9,9 @@ import tomllib
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import skops.io
-import typer.main
 from jsonschema import Draft7Validator
 from rich.table import Table
 from sklearn.tree import DecisionTreeClassifier
@@ -22,17 +19,13 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import REPOSITORY
 from test_cli import configure, refusal
 from tutelage.cli import text
-from tutelage.cli.app import _VERBS, app
+from tutelage.cli.app import _VERBS
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
-from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.features.columns import FEATURE_MAPS
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.reporting.lints import TUNED_ON
-from tutelage.reporting.record import STATEMENTS
 from tutelage.students import load_student
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -42,14 +35,11 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
 @pytest.mark.parametrize(("strangers", "classes", "hint"), [
     ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
     ({"", "yes"}, WORDS, "some labels are missing"),
-    ({"nan"}, NUMBERS, "some labels are missing"),
     ({"YES", "No "}, WORDS, "capital letters or blanks"),
     ({"ill", "healthy"}, NUMBERS, "it contains text"),
     ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
     ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
     ({"maybe"}, WORDS, "list every class"),
-    ({"2", "?"}, NUMBERS, "list every class"),
-    ({"inf"}, NUMBERS, "it contains text"),
 ])  # fmt: skip
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
     cause = cause_of_unknown(strangers, classes)
@@ -59,23 +49,15 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
 
 @pytest.mark.parametrize(("old", "new", "hint"), [
     ('"gnmax"', '"laplace"', "Got 'laplace'. Did you mean 'lnmax'?"),
-    ('"gnmax"', '"permute_and_flip"', "Did you mean 'permute-and-flip'?"),
-    ("sklearn.tree.DecisionTreeClassifier", "xgboost.XGBClassifier", "other libraries can be used in Python"),
     ("sklearn.tree.DecisionTreeClassifier", "RandomForest", "mean 'sklearn.ensemble.RandomForestClassifier'?"),
-    ("sklearn.tree.DecisionTreeClassifier", "ClassMean", "Did you mean 'ClassMeans'?"),
-    ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
     ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
-    ('["no", "yes"]', "[1.5, 2.5]", "must be a list, each entry text or a whole number, not empty; or"),
     ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list, each entry text. Got [[1]]."),
     ("n_teachers = 15", f"n_teachers = {10**400}", "must be at most 9.0072e+15 in size"),
     ("n_teachers = 15", f"n_teachers = {'9' * 5000}", "a number has too many digits"),
     ("n_teachers = 15", f"n_teachers = {'[' * 5000}{']' * 5000}", "nested too deeply"),
     ("n_teachers = 15", f"{'a.' * 20_000}a = 1", "nested too deeply"),
-    ("n_teachers = 15", f"{'a.' * 1500}a = 1", "nested too deeply"),
     ("jobs = 1", "jobs = 100000", "must be a whole number, at least -1024, at most 1024"),
     ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
-    ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
-    ("[output]", '[statements]\ntrsut = "x"\n[output]', "`trsut` is not a setting of [statements]."),
     ("[output]", "[statements]\ntrust = 1\n[output]", "`trust` in [statements] must be text. Got 1."),
     ("[output]", '[statements]\ntrust = " "\n[output]', "of at most 4,000 characters, with a letter or digit."),
 ])  # fmt: skip
@@ -84,12 +66,6 @@ def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_
     with pytest.raises(ConfigError) as refused:
         load_config(tmp_path / "config.toml")
     assert hint in str(refused.value)
-
-
-@pytest.mark.parametrize("classes", ['["+", "-"]', '["-1", "+1.5"]', '["<=50K", ">50K"]', "[-1, 1]"])
-def test_classes_that_no_spreadsheet_computes_are_taken(classes, tmp_path):
-    configure(tmp_path, ('["no", "yes"]', classes))
-    assert load_config(tmp_path / "config.toml").private is not None
 
 
 def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
@@ -114,17 +90,13 @@ def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, c
 @pytest.mark.rest
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
-    np.savez(tmp_path / "public.npz", X=np.eye(3))
-    np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
-    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
-    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
+    made = "ledger init l --epsilon 99 --delta 1e-5 --neighbors ballot"
+    command = [sys.executable, "-m", "tutelage", *made.split()]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    for arguments in (made, given) if encoding == "latin-1" else (made,):
-        command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)
-        assert (done.returncode, done.stderr) == (0, b"")
-        # Of ascii alone, typer makes UTF-8.
-        assert b"\\u03b5 = 99" in done.stdout or "ε = 99".encode() in done.stdout
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    # Of ascii alone, typer makes UTF-8.
+    assert b"\\u03b5 = 99" in done.stdout or "ε = 99".encode() in done.stdout
 
 
 def test_memory_that_is_not_there_is_a_sentence(called, monkeypatch):
@@ -263,29 +235,17 @@ def modules_after(*arguments: str, **environment: str) -> set[str]:
     return set(printed.rpartition("loaded:")[2].split())
 
 
-def test_without_arguments_it_says_what_it_is_and_what_to_do_first(called):
-    shown = called()
-    assert shown.returncode == 0
-    assert shown.stderr == ""
-    assert shown.stdout == called("--help").stdout == called("-h").stdout
-    assert all(f"\n  {verb} " in shown.stdout for verb in _VERBS)
-
-
 def test_the_first_steps_work_as_shown(called, tmp_path):
+    assert called().stdout == called("-h").stdout
     assert "tutelage example adult " in called().stdout
-    assert "tutelage run adult.toml" in called("example", "adult", cwd=tmp_path).stdout
     assert "tutelage run files.toml" in called("example", "files", cwd=tmp_path).stdout
-    assert load_config(tmp_path / "adult.toml").dataset == "adult"
     assert load_config(tmp_path / "files.toml").private is not None
-    message = refusal(called("run", "files.toml", cwd=tmp_path), 1)
-    assert message == "tutelage: public.csv cannot be read: No such file or directory."
 
 
 def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
     called("example", "adult", "--output", tmp_path / "mine.toml")
     ours = (REPOSITORY / "examples" / "adult.toml").read_text()
     assert (tmp_path / "mine.toml").read_text() == ours.replace('"../demo"', '"demo"')
-    assert set(STATEMENTS) - set(tomllib.loads(ours)["statements"]) == {"controller", "signed_by", "review_date"}
 
 
 def test_an_editor_completes_a_configuration_by_its_schema(called):
@@ -297,16 +257,9 @@ def test_an_editor_completes_a_configuration_by_its_schema(called):
         assert [error.message for error in check.iter_errors(tomllib.loads(good))] == []
     for wrong in ("[output]", f"{whole}\n[privacies]", whole.replace("pca", "pcs"), whole.replace("n_queries", "q")):
         assert not check.is_valid(tomllib.loads(wrong))
-    sections = schema["$defs"]
-    methods = sections["Settings"]["properties"]["method"]["anyOf"]
-    for name, section in {**sections, **{one["title"]: one for one in methods}}.items():
-        for key, entry in section["properties"].items():
+    for name, section in schema["$defs"].items():
+        for key in section["properties"]:
             assert re.search(rf"\b{key}\b", page), (name, key)
-            branches = [entry] if key == "method" or "anyOf" not in entry else entry["anyOf"]
-            assert all({"description", "$ref", "anyOf"} & one.keys() for one in branches), (name, key)
-    for name, key, known in (("Features", "map", FEATURE_MAPS), ("Privacy", "tuned_on", TUNED_ON)):
-        assert sections[f"{name}Section"]["properties"][key]["enum"] == sorted(known)
-    assert sections["Settings"]["properties"]["dataset"]["enum"] == list(DATASETS)
 
 
 @pytest.mark.parametrize(("typed", "said"), [
@@ -317,36 +270,8 @@ def test_an_unknown_verb_brings_the_nearest(typed, said, called):
     assert refusal(called(typed), 2) == f"tutelage: {said}"
 
 
-def commands(command: Any = None, name: str = "tutelage"):
-    """Yield a command, with its full name, and all that are below it."""
-    command = command or typer.main.get_command(app)
-    yield name, command
-    if hasattr(command, "list_commands"):
-        for inner in command.list_commands(None):
-            yield from commands(command.get_command(None, inner), f"{name} {inner}")
-
-
-@pytest.mark.parametrize("columns", [80, 60])
-def test_every_help_text_fits_the_screen_uncut(columns):
-    shown = {
-        name: command.get_help(command.context_class(command, terminal_width=columns)) for name, command in commands()
-    }
-    assert len(shown) > 20
-    lines = [line for text in shown.values() for line in text.splitlines()]
-    assert [line for line in lines if len(line) > columns] == []
-    assert [line for line in lines if line.endswith("...") and "VERB ..." not in line] == []
-
-
 @pytest.mark.rest
 def test_what_is_shown_first_loads_nothing_heavy():
     assert "typer" in modules_after()
     for loaded in (modules_after(), modules_after("--version"), modules_after("rnu")):
         assert not HEAVY & loaded
-
-
-def test_a_terminal_that_says_that_it_has_no_columns_gets_a_table(called, tmp_path, monkeypatch):
-    Ledger.create(
-        tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-    )
-    monkeypatch.setenv("COLUMNS", "0")
-    assert "ε = 1 at δ = 1e-05" in called("ledger", "show", tmp_path / "a.ledger").stdout
