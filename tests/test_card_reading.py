@@ -51,14 +51,10 @@ def refused(folder: Path, record: object) -> str:
 ALONE = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
 
 
-PLAIN = [card(), card(findings=()), card(if_added_or_removed=1.5)]
-
-
-@pytest.mark.parametrize("made", [*PLAIN, full_card(answered=None, teachers=None), full_card(alone=ALONE)])
+@pytest.mark.parametrize("made", [card(findings=(), if_added_or_removed=1.5), full_card(answered=None, alone=ALONE)])
 def test_a_card_comes_back_as_it_was(made, tmp_path):
     path, *_ = made.save(tmp_path)
     assert read_card(path) == made
-    assert read_card(path).as_html() == made.as_html()
     assert read_card(str(path)) == made
     assert made.save(str(tmp_path))[0] == path
 
@@ -94,15 +90,10 @@ def test_every_entry_is_checked(name, tmp_path):
 @pytest.mark.parametrize(("record", "message"), [
     ({**RECORD, "format": FORMAT + 1}, "another format"),
     ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
-    ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
-    ({**RECORD, "statements": {"other": "x"}}, "has no topic 'other'"),
     (put(RECORD, ("budget", "head"), "x"), "64 hexadecimal digits"),
     (put(RECORD, ("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
-    (put(RECORD, ("findings", 0, "severity"), '"><script>'), "warning or danger"),
     (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
-    ([RECORD], "must be a JSON object"),
     ('{"format": NaN}', "finite numbers"),
-    ('{"format": ' + "9" * 5000 + "}", "finite numbers"),
     ("[" * 100_000, "not a JSON file"),
 ])  # fmt: skip
 def test_refusals_say_what_is_wrong(record, message, tmp_path):

