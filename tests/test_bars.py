@@ -12,7 +12,6 @@ from tutelage.reporting.render import render
 
 HOSTILE = "<b>a</b>[red]\u202e"
 SPENT = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar(HOSTILE, 2.0, "whole")], whole=2.0)
-EFFECT = Bars("Effect", "Cells", "Effect", [Bar("low", -2.0, "−2 ± 1", 1.0), Bar("high", 1.0, "+1", 0.0)])
 
 
 def as_text(bars: Bars, encoding: str = "utf-8") -> str:
@@ -41,20 +40,9 @@ def test_a_terminal_shows_the_rest_of_the_scale(encoding, signs):
     assert first.endswith("half")
 
 
-def test_a_terminal_shows_what_the_noise_covers():
-    _, low, high = as_text(EFFECT).splitlines()
-    assert re.fullmatch(r"low  ▒{15}█{8} +−2 ± 1 *", low)  # of −3 to 1: the band to −1, and the bar to 0
-    assert re.fullmatch(r"high {23}█{8} \+1 *", high)
-
-
 def test_names_neither_move_the_cursor_nor_begin_a_line():
     (title, row) = as_text(Bars("a\x1b[2J\nb", "", "", [Bar("age\x1b[8m\nx", 1.0, "1\x07")])).splitlines()
     assert (title, "\x1b" in title + row, "\x07" in row) == ("a�[2J b", False, False)
-
-
-def test_without_bars_nothing_is_drawn():
-    empty = Bars("Spent", "People", "Share", [], whole=2.0)
-    assert (empty.__html__(), as_text(empty)) == ("", "")
 
 
 def test_neighbors_with_one_effect_are_one_bar_in_a_terminal():

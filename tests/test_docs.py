@@ -172,17 +172,11 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 
 @FITS_AGAIN
 @pytest.mark.rest
-def test_the_documented_teachers_work():
-    names = executed(blocks("docs/teachers.md", "python"))
+def test_the_documented_teachers_and_students_work():
+    names = executed([*blocks("docs/teachers.md", "python"), *blocks("docs/students.md", "python")])
     assert names["model"].release_.answered.all()
     assert f"ε = {names['model'].epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/teachers.md").read_text()
     assert len(names["labels"]) == 2
-
-
-@FITS_AGAIN
-@pytest.mark.rest
-def test_the_documented_students_work():
-    names = executed([*blocks("docs/teachers.md", "python")[:1], *blocks("docs/students.md", "python")])
     assert len(names["in_rounds"].queries_) == len(set(names["in_rounds"].queries_.tolist())) == 200
 
 

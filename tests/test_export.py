@@ -21,7 +21,6 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from blobs import PUBLIC, TEST, blobs
-from conftest import FITS_AGAIN
 from test_additive import SCHEMA, made_up, of
 from test_named_rows import COLUMNS, PRIVATE
 from test_named_rows import PUBLIC as PEOPLE
@@ -38,7 +37,7 @@ from tutelage.features import (
     ballot_features,
     image_features,
 )
-from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier, load_student
+from tutelage.students import LabelPropagationStudent, NoisySumClassifier, load_student
 from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
@@ -53,19 +52,15 @@ SURE = 1e-6  # two classes whose probabilities are nearer than this are told apa
 ONE_MORE = np.vstack([TEST, 50 * TEST[:100], np.zeros((1, 4))])  # rows further out than any public one
 DECLARED = PublicRows(PUBLIC, "public rows")
 CLASSIFIERS = {
-    "logistic regression": LogisticRegression(),
     "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
     "forest": RandomForestClassifier(15, random_state=0),
     "histogram gradient boosting": HistGradientBoostingClassifier(max_iter=15, random_state=0),
     "support vectors": SVC(random_state=0),
     "closed form": NoisySumClassifier(),
-    "default forest": ForestStudent(random_state=0),
 }
 MAPS = {
-    "scaling": PublicScaling.learn(DECLARED),
     "one public value": PublicScaling(np.zeros(4), np.array([1.0, 0.0, 2.0, 1.0])),
     "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
-    "steps": PublicSteps.learn(DECLARED, 4),
     "kernel": ballot_features(DECLARED, noise=0.02),
     "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),
     "scikit-learn": PublicTransformer.learn(make_pipeline(StandardScaler(), PCA(3)), DECLARED),
@@ -81,8 +76,9 @@ def run(path: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:
 def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | None = None) -> None:
     """Compare a file with the student that it was written from."""
     labels, probabilities = run(path, inputs or {"rows": np.asarray(rows, dtype=np.float64)})
-    expected, same = student.predict(rows), np.ones(len(rows), dtype=bool)
-    assert len(rows) >= 500
+    expected = student.predict(rows)
+    same = np.ones(len(expected), dtype=bool)
+    assert len(expected) >= 500
     if hasattr(student, "predict_proba"):
         known = student.predict_proba(rows)
         np.testing.assert_allclose(probabilities, known, atol=1e-6)
@@ -103,8 +99,7 @@ def test_a_classifier_predicts_the_same_and_a_map_gives_the_same_features(tmp_pa
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), rows)
 
 
-@pytest.mark.parametrize("name", ["tree", "histogram gradient boosting"])
-@pytest.mark.parametrize("learned", [False, True], ids=["never seen", "learned from"])
+@pytest.mark.parametrize(("name", "learned"), [("tree", False), ("histogram gradient boosting", True)])
 def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
     holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
     student: Any = clone(CLASSIFIERS[name])
@@ -113,10 +108,9 @@ def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
 
 
-@pytest.mark.parametrize("shape", [(8, 8), (4, 8, 2)])
-def test_students_of_images_predict_the_same(tmp_path, shape):
+def test_students_of_images_predict_the_same(tmp_path):
     digits = load_digits()
-    images = digits.X_train.reshape(-1, *shape)
+    images = digits.X_train.reshape(-1, 4, 8, 2)
     features = image_features(PublicRows(images[:400], "digits"), n_components=20)
     student = make_pipeline(features, LogisticRegression(max_iter=1000)).fit(images[400:900], digits.y_train[400:900])
     wild = np.concatenate([digits.X_test * 1.7 - 3.3, digits.X_train[900:], np.zeros((1, 64))]).astype(np.float64)
@@ -154,22 +148,19 @@ def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
     rng = np.random.default_rng(0)
 
     def table(n: int, wards: list[str]) -> Table:
-        age, ward = rng.integers(20, 90, n), rng.choice(wards, n)
-        dose = np.where(rng.random(n) < 0.1, "", rng.uniform(size=n).round(2).astype(str))
-        return Table("rows", {"ward": ward.tolist(), "age": age.astype(str).tolist(), "dose": dose.tolist()})
+        age = [str(years) if years % 7 else "" for years in rng.integers(20, 90, n)]
+        return Table("rows", {"ward": rng.choice(wards, n).tolist(), "age": age})
 
     public, rows = table(300, ["a", "b", "?"]), table(600, ["a", "b", "", "?", "unseen"])
-    columns = PublicColumns.learn(public, ("ward", "age", "dose"))
+    columns = PublicColumns.learn(public, ("ward", "age"))
     y = (rng.random(300) < np.where(np.array(public.column("ward")) == "a", 0.9, 0.2)).astype(int)
-    forest = HistGradientBoostingClassifier(max_iter=10, random_state=0)
-    student = make_pipeline(columns, forest).fit(public, y)
-    number = {name: [float(cell or "nan") for cell in rows.column(name)] for name in ("age", "dose")}
-    inputs: dict[str, Any] = {name: np.array(cells)[:, np.newaxis] for name, cells in number.items()}
-    inputs["ward"] = np.array(rows.column("ward"), dtype=object)[:, np.newaxis]
+    student = make_pipeline(columns, HistGradientBoostingClassifier(max_iter=10, random_state=0)).fit(public, y)
+    cells = {
+        "ward": np.array(rows.column("ward"), dtype=object),
+        "age": np.array([float(cell or "nan") for cell in rows.column("age")]),
+    }
     path = export_onnx(student, tmp_path / "student.onnx")
-    labels, probabilities = run(path, inputs)
-    assert labels.tolist() == student.predict(rows).tolist()
-    np.testing.assert_allclose(probabilities, student.predict_proba(rows), atol=1e-6)
+    assert_same(student, path, rows, {name: one[:, np.newaxis] for name, one in cells.items()})
 
 
 class Squaring(FunctionTransformer):
@@ -179,37 +170,37 @@ class Squaring(FunctionTransformer):
 ROUNDED = np.abs(np.round(ROWS))
 
 
+ODD = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
+
+
+def as_columns(cells: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return rows as a student takes them, and as its file does."""
+    columns = {name: np.array(one, object if name == "work" else float) for name, one in cells.items()}
+    return columns, {name: one[:, np.newaxis] for name, one in columns.items()}
+
+
 def test_a_table_of_effects_predicts_the_same(tmp_path):
-    rows, y = made_up(3_000)
+    rows, y = made_up(1_000)
     student = of(epsilon=3.0).fit(rows, y).whole_student()
     path = export_onnx(student, tmp_path / "student.onnx")
-    odd = {"age": ["16", "40.5", "1e300"], "work": ["public", "other", "private"], "hours": ["nan", "0.5", "2"]}
-    for cells in (rows, odd):
-        columns = {name: np.array(cells[name], object if name == "work" else float) for name in cells}
-        labels, probabilities = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+    for columns, inputs in map(as_columns, (rows, ODD)):
+        labels, probabilities = run(path, inputs)
         np.testing.assert_allclose(probabilities, student.predict_proba(columns))
         assert labels.tolist() == student.predict(columns).tolist()
 
 
-@pytest.mark.parametrize("n_public", [0, 300])
-def test_a_table_of_numbers_predicts_the_same(tmp_path, n_public):
-    rows, _ = made_up(3_000)
+@pytest.mark.parametrize("labeled", [False, True])
+def test_a_table_of_numbers_predicts_the_same(tmp_path, labeled):
+    rows, _ = made_up(1_000)
     y = rows["age"] + 30 * rows["hours"] * (rows["work"] == "public")
-    known = {} if not n_public else {"X_public": {name: one[:n_public] for name, one in rows.items()}}
-    known |= {"y_public": y[:n_public]} if n_public else {}
+    known = {"X_public": {name: one[:300] for name, one in rows.items()}, "y_public": y[:300]} if labeled else {}
     model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0)).fit(rows, y, **known)
-    assert (model.student_.public_ is None) == (not n_public)
     model.save(tmp_path / "results")
-    student = load_student(tmp_path / "results")
-    path = export_onnx(student, tmp_path / "student.onnx")
-    odd = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
-    for cells in (rows, odd):
-        columns = {name: np.array(cells[name], object if name == "work" else float) for name in cells}
-        found, *others = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+    path = export_onnx(load_student(tmp_path / "results"), tmp_path / "student.onnx")
+    for columns, inputs in map(as_columns, (rows, ODD)):
+        found, *others = run(path, inputs)
         assert not others
-        assert found.dtype == np.float64
         np.testing.assert_allclose(found, model.predict(columns), rtol=0, atol=1e-9)
-        np.testing.assert_array_equal(student.predict(columns), model.predict(columns))
 
 
 def learned(transformer):
@@ -263,13 +254,11 @@ def written_for_onnx(folder: Path, columns: list[str]) -> Path:
     return folder / "rows.csv"
 
 
-@pytest.mark.parametrize("step", [1, -1], ids=["in order", "reordered"])
-@FITS_AGAIN
-def test_a_process_without_this_package_predicts_the_same(step, tmp_path):
+def test_a_process_without_this_package_predicts_the_same(tmp_path):
     model = PATEClassifier(VectorBallots(), features=COLUMNS, epsilon=30.0, unit="person", noise=SimulationNoise(0))
     expected = model.fit(PRIVATE, "ill", X_public=PEOPLE, entity_ids="person")
     file = export_onnx(expected.whole_student(), tmp_path / "student.onnx")
-    rows = written_for_onnx(tmp_path, PRIVATE.columns[::step])
+    rows = written_for_onnx(tmp_path, PRIVATE.columns[::-1])
     printed = without_the_package(file, rows)
     assert printed.returncode == 0, printed.stderr
     assert json.loads(printed.stdout) == expected.predict(PRIVATE).tolist()

@@ -176,24 +176,19 @@ def test_a_table_that_needs_more_memory_than_there_is_is_refused(tmp_path, monke
     (tmp_path / "rows.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))
     parquet.write_table(pa.table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
-    parquet.write_table(pa.table({"a": [[0] * 10**6]}), tmp_path / "lists.parquet")
     parquet.write_table(
         pa.table({"a": [bytes(1000)] * 1000}, pa.schema([("a", pa.binary(1000))])), tmp_path / "wide.parquet"
     )
-    for name in ("rows.csv", "rows.csv.gz", "rows.parquet", "lists.parquet", "wide.parquet"):
+    for name in ("rows.csv", "rows.csv.gz", "rows.parquet", "wide.parquet"):
         with pytest.raises(InvalidDataError, match=MEMORY):
             read_table(tmp_path / name)
 
 
-@pytest.mark.parametrize("text", [
-    pytest.param(",".join(map(str, range(1000))) + "\n" + ("," * 999 + "\n") * 2500, id="empty cells"),
-    pytest.param("," * 500_000, id="one line of empty cells"),
-    pytest.param(
-        "a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells", marks=pytest.mark.rest
-    ),
-    pytest.param("a\n" + "".join(f"{number}\n" for number in range(10_000)) + "x" * 500_000, id="a long cell"),
+@pytest.mark.parametrize(("text", "suffix"), [
+    pytest.param("," * 500_000, ".csv", id="one line of empty cells"),
+    pytest.param("a\n" + "".join(f"{number}\n" for number in range(250_000)), ".csv.gz", id="short cells"),
+    pytest.param("a\n" + "1\n" * 10_000 + "x" * 500_000, ".csv.gz", id="a long cell"),
 ])  # fmt: skip
-@pytest.mark.parametrize("suffix", [".csv", pytest.param(".csv.gz", marks=pytest.mark.rest)])
 def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suffix, tmp_path, monkeypatch):
     path, free = tmp_path / f"rows{suffix}", 2**24
     path.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
@@ -249,10 +244,6 @@ def test_what_is_no_path_is_refused(path):
     ):
         with pytest.raises(InvalidParameterError, match="must"):
             use()
-    model = PATEClassifier(epsilon=1.0, classes=[0, 1], ledger=path, noise=SimulationNoise(0))
-    random = np.random.default_rng(0)
-    with pytest.raises(InvalidParameterError, match="`ledger` must"):
-        model.fit(random.random((60, 2)), [0, 1] * 30, X_public=random.random((60, 2)))
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
@@ -271,31 +262,25 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
 # Frames and numbers
 
 
-@pytest.mark.parametrize("place", ["X", "y", "entity_ids", "X_public"])
+@pytest.mark.parametrize("place", ["X", "y"])
 def test_two_columns_of_one_name_are_refused(place):
     pandas = pytest.importorskip("pandas")
     twice = pandas.DataFrame(np.zeros((60, 2)), columns=["a", "a"])
     once = pandas.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0)})
-    given = {"X": once, "y": np.arange(60) % 2, "X_public": once, "entity_ids": None, place: twice}
+    given = {"X": once, "y": np.arange(60) % 2, "X_public": once, place: twice}
     with pytest.raises(InvalidDataError, match="must have different names"):
         PATEClassifier(epsilon=1.0, classes=[0, 1]).fit(**given)
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("cell", [1e308, -1e308, 5e-324])
-@pytest.mark.parametrize("public_too", [False, True])
-def test_numbers_at_the_end_of_the_range_warn_of_nothing(cell, public_too):
+@pytest.mark.parametrize("cell", [1e308, 5e-324])
+def test_numbers_at_the_end_of_the_range_warn_of_nothing(cell):
     random = np.random.default_rng(0)
     private, public = ({"a": random.random(80), "b": random.random(80)} for _ in range(2))
     private["a"][0] = cell
-    if public_too:
-        public["a"][:2] = cell, -cell
     labels = np.array([0, 1] * 40)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", UserWarning)
         model = PATEClassifier(epsilon=1.0, classes=[0, 1], noise=SimulationNoise(0))
         model.fit(private, labels, X_public=public).predict(public)
-        if not public_too:
-            matrix = np.column_stack(list(private.values()))
-            model.fit(matrix, labels, X_public=np.column_stack(list(public.values())))

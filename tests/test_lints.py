@@ -3,7 +3,6 @@ import math
 import pytest
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting.lints import lint
 
 
@@ -12,25 +11,16 @@ from tutelage.reporting.lints import lint
       "stopping": "fixed", "tuned_on": "public", "public_overlap": 0, "mechanism": "confident"}, []),
     ({"epsilon": 2.944}, []),
     ({"epsilon": 2.945}, [("epsilon-large", "warning")]),
-    ({"epsilon": 2.944, "delta": 0.01}, [("epsilon-large", "warning")]),
-    ({"epsilon": 10.0}, [("epsilon-large", "warning")]),
     ({"epsilon": 10.001}, [("epsilon-too-large", "danger")]),
-    ({"epsilon": math.inf}, [("epsilon-too-large", "danger")]),
-    ({"delta": 0.01}, []),
     ({"delta": 1 / 128, "entities": 127}, []),
     ({"delta": 1 / 128, "entities": 128}, [("delta-too-large", "danger")]),
     ({"teachers": 42, "entities": 126}, []),
     ({"teachers": 42, "entities": 125}, [("teachers-without-rows", "warning")]),
-    ({"threshold": 300}, []),
     ({"threshold": 250, "teachers": 250}, []),
     ({"threshold": 250.5, "teachers": 250}, [("threshold-above-teachers", "danger")]),
-    ({"threshold": 251, "teachers": 250, "classes": 10}, [("threshold-above-teachers", "danger")]),
     ({"threshold": 25, "teachers": 250, "classes": 10}, [("threshold-passes-always", "warning")]),
     ({"threshold": 26, "teachers": 250, "classes": 10}, []),
-    ({"threshold": 20, "teachers": 250, "classes": 10, "mechanism": "interactive"}, []),
-    ({"stopping": "data-independent"}, []),
     ({"stopping": "data-dependent"}, [("stopped-by-votes", "danger")]),
-    ({"tuned_on": "nothing"}, []),
     ({"tuned_on": "private"}, [("tuned-on-private", "danger")]),
     ({"public_overlap": 1}, [("public-overlaps-private", "danger")]),
     ({"shares": 1}, [("noise-from-shares", "warning")]),
@@ -39,35 +29,23 @@ def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
     assert [(finding.code, finding.severity) for finding in lint(**settings)] == expected
 
 
-def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
-    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-    patient = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
-    (of_row,), (of_patient,), (bare,) = (lint(epsilon=6.3369, unit=unit) for unit in (row, patient, None))
-    assert of_row.reason.startswith(
-        "An attacker may guess right in more than 95 of 100 cases. ε = 6.3369: an outcome may be up to 566 times as "
-        "likely as it is on neighboring data (the contents of one row change; the number of rows is "
-        "public; unit of privacy: row)."
-    )
-    assert "the rows of one entity are added, removed or changed; unit of privacy: patient_id" in of_patient.reason
-    assert "566 times as likely as it is on neighboring data." in bare.reason
-    (large,) = lint(epsilon=23.0, unit=row)
-    assert (large.code, str(large)) == ("epsilon-too-large", "Danger: This guarantee protects almost no one.")
-    assert "ε = 23.0: an outcome may be up to 1·10^10 times" in large.reason
+def test_a_large_epsilon_is_said_with_its_own_odds():
+    (large,) = lint(epsilon=6.3369)
+    assert "566 times as likely as it is on neighboring data" in large.reason
+    (huge,) = lint(epsilon=23.0)
+    assert "ε = 23.0: an outcome may be up to 1·10^10 times" in huge.reason
 
 
 def test_a_student_without_use_is_objected_to():
     (lost,) = lint(accuracy=[("a", 60, 60), ("b", 50, 40), ("c", 9, 0), ("d", 0, 0)])
     assert (lost.code, lost.severity) == ("lost-class", "warning")
-    assert "labels no public row of these classes correctly: c (9 rows)." in lost.reason
+    assert "c (9 rows)." in lost.reason
     lost, no_better = lint(accuracy=[("a", 60, 60), ("b", 40, 0)])
     assert (lost.code, no_better.code) == ("lost-class", "no-better-than-majority")
-    assert "Its accuracy on the public labeled rows is 60.00%, and that of one class 60.00%." in no_better.reason
     (ranked,) = lint(accuracy=[("a", 60, 60), ("b", 40, 1)], goals=[("recall at 5 %", 0.4, 0.41, 0.05)])
-    assert "Its recall at 5 % on the public labeled rows is 40.00%, and that of the other" in ranked.reason
+    assert "Its recall at 5 % on the public labeled rows is 40.00%" in ranked.reason
     assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()
     assert lint(accuracy=[]) == lint(accuracy=[("a", 0, 0)]) == ()
-    (many,) = lint(accuracy=[("a", 30, 30), ("b", 30, 30)] + [(f"x{n}", 1, 0) for n in range(12)])
-    assert "x7 (1 row) and 4 more." in many.reason
 
 
 def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
@@ -77,11 +55,9 @@ def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
 
 
 @pytest.mark.parametrize(("parameter", "value"), [
-    *(("epsilon", value) for value in (-1.0, math.nan)),
-    *(("delta", value) for value in (0.0, math.nan)),
-    *((parameter, 0) for parameter in ("entities", "shares")),
+    *((parameter, math.nan) for parameter in ("epsilon", "delta")),
     *((parameter, "votes") for parameter in ("stopping", "tuned_on", "classes_from")),
-    ("teachers", 2.5),
+    ("entities", 0), ("shares", 0), ("teachers", 2.5),
     ("threshold", math.nan),
     ("public_overlap", -1),
 ])  # fmt: skip

@@ -4,17 +4,13 @@ import re
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
-from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 
 from conftest import REPOSITORY
 from tutelage import PATEClassifier
@@ -28,9 +24,9 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target, method_of, methods_for, proved
 from tutelage.planning.references import guessed
-from tutelage.planning.trials import Trial, labels_alone, tried
+from tutelage.planning.trials import Trial, tried
 from tutelage.reporting.lints import lint
-from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
+from tutelage.teachers import ClassMeans, VectorBallots
 
 QUICK = pytest.mark.usefixtures("short_trials")
 rest = partial(pytest.param, marks=pytest.mark.rest)
@@ -78,8 +74,9 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
     assert methods_for(replace(target, named=True)) == [method for method in methods if method.of_people] != methods
 
 
-@pytest.mark.parametrize("unit", [None, "patient"])
-@pytest.mark.parametrize(("place", "labeled"), [(0, False), (0, True), (2, True), (3, False)])
+@pytest.mark.parametrize(
+    ("place", "labeled", "unit"), [(0, False, "patient"), (0, True, None), (2, True, "patient"), (3, False, None)]
+)
 def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     X, y = clusters(400)
     target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW, labeled=labeled)
@@ -108,12 +105,11 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [1.5, 2.5])
-def test_trials_predict_runs(noise):
+def test_trials_predict_runs():
     """Expected and measured accuracy agree within four points, at standard errors below one."""
-    X, y = clusters(4600, noise=noise)
-    known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
-    target = replace(target, labeled=True)
+    X, y = clusters(4600, noise=2.5)
+    known = PublicLabels(X[:600], X[:600], y[:600], 3, own=True)
+    target = target_of(people=2000, public_rows=600, labeled=True)
     for method in methods_for(target)[::2]:
         expected = tried(method, known, 2000).expected
         scores = []
@@ -134,26 +130,6 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
     many = TeacherVotes(ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation")
     for method in (few, many, NoisyMoments(mechanism=NoisySum(1e-3))):
         assert tried(method, known, 300).expected < 0.6
-    alone = labels_alone(known)
-    assert alone is not None
-    assert alone.expected < 0.6
-
-
-def test_scored_labels_and_those_of_ballots_are_kept_from_the_model_of_public_labels():
-    """With other labels there, the chances of these rows stay, but for how sharp they are on average."""
-    X, y = clusters(150)
-    known = PublicLabels(X, X, y, 3, own=True)
-    start = known.start(0)
-    assert start is not None
-    assert sorted(np.concatenate(start.parts)) == [*range(150)]
-    for number, (part, scores) in enumerate(zip(start.parts, start.pairs, strict=True)):
-        both, asked = np.concatenate([part, start.partner(number)]), start.partner(number)
-        assert not set(part) & set(asked)
-        rest = np.setdiff1d(np.arange(150), both)
-        sure = LogisticRegression(max_iter=500).fit(X[rest], y[rest]).predict(X[both])
-        assert np.mean(scores[both].argmax(axis=1) == sure) > 0.95
-        assert_array_equal(scores[rest], start.apart[rest])
-    assert known.fewer(0.05).start(0) is None  # too few of each class
 
 
 @pytest.mark.rest
@@ -166,10 +142,7 @@ def test_nothing_is_released_where_public_labels_alone_do_as_well(found):
     assert enough.alone.low < enough.alone.expected > enough.best.expected - 0.01
     assert f"beat a model of the public labels alone ({enough.alone.expected:.1%})" in str(enough.obstacle)
     assert enough.as_dict()["public_labels_alone"]["expected"] == enough.alone.expected
-    assert "a model of the public labels alone " in " ".join(found.sentences())
     assert "public labels alone" in found.as_html()
-    assert [bar.name for bar in found.bars.bars[:2]] == ["public labels alone", "majority class"]
-    assert f"{found.curve[0].expected:.1%}" in found._repr_html_()
 
 
 @pytest.mark.rest
@@ -177,27 +150,11 @@ def test_a_plan_recommends_what_is_expected_to_be_best(found):
     assert best(found).expected > max(option.expected for option in found.options) - 0.011
     assert found.possible
     assert found.obstacle is None
-    assert best(found).low < best(found).expected <= best(found).high
     assert best(found).epsilon.epsilon <= 1.0
     assert [point.epsilon for point in found.curve] == [0.5, 1.0, 2.0, 4.0]
     shares = [point.expected for point in found.curve]
     assert shares == sorted(shares)
-    model = PATEClassifier(**found.parameters())
-    assert (model.epsilon, model.delta) == (1.0, 1e-5)
-
-
-@pytest.mark.rest
-@QUICK
-def test_nothing_is_released_where_nothing_beats_the_majority_class():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(240, 6)), rng.choice(3, 240, p=[0.9, 0.05, 0.05])
-    found = plan(1.0, people=1000, X_public=X, y_public=y)
-    assert found.recommended is None
-    assert not found.possible
-    assert "no method is expected to beat the majority class" in str(found.obstacle)
-    assert found.as_config() == ""
-    with pytest.raises(InvalidParameterError, match="recommends no release"):
-        found.parameters()
+    assert PATEClassifier(**found.parameters()).epsilon == 1.0
 
 
 @pytest.fixture
@@ -214,8 +171,8 @@ def judged(monkeypatch):
     return plan_from
 
 
-@pytest.mark.parametrize("student", [0.3, 0.564])
-def test_no_expectation_is_below_what_a_method_starts_from(judged, student):
+def test_no_expectation_is_below_what_a_method_starts_from(judged):
+    student = 0.3
     found = judged(student, 0.627)
     majority = found.majority
     assert 0.5 < majority < 0.55
@@ -224,21 +181,18 @@ def test_no_expectation_is_below_what_a_method_starts_from(judged, student):
         assert option.expected == pytest.approx(floor)
         assert option.low < option.expected < option.high
     assert found.best.expected == pytest.approx(0.627)
-    shown = [found.best.expected, *(one.expected for one in found.curve), *(one.expected for one in found.advice)]
-    assert shown == pytest.approx([0.627] * len(shown))
     plain = found.as_dict()
     assert min(one["expected"] for one in (*plain["options"], *plain["curve"], *plain["if_doubled"])) >= majority
-    everywhere = f"{found.sentences()} {found.as_html()} {found._repr_html_()} {[one.cells() for one in found.options]}"
-    assert f"{student:.1%}" not in everywhere.replace(f"{majority:.1%}", "") or student > majority
+    everywhere = f"{found.sentences()} {found.as_html()} {[one.cells() for one in found.options]}"
+    assert "30.0%" not in everywhere
 
 
 def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
     for people, undecided in ((2500, False), (2501, True)):
         found = judged(0.564, 0.627, people)
         assert (found.recommended, found.undecided, found.possible) == (None, undecided, False)
-        assert found.as_dict()["undecided"] == undecided
         assert ("trials cannot tell whether a release would beat" in str(found.obstacle)) == undecided
-        assert ("[method]" in found.as_config()) == ("[method]" in found.as_html()) == undecided
+        assert ("[method]" in found.as_config()) == undecided
         with pytest.raises(InvalidParameterError, match="pass `despite_plan=True`"):
             found.parameters()
         assert isinstance(found.parameters(despite_plan=True)["method"], NoisyMoments)
@@ -247,7 +201,7 @@ def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
 
 
 @pytest.mark.parametrize(("student", "alone"), [
-    (0.852, 0.85), (0.8549, 0.85), (0.8551, 0.85), (0.85, 0.86), (0.55, 0.4), (0.57, 0.4), (0.522, 0.4)
+    (0.8549, 0.85), (0.8551, 0.85), (0.55, 0.4), (0.57, 0.4)
 ])  # fmt: skip
 def test_a_plan_recommends_what_a_card_does_not_object_to(judged, student, alone):
     found = judged(student, alone)
@@ -265,23 +219,12 @@ def test_what_is_out_of_reach_is_named_with_what_would_help():
     assert "not 65.0%; an ε of about 4 would do" in str(found.obstacle)
 
 
-@pytest.mark.rest
-@QUICK
-def test_a_stand_in_is_tried_and_widens_the_interval():
-    X, y = checkered(190)
-    own = plan(1.0, people=2000, X_public=X, y_public=y)
-    other = plan(1.0, people=2000, stand_in=checkered(380), public_rows=190)
-    assert (other.evidence, other.target.public_rows, other.alone) == ("stand-in", 190, None)
-    assert best(other).high - best(other).low > best(own).high - best(own).low
-
-
 def test_without_labels_the_interval_is_that_of_other_data_sets():
     told = plan(1.0, people=2000, public_rows=500, classes=2)
     assert told.evidence == "nothing"
     assert "With a schema in place of public rows, there is nothing to plan" in told.sentences()[-1]
     assert best(told).low < 0.6
     assert best(told).high > 0.9
-    assert isinstance(best(told).method, NoisyMoments)
     declared = plan(1.0, people=2000, public_rows=500, classes=2, accuracy=0.8)
     assert declared.evidence == "declared-accuracy"
     assert best(declared).high <= 0.8 + 1e-9
@@ -297,23 +240,7 @@ def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon
 
 @pytest.mark.rest
 @QUICK
-def test_settings_of_ones_own_are_tried_in_full():
-    X, y = clusters(240)
-    bad = {"teacher": VectorBallots(n_landmarks=2, rounds=1)}
-    found = plan(1.0, people=2000, X_public=X, y_public=y, parameters=bad)
-    assert found.asked is not None
-    assert isinstance(found.asked.method, NoisyMoments)
-    assert found.asked.method.teacher == bad["teacher"]
-    assert found.asked in found.options
-    assert found.asked.in_full
-    assert found.recommended != found.asked
-
-
-@pytest.mark.rest
-@QUICK
 def test_frames_are_planned_for_as_they_are_fitted():
-    frame: Any = load_breast_cancer(as_frame=True)["frame"].head(240)  # type: ignore[call-overload, index]
-    assert plan(1.0, people=400, X_public=frame, y_public="target").best.expected > 0.85
     words = [words for number in range(120) for words in (f"win {number} prize now", f"see you {number} at home")]
     texts = pd.DataFrame({"text": words, "spam": [1, 0] * 120})
     assert plan(1.0, people=400, X_public=texts, y_public="spam").best.expected > 0.9
@@ -324,16 +251,11 @@ NO_ROWS = {"X_public": None, "y_public": None}
 
 @pytest.mark.parametrize(("changed", "named"), [
     *(({"epsilon": epsilon}, "epsilon") for epsilon in (0.0, float("nan"))),
-    ({"delta": 1.0}, "delta"),
-    ({"reach": 1.5}, "reach"),
     (NO_ROWS | {"classes": 1, "public_rows": 5}, "classes"),
-    (NO_ROWS | {"public_rows": 5}, "classes"),
     ({"X_public": None}, "y_public"),
-    ({"y_public": "label"}, "y_public"),
     ({"y_public": None, "stand_in": 3}, "stand_in"),
     ({"parameters": {"teacher": 3}}, "teacher"),
     ({"y_public": None, "classes": 3, "parameters": {}}, "parameters"),
-    ({"accuracy": 0.9}, "accuracy"),
     ({"y_public": None, "classes": 2, "accuracy": 0.2}, "accuracy"),
 ])  # fmt: skip
 def test_what_a_plan_cannot_use_is_refused(changed, named):
@@ -345,9 +267,8 @@ def test_what_a_plan_cannot_use_is_refused(changed, named):
 
 @pytest.mark.rest
 @QUICK
-@pytest.mark.parametrize("n", [2, 10])
-def test_a_handful_of_rows_gives_a_plan(n):
-    X, y = clusters(n + 2, n)
+def test_a_handful_of_rows_gives_a_plan():
+    X, y = clusters(4)
     y[:2] = 0, 1
     found = plan(1.0, people=20, X_public=X, y_public=y)
     assert 0 <= found.options[0].low <= found.options[0].expected <= found.options[0].high <= 1
@@ -369,6 +290,8 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended():
     found = plan(1.0, people=2000, X_public=X, y_public=y, parameters={"mechanism": NoisySum(0.05)})
     assert found.asked is not None
     assert found.asked.epsilon.epsilon > 100
+    assert found.asked in found.options
+    assert found.asked.in_full
     assert best(found).epsilon.epsilon <= 1.0
     assert any(f"{found.asked.claim}, more than the target ε = 1." in sentence for sentence in found.sentences())
 
@@ -377,7 +300,6 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended():
     ({"epsilon": 2.0}, "`parameters` of plan must be among mechanism, method, n_queries"),
     ({"student": "forest"}, "vectors are tried with the student in closed form"),
     ({"teacher": ClassMeans(), "rounds": 2}, "must be one round"),
-    ({"teacher": ClassMeans(), "selection": "least-confident"}, "`selection` needs earlier labels"),
     ({"teacher": VectorBallots(), "rounds": 2}, "`rounds` is already set by `teacher`."),
 ])  # fmt: skip
 def test_parameters_that_no_trial_follows_are_refused(parameters, said):
@@ -391,13 +313,3 @@ def test_rounds_without_a_teacher_are_those_of_vectors_in_every_spelling(rounds)
     assert PATEClassifier(rounds=rounds).resolved().method == method
     assert read_method({"name": "noisy-moments", "rounds": rounds}) == method
     assert method_of({"rounds": rounds}, target_of()) == method_of({"method": method}, target_of())
-
-
-@pytest.mark.rest
-def test_what_a_named_mechanism_is_charged_for_is_planned():
-    X, y = clusters(400)
-    named = {"teacher": NearestQueries(5), "mechanism": CappedGNMax(20.0, 20)}
-    model = PATEClassifier(**named, noise=SimulationNoise(0), random_state=0)
-    model.fit(X[:300], y[:300], X_public=X[300:])
-    target = target_of(people=300, public_rows=100)
-    assert proved(method_of(named, target), target).epsilon == pytest.approx(model.epsilon_.epsilon, rel=1e-6)

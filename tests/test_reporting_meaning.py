@@ -60,24 +60,17 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
     fair = said(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"))
     assert "After seeing everything published here, they guess the true version in at most 75 of 100 cases." in fair
     assert "δ = 0: the bound holds for every outcome." in fair
-    hopeless = said(PublicEpsilon(9.0, 1e-6, ONE_TEACHER, "a theorem"))
-    assert "they guess the true version in up to 100 of 100 cases" in hopeless
-    seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
-    assert "can remove the noise" in said(seeded)
+    ledger = said(PublicEpsilon(3.0, 1e-5, ONE_TEACHER, "a theorem"))
+    assert "everything released from this budget until it is raised" in ledger
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
     of_visits = PublicEpsilon(1.0, 0.0, PrivacyUnit("visit_id", relation), "a theorem")
     (aloud,) = re.findall(r"Suppose .*", said(of_visits))
-    (limited,) = re.findall(r"### Unit of privacy\n\n(.*)", said(of_visits))
     assert re.search(r" visit(?!_id)", aloud)
-    assert "visit_id" not in aloud
     ballots = (NeighboringRelation.CHANGE_ONE_ROW, NeighboringRelation.CHANGE_ONE_BALLOT)
     assert ("may be missing" in aloud) == (relation not in ballots)
-    assert limited.startswith("The unit (visit_id)")
-    assert ("Adding or removing a unit is not covered." in limited) == (relation in ballots)
-    assert "No ε" in said(replace(of_visits, simulated=True))
 
 
 @given(EPSILONS, DELTAS)
@@ -96,20 +89,11 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
     small = PublicEpsilon(0.1, 1e-9, ONE_TEACHER, "a theorem")
     assert (verdict(small).word, verdict(small, ("tuned-on-private",)).word) == ("strong", "weak")
     assert verdict(replace(small, simulated=True)).word == "none"
-    for found in (lint(delta=0.1, entities=100), lint(tuned_on="private"), lint(stopping="data-dependent")):
-        assert verdict_of(small, found).word == "weak"
-    assert verdict_of(small, lint(threshold=300, teachers=250)).word == "strong"
-    assert verdict_of(small, lint(public_overlap=1)).word == "weak"
-    assert verdict_of(small, None).word == "strong"
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "about"), [(1.0, "published here"), (3.0, "released from this budget until it is raised")]
-)
-def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything(epsilon, about):
-    text = said(PublicEpsilon(epsilon, 1e-5, ONE_TEACHER, "a theorem"))
-    assert f"everything {about}" in text
-    assert ("any outcome (everything released through this ledger until its budget is raised)" in text) == (
-        epsilon == 3
+    found: tuple[dict[str, Any], ...] = (
+        {"delta": 0.1, "entities": 100},
+        {"stopping": "data-dependent"},
+        {"public_overlap": 1},
     )
-    assert ("This release has ε" in text) == (epsilon < 3)
+    for settings in found:
+        assert verdict_of(small, lint(**settings)).word == "weak"
+    assert verdict_of(small, lint(threshold=300, teachers=250)).word == "strong"

@@ -4,7 +4,7 @@ import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -125,27 +125,7 @@ def test_documented_commands_and_options_exist():
 def test_every_example_shows_what_it_printed_and_what_it_drew():
     page = tool("gallery").sections(REPOSITORY / "examples" / "README.md")
     assert page.count("\n```text\n") == len(re.findall(r"^## ", page, re.MULTILINE)) + 1  # two in the notebook
-    assert "docs/figures/card.png" in page
     assert "<strong>Privacy guarantee:</strong> ε = 1.0" in page
 
 
-def test_readers_choose_a_version_only_where_versions_are_published(monkeypatch):
-    config = SimpleNamespace(repo_url="", edit_uri="", nav=[], extra={})
-    assert "version" not in tool("site").on_config(config).extra
-    monkeypatch.setenv("MIKE_DOCS_VERSION", "dev")  # by mike
-    assert tool("site").on_config(config).extra["version"] == {"provider": "mike"}
-
-
 # Links and formulas
-
-
-def test_links_out_of_the_site_become_text():
-    site = tool("site")
-    assert site.unlinked("[a run](../Makefile), [x](ledger.md)", "local.md") == "a run (`Makefile`), [x](ledger.md)"
-    assert site.unlinked("[`site.py`](../../tools/site.py)", "howto/a.md") == "`tools/site.py`"
-    assert site.unlinked("[c](../../CHANGELOG.md#unreleased)", "howto/a.md") == "[c](../changelog.md#unreleased)"
-    assert site.unlinked("[dead](../nowhere.md)", "local.md") == "[dead](../nowhere.md)"
-    image = "![a figure](../examples/adult.toml)"
-    assert site.unlinked(image, "local.md") == image  # a figure that the site does not hold is for MkDocs to report
-    fenced = "```\n[a](../examples/adult.toml)\n```"
-    assert site.unlinked(fenced, "local.md") == fenced
