@@ -123,14 +123,6 @@ def test_junk_on_a_pipe_ends_after_a_few_questions(folder, called, monkeypatch):
     assert not (folder / "stays.toml").exists()
 
 
-def test_an_answer_in_another_encoding_is_asked_for_again(folder, called, monkeypatch):
-    answers = ["stays.csv", "patient_nbr", "caf\udce9", *ANSWERS[2:]]
-    typed = "\n".join([*answers, ""]).encode(errors="surrogateescape")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
-    assert "An answer must have no control characters" in succeeded(called("init")).stderr
-    assert written("stays.toml")["private"]["entity"] == "patient_nbr"
-
-
 @pytest.mark.parametrize("name", [name for name in FLAGS if name not in ("output", "classes")])
 def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(name, folder, called):
     message = refusal(called("init", *flags(**{name: None})), 2)

@@ -175,16 +175,3 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     card = (folder / "out" / "card.md").read_text()
     assert f"It used {round_up(third['spent']):.4f} of the budget of 30." in card
     assert third["head"] in card
-
-
-def test_people_who_left_are_noticed_and_a_row_of_theirs_less_is_not(folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", 'delta = 1e-5\nbudget = 60\nledger = "one.ledger"'))
-    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    lines = (folder / "private.csv").read_text().splitlines()
-    (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")  # everyone has two rows
-    assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
-    (folder / "private.csv").write_text("\n".join(lines[:-2]) + "\n")
-    refused = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
-    assert "is tied to other people or other rows" in refused
-    assert tutelage("run", "config.toml", "--overwrite", "--data-changed", cwd=folder).returncode == 0
-    assert (folder / "one.ledger").is_file()

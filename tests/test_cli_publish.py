@@ -52,19 +52,6 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
     return tutelage("publish", "test", "p.json", "rows.npz", *files, *mechanism, *options, cwd=folder)
 
 
-@pytest.mark.rest
-def test_from_public_votes_to_a_published_epsilon(folder):
-    assert "The test will spend" in succeeded(propose(folder)).stdout
-    wanted = json.loads((folder / "p.json").read_text())["epsilon"]
-    assert "not answered" in refusal(put_to_the_test(folder), code=1)
-    label(folder)
-    found = json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout)
-    assert wanted < 0.8 * found["data_independent"]["epsilon"]
-    assert found["passed"] == (found["published"]["epsilon"] == pytest.approx(wanted))  # one real test in 20 refuses
-    assert ("The test passed" in put_to_the_test(folder).stdout) == found["passed"]
-    assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
-
-
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     propose(folder)
     label(folder, "torn.npz")
