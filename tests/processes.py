@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,30 @@ def forked(work: Callable[[], object]) -> int:
         finally:  # or the error would go on in a copy of pytest
             os._exit(code)
     return child
+
+
+def ended(child: int) -> int:
+    """Return the exit code of a child, once it has ended."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_once(*works: Callable[[], object]) -> list[int]:
+    """Return the exit codes of children that do `works`, each of which begins when all children are there."""
+    ready_read, ready_write = os.pipe()
+    go_read, go_write = os.pipe()
+
+    def take_part(work: Callable[[], object]) -> None:
+        os.close(go_write)
+        os.write(ready_write, b"x")
+        os.read(go_read, 1)  # until the parent closes the other end
+        work()
+
+    children = [forked(partial(take_part, work)) for work in works]
+    for _ in children:
+        os.read(ready_read, 1)
+    for end in (go_write, go_read, ready_read, ready_write):
+        os.close(end)
+    return [ended(child) for child in children]
 
 
 def die_at_line(line: int) -> None:
