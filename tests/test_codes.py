@@ -148,25 +148,19 @@ class Silent(Mine):
     __repr__ = object.__repr__
 
 
-def test_a_mechanism_that_tells_no_settings_is_refused():
-    with pytest.raises(InvalidParameterError, match="must have a `repr` that tells its settings"):
-        Silent(40.0).key()
-
-
 class Versioned(Mine):
     key_name: ClassVar[str] = "mine:v1"
 
 
-@pytest.mark.parametrize("setting", [np.zeros(3), abs, "text", (1, 2), None, object()])
-def test_a_versioned_mechanism_has_numbers_and_mechanisms_as_settings(setting):
-    with pytest.raises(InvalidParameterError, match="cannot be part of a key"):
-        Versioned(setting).key()
+@pytest.mark.parametrize("mechanism", [Silent(40.0), *map(Versioned, (np.zeros(3), abs, "text", None))])
+def test_settings_that_no_key_can_tell_are_refused(mechanism):
+    with pytest.raises(InvalidParameterError, match=r"cannot be part of a key|a `repr` that tells its settings"):
+        mechanism.key()
 
 
 def test_a_versioned_mechanism_leaves_defaults_out():
-    assert Versioned(np.float64(0.1)).key() == Versioned(0.1).key() == "mine:v1(setting=0.1)"
-    assert Versioned(np.int64(1)).key() == Versioned(1).key() == "mine:v1(setting=1)"
-    assert Versioned(1, later=math.inf).key() == "mine:v1(setting=1)"
+    for setting in (np.float64(0.1), 0.1):
+        assert Versioned(setting, later=math.inf).key() == "mine:v1(setting=0.1)"
     assert len({Versioned(setting).key() for setting in (1, 1.0, True, GNMax(1.0), 0.1, 0.1 + 1e-16)}) == 6
     assert Versioned(1, later=1).key() != Versioned(1, later=True).key()
 
