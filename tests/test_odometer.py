@@ -9,13 +9,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.ndimage import gaussian_filter1d
 
 from blobs import LABELS, PRIVATE, PUBLIC
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger, PATEClassifier
 from tutelage.accounting import data_independent
-from tutelage.accounting.composition import epsilon_of_shifts, most_shifts, pure_dp_composition
+from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.filter import (
     Accounting,
     GaussianFilter,
@@ -33,7 +32,6 @@ from tutelage.events import (
     RandomizedResponse,
     Repeated,
     counted,
-    event_of,
 )
 from tutelage.privacy import ONE_TEACHER
 
@@ -67,7 +65,7 @@ def released(counts: Counts, sizes: tuple[int, ...], unit: float) -> Counter:
     return Counter({response(size * unit): count for size, count in zip(sizes, counts, strict=True)})
 
 
-SETTINGS = [(1.0, 1e-3, 0.05, 200), (2.0, 1e-3, 0.1, 200), (1.0, 1e-5, 0.05, 100), (3.0, 1e-2, 0.1, 300)]
+SETTINGS = [(1.0, 1e-5, 0.05, 100), (3.0, 1e-2, 0.1, 300)]
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "unit", "most"), SETTINGS)
@@ -98,8 +96,7 @@ def test_no_adversary_exceeds_delta_by_choosing_its_steps():
     assert worst(left_out.__getitem__, sizes, most, 0.1) / delta > 10
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 8.0])
-@pytest.mark.parametrize("delta", [1e-5, 1e-6])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-5)])
 def test_it_is_little_more_than_the_smallest_filter_would_be(epsilon, delta):
     one = NoisySumGaussian(sigma=1000 / epsilon, norm_squared=1, dimension=1, unit=ONE_TEACHER)
     for kind, filter_, most in ((Accounting.RENYI, RenyiFilter, 1.12), (Accounting.GAUSSIAN, GaussianFilter, 1.245)):
@@ -110,30 +107,6 @@ def test_it_is_little_more_than_the_smallest_filter_would_be(epsilon, delta):
             assert 1 <= ratio <= (min(most, 1.205) if epsilon > 0.1 or delta < 1e-5 else most)
 
 
-@pytest.mark.rest
-@pytest.mark.parametrize(("epsilon", "closest"), [(0.1, 1.205), (0.5, 1.17)])
-def test_no_odometer_could_be_much_closer_to_the_smallest_gaussian_filter(epsilon, closest):
-    """An adversary who stops at any spend from 1/24 of a budget on exceeds δ, if ε is `closest` times the filter's."""
-    whole, spent, reach = most_shifts(epsilon, 1e-5), np.geomspace(1 / 24, 1, 401), np.linspace(-7, 9, 6001)
-    losses, value = math.sqrt(whole) * reach, np.zeros(len(reach))
-    for share, before in zip(spent[::-1], [*spent[-2::-1], 0.0], strict=True):
-        stopping = -np.expm1(np.minimum(0, closest * epsilon_of_shifts(whole * share, 1e-5) - losses))
-        value, step = np.maximum(value, stopping), whole * (share - before)
-        spread = math.sqrt(step) / (losses[1] - losses[0])
-        value = np.interp(losses + step / 2, losses, gaussian_filter1d(value, spread, mode="nearest", truncate=6))
-    assert 1e-5 < np.interp(0, losses, value) < 1.2e-5
-
-
-def test_one_order_is_the_conversion_of_the_filter(monkeypatch):
-    monkeypatch.setattr("tutelage.accounting.filter._SHARES", [0.5])
-    _orders_of_odometer.cache_clear()
-    limit, done = limit_of(1.0, 1e-5, Accounting.RENYI), released((40,), (1,), 0.05)
-    order = _orders_of_odometer(1.0, 1e-5)
-    expected = data_independent.rdp_of_three_outcomes(event_of(done), order).to_epsilon(1e-5).epsilon
-    assert epsilon_so_far(limit, done) == pytest.approx(expected, abs=1e-7)
-    _orders_of_odometer.cache_clear()
-
-
 CHECK = ConfidenceCheck(sigma=200.0, threshold=100, classes=3, unit=ONE_TEACHER)
 
 
@@ -141,28 +114,18 @@ def ledger(**given: object) -> Ledger:
     return Ledger.in_memory(**{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **given})
 
 
-def test_a_state_says_what_was_released_until_then():
+def test_a_state_says_what_was_released_until_then_and_not_what_a_check_did_not_need():
     kept, vote = ledger(), NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER)
     empty = kept.state()
-    open_step = kept.reserve(vote, 4)
+    open_step = kept.reserve(Composed((CHECK, vote)), 4)
     most = kept.state()
-    kept.settle(open_step, {b"q" * 32: (1,)}, Repeated(vote, 4))
-    assert most.so_far == kept.state().so_far == kept.verify().so_far == kept.history().state.so_far
-    assert most.so_far == epsilon_so_far(kept.limit, counted([Repeated(vote, 4)]))
+    kept.settle(open_step, {b"q" * 32: (1,)}, Composed((Repeated(CHECK, 4), vote)))
+    after = kept.state()
+    assert most.so_far == epsilon_so_far(kept.limit, counted([Repeated(Composed((CHECK, vote)), 4)]))
+    assert after.so_far == epsilon_so_far(kept.limit, counted([Repeated(CHECK, 4), vote])) < (most.so_far or 0)
+    assert after.so_far == kept.verify().so_far == kept.history().state.so_far
     assert pickle.loads(pickle.dumps(most)).so_far == copy.deepcopy(most).so_far == most.so_far  # noqa: S301
-    assert empty.so_far == 0
-    assert empty.as_dict()["so_far"] == 0
-
-
-def test_what_a_check_did_not_need_is_not_counted():
-    kept, vote = ledger(), NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER)
-    step = kept.reserve(Composed((CHECK, vote)), 1)
-    before = kept.state().so_far
-    kept.settle(step, {b"q" * 32: (-1,)}, CHECK)
-    after = kept.state().so_far
-    assert before is not None
-    assert after is not None
-    assert after < before
+    assert empty.so_far == empty.as_dict()["so_far"] == 0
 
 
 def test_simulated_noise_has_none():

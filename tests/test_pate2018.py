@@ -14,7 +14,7 @@ from exact import discrete_gaussian_masses, label_probabilities, log_renyi_momen
 from tutelage import VoteHistogram
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.events import ConfidenceCheck, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, PermuteAndFlip
+from tutelage.events import ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, PermuteAndFlip
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 
@@ -46,10 +46,7 @@ def test_the_authors_expected_cost_of_confident_answers(name):
     check = ConfidenceCheck(expected["threshold"], expected["sigma1"], votes.n_classes, ONE_TEACHER)
     log_pass = special.log_ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
     assert log_pass[:10] == pytest.approx(expected["log_pass"], rel=1e-10)
-    assert np.exp(log_pass).sum() == pytest.approx(expected["expected_answered"], rel=1e-10)
     select = pate_bounds.total_cost_2018(check, votes, ORDERS)
-    log_fail = special.log_ndtr((check.threshold - votes.counts.max(axis=1)) / check.sigma)
-    assert pate_bounds.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
     assert select == pytest.approx(expected["rdp_select"], rel=1e-10)
     answer = NoisyArgmaxGaussian(expected["sigma2"], votes.n_classes, ONE_TEACHER)
     total = select + np.exp(log_pass) @ pate_bounds.costs_2018(answer, votes, ORDERS)
@@ -87,23 +84,18 @@ def test_the_formula_to_fifty_digits(log_q, sigma, order):
     assert found == pytest.approx(theorem_6(log_q, sigma, order), rel=1e-9, abs=1e-12)
 
 
-def test_whole_orders_listed_orders_and_narrow_orders_count_alike():
+def test_narrow_orders_count_like_others():
     log_q = np.array([-3.0, -20.0])
     floats = pate_bounds.answer_costs(log_q, 40.0, np.array([2.0, 18.0]))
-    for orders in (np.array([2, 18]), [2, 18], np.array([2, 18], dtype=np.int8), np.array([2, 18], dtype=np.float16)):
-        assert pate_bounds.answer_costs(log_q, 40, orders) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
+    for kind in (np.int8, np.float16):
+        assert pate_bounds.answer_costs(log_q, 40, np.array([2, 18], dtype=kind)) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("classes", [2, 10])
-@pytest.mark.parametrize("teachers", [250, 5000])
-@pytest.mark.parametrize("sigma", [0.5, 4.0, 40.0])
+@pytest.mark.parametrize(("teachers", "sigma", "classes"), [(250, 0.5, 10), (5000, 4.0, 2), (250, 40.0, 2)])
 def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothing(teachers, sigma, classes):
-    counts = np.zeros((1, classes), dtype=np.int64)
-    counts[0, -1] = teachers
-    votes = VoteHistogram(counts, teachers)
+    votes = VoteHistogram(np.array([[0] * (classes - 1) + [teachers]]), teachers)
     costs = pate_bounds.costs_2018(NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0]))
-    assert np.all(np.isfinite(costs))
-    assert np.all(costs >= 0)
+    assert np.all(np.isfinite(costs) & (costs >= 0))
     # μ₂ = σ√log(1/q) ≈ gap/2, so small orders are far inside the theorem's range.
     assert costs[0, 0] < 0.02 * 1.5 / sigma**2
 
@@ -121,7 +113,5 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
 
 
 def test_what_the_paper_has_no_bound_for_is_refused():
-    votes = VoteHistogram(np.array([[3, 4]]), 7)
-    for event in (PermuteAndFlip(2.0, 2, ONE_TEACHER), InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER)):
-        with pytest.raises(UnsupportedEventError, match=type(event).__name__):
-            pate_bounds.total_cost_2018(event, votes, ORDERS)
+    with pytest.raises(UnsupportedEventError, match="PermuteAndFlip"):
+        pate_bounds.total_cost_2018(PermuteAndFlip(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7), ORDERS)
