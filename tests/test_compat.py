@@ -1,7 +1,5 @@
 """The old call: its published numbers, its misuse, and the faults of the original."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -42,14 +40,6 @@ def test_the_old_number_has_the_faults_that_are_known():
 
 
 @pytest.mark.filterwarnings("ignore:May not have used")
-def test_only_the_answered_examples_are_counted():
-    votes, _ = seed_zero()
-    few = perform_analysis(votes, np.arange(10), 0.1, n_classes=10)
-    assert few.data_independent < 4
-    assert few == perform_analysis(votes[:, :10], np.arange(10), 0.1, n_classes=10)
-
-
-@pytest.mark.filterwarnings("ignore:May not have used")
 def test_theorem_3_is_not_used_where_it_does_not_hold():
     votes = np.array([[0, 0], [1, 1], [0, 0]])  # two classes, one vote ahead
     ours = perform_analysis(votes, [0], noise_eps=0.7, n_classes=2, moments=3)
@@ -58,15 +48,13 @@ def test_theorem_3_is_not_used_where_it_does_not_hold():
 
 
 @pytest.mark.filterwarnings("ignore:May not have used")
-def test_classes_without_votes_are_asked_for():
+def test_only_answered_examples_count_and_classes_without_votes_are_asked_for():
     votes, _ = seed_zero()
+    few = perform_analysis(votes, np.arange(10), 0.1, n_classes=10)
+    assert few.data_independent < 4
+    assert few == perform_analysis(votes[:, :10], np.arange(10), 0.1, n_classes=10)
     with pytest.warns(UserWarning, match="`n_classes`"):
-        fewer = perform_analysis(votes[:, :10], np.arange(10), 0.1)
-    assert fewer.data_dependent < perform_analysis(votes[:, :10], np.arange(10), 0.1, n_classes=10).data_dependent
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gaps = perform_analysis(votes * 3, EVERY, 0.1)  # labels 0, 3, …, 27
-    assert gaps.data_dependent >= perform_analysis(votes, EVERY, 0.1, n_classes=10).data_dependent
+        assert perform_analysis(votes[:, :10], np.arange(10), 0.1).data_dependent < few.data_dependent
 
 
 def test_tensors_of_torch_count_alike():
@@ -85,12 +73,11 @@ def test_what_is_probably_not_meant_is_warned_of():
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    *(("indices", np.array(value, dtype=int)) for value in (range(51), [-1, 2], [], EVERY[None])),
+    ("indices", np.array([-1, 2])),
     ("indices", np.array([0.5])),
-    *(("teacher_preds", np.full((3, 50), value)) for value in (np.nan, 10, -1)),
-    ("teacher_preds", np.zeros(50, dtype=int)),
+    ("teacher_preds", np.full((3, 50), 10)),
     ("teacher_preds", np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))),
-    *((name, 0) for name in ("noise_eps", "delta", "moments")),
+    ("delta", 0),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(name, value):
     arguments = {"teacher_preds": seed_zero()[0], "indices": EVERY, "noise_eps": 0.1, "n_classes": 10, name: value}

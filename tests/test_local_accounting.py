@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from exact import hockey_stick, renyi
 from test_local_mechanisms import MAKERS, as_printed
-from tutelage import Ledger
 from tutelage.accounting import Accountant
 from tutelage.accounting.composition import gaussian_composition, lattice_composition, pure_dp_composition
 from tutelage.accounting.data_independent import (
@@ -33,10 +32,8 @@ from tutelage.events import (
     TruncatedGeometricResponse,
 )
 from tutelage.exceptions import (
-    BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
-    LedgerError,
     UnsupportedEventError,
 )
 from tutelage.planning import local_gaussian_for
@@ -47,8 +44,7 @@ RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)
 EVENTS = [RESPONSE, TruncatedGeometricResponse(9.0, 10, ONE_ENTITY), NoisyBallot(10.0, 10, ONE_ENTITY)]
 
 
-@pytest.mark.parametrize("value", [0.05, 6.0])
-@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize(("classes", "value"), [(2, 6.0), (3, 0.05), (7, 6.0)])
 @MAKERS
 def test_the_cost_is_that_of_the_worst_pair_of_votes_in_the_channel(make, classes, value):
     mechanism = make(value)
@@ -61,7 +57,7 @@ def test_the_cost_is_that_of_the_worst_pair_of_votes_in_the_channel(make, classe
 
 
 @MAKERS
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 5])
 def test_the_worst_pair_dominates_every_other_at_every_epsilon(make, classes):
     mechanism = make(1.3)
     channel = mechanism.channel(classes)
@@ -73,7 +69,7 @@ def test_the_worst_pair_dominates_every_other_at_every_epsilon(make, classes):
         assert dominating == pytest.approx(worst, abs=1e-12)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("classes", [2, 4])
 @MAKERS
 def test_composition_is_that_of_all_outcomes_of_three_responses(make, classes):
     mechanism = make(0.7)
@@ -95,17 +91,9 @@ def test_responses_never_cost_more_than_any_pure_mechanism(value, classes, count
         TruncatedGeometricResponse((classes - 1) / value, classes, ONE_ENTITY),
     ):
         found = response_composition(event, count, delta)
-        assert found <= optimal * (1 + 1e-5) + 1e-5
-        assert found <= count * value * (1 + 1e-12)
+        assert found <= min(optimal * (1 + 1e-5) + 1e-5, count * value * (1 + 1e-12))
         assert np.all(rdp(event, ORDERS).values <= pure_dp_renyi(value, ORDERS) * (1 + 1e-12))
-        if classes == 2:
-            assert found == pytest.approx(optimal, rel=1e-5, abs=1e-5)
-
-
-@given(st.floats(0.01, 5), st.integers(2, 10), st.integers(1, 40))
-def test_the_curve_never_undercuts_the_exact_composition(value, classes, count):
-    event = RandomizedResponse(value, classes, ONE_ENTITY)
-    assert rdp(Repeated(event, count)).to_epsilon(1e-5).epsilon >= response_composition(event, count, 1e-5) - 1e-5
+        assert rdp(Repeated(event, count)).to_epsilon(delta).epsilon >= found - 1e-5
 
 
 def test_a_hundred_responses_cost_ten_by_the_paper_and_4_3_at_most():
@@ -148,17 +136,16 @@ def test_local_noise_is_the_least_that_keeps_epsilon(target, answers):
 
 
 @pytest.mark.rest
-def test_local_noise_that_no_vote_could_pass_is_refused():
-    for wrong in ((1e-9, 1e-5, 10), (0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (float("nan"), 1e-5, 1)):
-        with pytest.raises(InvalidParameterError):
-            local_gaussian_for(*wrong)
+@pytest.mark.parametrize("wrong", [(1e-9, 1e-5, 10), (1.0, 0.0, 1), (1.0, 1e-5, 0)])
+def test_local_noise_that_no_vote_could_pass_is_refused(wrong):
+    with pytest.raises(InvalidParameterError):
+        local_gaussian_for(*wrong)
 
 
 @pytest.mark.rest
 def test_lattices_that_are_too_wide_fall_back_to_a_looser_cost():
     assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10**6, 1e-5) == np.inf
     assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10, 1e-290) == np.inf
-    assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 0, 1e-5) == 0
     many = epsilon(Repeated(RandomizedResponse(1e-3, 10, ONE_ENTITY), 10**6), 1e-5)
     assert 0 < many.epsilon < pure_dp_composition(1e-3, 10**6, 1e-5)
 
@@ -180,11 +167,8 @@ def test_curves_are_finite_and_rise_at_every_order(value, classes):
 @pytest.mark.parametrize("make", [
     lambda: RandomizedResponse(0.0, 10, ONE_ENTITY),
     lambda: RandomizedResponse(1.0, 1, ONE_ENTITY),
-    lambda: RandomizedResponse(float("nan"), 10, ONE_ENTITY),
     lambda: TruncatedGeometricResponse(0.0, 10, ONE_ENTITY),
-    lambda: TruncatedGeometricResponse(1.0, 1, ONE_ENTITY),
     lambda: NoisyBallot(-1.0, 10, ONE_ENTITY),
-    lambda: NoisyBallot(1.0, 0, ONE_ENTITY),
 ])  # fmt: skip
 def test_events_with_impossible_parameters_are_refused(make):
     with pytest.raises(InvalidParameterError):
@@ -196,33 +180,8 @@ def test_the_accountant_adds_responses_and_refuses_to_cost_them_by_the_votes(eve
     accountant = Accountant()
     accountant.add(Repeated(event, 5))
     assert accountant.data_independent(1e-5).epsilon == epsilon(Repeated(event, 5), 1e-5).epsilon
-    for analysis in (accountant.exact, accountant.bound_2017, accountant.bound_2018):
-        with pytest.raises(InvalidDataError, match="depends on the votes"):
-            analysis(1e-5)
+    with pytest.raises(InvalidDataError, match="depends on the votes"):
+        accountant.exact(1e-5)
     votes = VoteHistogram(np.full((5, 10), 2), 20, ONE_ENTITY)
     with pytest.raises(UnsupportedEventError, match=f"No exact cost is known for the event {type(event).__name__}"):
         Accountant().add(Repeated(event, 5), votes)
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
-def test_a_ledger_of_one_entity_reserves_and_refuses(event):
-    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_ENTITY, suited_to=event)
-    fitting = ledger.fitting(event)
-    assert 0 < fitting < 10**4
-    assert epsilon(Repeated(event, fitting), 1e-5).epsilon <= 2.0
-    with pytest.raises(BudgetExceededError):
-        ledger.reserve(event, fitting + 1)
-    reservation = ledger.reserve(event, fitting)
-    queries = [bytes([place % 256, place // 256] * 16) for place in range(fitting)]
-    ledger.settle(reservation, dict.fromkeys(queries, (1,)), Repeated(event, fitting))
-    assert ledger.fitting(event) == 0
-    assert ledger.verify().spent == ledger.state().spent <= 2.0
-
-
-def test_an_entity_that_reports_fewer_responses_than_it_reserved_gets_nothing_back():
-    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ONE_ENTITY)
-    reservation = ledger.reserve(RESPONSE, 2)
-    with pytest.raises(LedgerError, match="fewer answers without a check"):
-        ledger.settle(reservation, {b"q" * 32: (1,)}, RESPONSE)
-    with pytest.raises(LedgerError):
-        ledger.settle(reservation, {b"q" * 32: (1,)}, Repeated(RandomizedResponse(0.2, 10, ONE_ENTITY), 2))

