@@ -168,16 +168,6 @@ def test_outcomes_rarer_than_the_smallest_double_count(kind, most, data):
     check_against_fifty_digits(kind, counts, scale, order, source, target)
 
 
-@pytest.mark.parametrize(
-    ("counts", "scale", "order", "truth"),
-    [([0, 136], 0.179, 200.0, 7.41135846832), ([0, 99_535, 2], 61.902, 134_528.0, 0.0203570334871)],  # fifty digits
-)
-def test_a_label_that_underflows_costs_what_it_does(counts, scale, order, truth):
-    votes = VoteHistogram(np.array([counts]), sum(counts))
-    found = ExactCosts(ExponentialArgmax(scale, len(counts), ONE_TEACHER), votes).per_query(np.array([order]))
-    assert truth * (1 - 1e-12) <= found[0, 0] == pytest.approx(truth, rel=1e-9)
-
-
 def check_against_fifty_digits(kind, counts, scale, order, source, target):
     event = EVENTS[kind](scale, len(counts), ONE_TEACHER)
     votes = VoteHistogram(np.array([counts]), sum(counts))

@@ -15,6 +15,11 @@ SLOW_TO_DRAW = ("exponential", "permute-and-flip")
 CONTRACT = [name for name in dir(MechanismContract) if name.startswith("test_")]
 
 
+@pytest.fixture(autouse=True)
+def _fewer_single_releases(monkeypatch):
+    monkeypatch.setattr("tutelage.testing.contract._SINGLE_RELEASES", 200)
+
+
 # Those that take predictions need a law of their own; it stands below.
 for entry in CENTRAL.values():
     few_votes = entry.make_of_few_votes()

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 from tutelage import GNMax, LNMax, VoteHistogram
-from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import ONE_TEACHER
 
 
 @pytest.mark.parametrize("mechanism", [LNMax(3.0), GNMax(3.0)], ids=str)
@@ -19,14 +17,6 @@ def test_noise_comes_before_the_argmax_and_ties_go_to_the_lowest_class(mechanism
     release = mechanism.release(votes, source)
     assert release.labels.tolist() == [0, 1, 0]
     assert release.answered.all()
-
-
-def test_events_tell_the_parameters_and_never_the_votes():
-    votes = VoteHistogram(np.array([[7, 3]] * 5), 10)
-    assert LNMax(20).event(votes, simulated=False) == Repeated(NoisyArgmaxLaplace(20, 2, ONE_TEACHER), 5)
-    assert GNMax(40).event(votes, simulated=False) == Repeated(NoisyArgmaxGaussian(40, 2, ONE_TEACHER), 5)
-    other = VoteHistogram(np.array([[2, 8]] * 5), 10)
-    assert LNMax(20).event(votes, simulated=False) == LNMax(20).event(other, simulated=False)
 
 
 @pytest.mark.parametrize("value", [0, float("nan"), 1e300, "40"])

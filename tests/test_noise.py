@@ -55,16 +55,6 @@ def test_coordinates_are_independent_integers(source, kind):
     assert abs(correlation) < stats.norm.isf(ALPHA / 2) / np.sqrt(DRAWS)
 
 
-def test_the_difference_of_a_pair_has_the_distribution_that_the_accounting_uses():
-    draws = SystemNoise().discrete_laplace(5.0, (DRAWS, 2))
-    masses = discrete_laplace_masses(5.0, 300)
-    expected = np.convolve(masses, masses)
-    difference = draws[:, 1] - draws[:, 0]
-    for needed in (0, 1, 7, 20):
-        probability = expected[600 + needed :].sum()
-        assert stats.binomtest(int(np.sum(difference >= needed)), DRAWS, probability).pvalue > ALPHA
-
-
 def test_forked_processes_draw_different_noise():
     SystemNoise().discrete_gaussian(1000.0, (16,))  # so that children inherit a sampler that was used
     read, write = os.pipe()

@@ -169,15 +169,6 @@ def test_votes_that_agree_bear_less_than_any_votes_must():
     assert proposal.refusal == pytest.approx(0.05)
 
 
-@pytest.mark.rest
-def test_more_margin_or_certainty_costs_more_and_fewer_queries_less():
-    proxy = accountant(AGREEING)
-    plain = propose(proxy, 1e-5).epsilon
-    assert propose(proxy, 1e-5, margin=4.0).epsilon > plain
-    assert propose(proxy, 1e-5, refusal=0.01).epsilon > plain
-    assert propose(proxy, 1e-5, queries=20).epsilon < plain < propose(proxy, 1e-5, queries=80).epsilon
-
-
 def test_votes_that_disagree_bear_nothing_less():
     with pytest.raises(NothingToGainError, match="data-independent"):
         propose(accountant([[21, 21, 20]] * 5), 1e-5)

@@ -56,13 +56,6 @@ def test_each_round_asks_rows_that_were_not_asked_and_is_charged():
     assert np.all(np.delete(released, asked.queries) == -1)
 
 
-def test_later_rounds_go_where_the_student_doubts():
-    X, _, _ = pool()
-    asked = ask_in_rounds(session(), X, [30, 10], first=RandomRows(), then=LeastConfident(), student=STUDENT)
-    to_border = np.abs(X[:, 0, None] - [1.0, 2.0]).min(axis=1)
-    assert to_border[asked.queries[30:]].mean() < to_border[asked.queries[:30]].mean() / 1.5
-
-
 def test_a_rule_that_needs_answers_waits_for_two_classes():
     X, _, _ = pool()
     asking = session(GNMax(1.0), 1e4)
