@@ -104,15 +104,14 @@ def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_t
 
 
 def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path):
-    random = np.random.default_rng(0)
-    X = random.normal(size=(60, 3))
-    y, kept = (X[:, 0] > 0).astype(int), tmp_path / "checkpoints"
-    kept.mkdir()
-    (kept / "teachers-0.npz").write_bytes(b"a real run was interrupted here")
-    model = pipeline(3, 1.0).set_params(checkpoints=kept, data_changed=True, unit="patient")
-    score = pate_canaries(model, X, y, X_canaries=9 + X[:5], y_canaries=np.arange(2, 7))
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    file = tmp_path / "checkpoints" / "teachers-0.npz"
+    file.parent.mkdir()
+    file.write_bytes(b"a real run was interrupted here")
+    model = pipeline(3, 1.0).set_params(checkpoints=file.parent, data_changed=True, unit="patient")
+    score = pate_canaries(model, X, (X[:, 0] > 0).astype(int), X_canaries=9 + X[:5], y_canaries=np.arange(2, 7))
     assert np.shape(score(np.array([True, False, True, False, True]))) == (5,)
-    assert [path.read_bytes() for path in kept.iterdir()] == [b"a real run was interrupted here"]
+    assert [path.read_bytes() for path in file.parent.iterdir()] == [b"a real run was interrupted here"]
 
 
 def test_canaries_must_be_people_of_their_own():

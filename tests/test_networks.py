@@ -41,14 +41,14 @@ X = _CENTERS[y] + _RNG.normal(size=(len(y), 8))
 
 
 def teachers(factory=perceptron, n_jobs=None, seed=3, **settings):
-    settings = {"epochs": 12, "batch_size": 8, "learning_rate": 0.02, "device": "cpu", **settings}
+    settings = {"epochs": 4, "batch_size": 8, "learning_rate": 0.02, "device": "cpu", **settings}
     return NetworkTeachers(Network(factory, **settings), n_classes=3, seed=seed, n_jobs=n_jobs)
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 def test_networks_learn_and_empty_shards_abstain(engine):
-    ballots = teachers(engine=engine).fit_ballots(X, y, SHARDS, queries)
+    ballots = teachers(engine=engine, epochs=12).fit_ballots(X, y, SHARDS, queries)
     right = (ballots == np.repeat(np.arange(3), 40)).mean(axis=1)
     assert (ballots[2] == ABSTAIN).all()
     assert (ballots[3] != ABSTAIN).all()  # a shard of one row

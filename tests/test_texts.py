@@ -102,18 +102,12 @@ NOTES, SPAM = labelled(300, 0)
 
 def test_text_of_several_words_becomes_features_after_numbers_and_codes():
     rng = np.random.default_rng(0)
-    rows = {
-        "age": rng.integers(18, 90, 300),
-        "note": NOTES,
-        "ward": rng.choice(["A", "B", ""], 300),
-        "seen": np.array(["2024-01-01", "2024-02-03"])[rng.integers(0, 2, 300)],
-    }
+    rows = {"age": rng.integers(18, 90, 300), "note": NOTES, "ward": rng.choice(["A", "B", ""], 300)}
     columns = PublicColumns.learn(rows)
-    assert columns.kinds == {"age": "number", "note": "text", "ward": ["", "A", "B"], "seen": "date"}
+    assert columns.kinds == {"age": "number", "note": "text", "ward": ["", "A", "B"]}
     found = columns.transform(rows)
-    assert (columns.numbers, columns.categorical, columns.text_names) == (("age", "seen"), ("ward",), ("note",))
-    assert found.shape == (300, 3 + columns.n_text_features)
-    assert np.array_equal(found[:, 3:], text_features(PublicRows(NOTES, "notes")).transform(NOTES))
+    assert found.shape == (300, 2 + columns.n_text_features)
+    assert np.array_equal(found[:, 2:], text_features(PublicRows(NOTES, "notes")).transform(NOTES))
 
 
 @pytest.mark.parametrize("name", ["id", "Jo Doe"])
@@ -136,12 +130,10 @@ def test_columns_take_no_map_of_texts_whose_rows_may_meet():
 
 
 def test_kinds_may_be_declared():
-    rows = {"age": ["1", "2", "x"], "grade": ["a", "b", "a"], "day": ["2024-01-01", "", ""], "code": [1, 2, 1]}
-    kinds = {"grade": ["c", "b", "a"], "day": "date", "age": "category", "code": [1, 2, 3]}
-    columns = PublicColumns.learn(rows, kinds=kinds)
-    assert columns.kinds == {"age": ["1", "2", "x"], "grade": ["c", "b", "a"], "day": "date", "code": ["1", "2", "3"]}
-    found = columns.transform({"age": ["x"], "grade": ["d"], "day": ["1970-01-02"], "code": [3]})
-    assert found.tolist() == [[1, 2, -1, 2]]
+    rows = {"age": ["1", "2", "x"], "grade": ["a", "b", "a"], "code": [1, 2, 1]}
+    columns = PublicColumns.learn(rows, kinds={"age": "category", "grade": ["c", "b", "a"], "code": [1, 2, 3]})
+    assert columns.kinds == {"age": ["1", "2", "x"], "grade": ["c", "b", "a"], "code": ["1", "2", "3"]}
+    assert columns.transform({"age": ["x"], "grade": ["d"], "code": [3]}).tolist() == [[2, -1, 2]]
 
 
 @pytest.mark.parametrize(("kinds", "message"), [

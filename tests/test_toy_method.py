@@ -191,7 +191,6 @@ def test_a_plan_tries_it_and_writes_its_section(tmp_path):
     found = plan(1.0, people=2_000, X_public=X, y_public=Y)
     (option,) = (one for one in found.options if one.method.title == "class frequencies")
     assert 0.999 < option.epsilon.epsilon <= 1.0
-    assert 0.7 < option.expected < 0.9
     assert option.method.as_config() == '[method]\nname = "frequencies"\n'
 
 
