@@ -11,7 +11,7 @@ from tutelage.exceptions import ForgedMessageError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty
 from tutelage.federation.computing_party import EntityShares, read_statement
 from tutelage.federation.mailbox import Kind
-from tutelage.federation.sharing import HEAD_BYTES, recombine, split
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 pytestmark = pytest.mark.rest
@@ -35,8 +35,9 @@ def members(founded, tmp_path):
 def first_computed(founded, tmp_path_factory):
     """Members of whom all voted on a batch, which is computed and not collected yet; the batch; and what came of it."""
     members = founded.copied(tmp_path_factory.mktemp("computed"))
-    batch = voted(members)
-    return members, batch, all_ended(members, batch)
+    batch, records = voted(members), members.folder / "records"
+    records.mkdir()
+    return members, batch, all_ended(members, batch, records=records)
 
 
 @pytest.fixture
@@ -64,6 +65,15 @@ def test_labels_reach_the_aggregator_and_nobody_else(first_computed, computed):
     state = members.ledger("aggregator").state()
     assert members.aggregator().ask(batch.rows, members.mailbox) is None  # remembered
     assert members.ledger("aggregator").state() == state
+
+
+def test_what_a_party_receives_and_opens_holds_no_vote_count(first_computed):
+    lines = (first_computed[0].folder / "records" / "left").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    seen = [int(value) for line in found for name in ("elements", "opened") for value in line.get(name, ())]
+    assert len(seen) > 1000
+    reach = 4 * TEACHERS + 12 * 6  # a count or a total with all noise is not larger; uniform numbers are, but for 1e-21
+    assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]
 
 
 def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
