@@ -5,7 +5,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,10 @@ def rows(n_rows: int, seed: int, *, patients: bool = False) -> Any:
     return pd.DataFrame(columns | ({"patient": [f"p{n // 2}" for n in range(n_rows)]} if patients else {}))
 
 
+def public_rows(n_rows: int, seed: int) -> Any:
+    return rows(n_rows, seed).drop(columns="ill")
+
+
 def changed(frame: pd.DataFrame, **cells: Any) -> Any:
     return frame.assign(**{name: change(frame[name].copy()) for name, change in cells.items()})
 
@@ -68,33 +72,34 @@ class Case:
     """Private and public rows, settings, and the beginnings of what their owner is told."""
 
     private: Any = field(default_factory=lambda: rows(300, 1))
-    public: Any = field(default_factory=lambda: rows(120, 2))
+    public: Any = field(default_factory=lambda: public_rows(120, 2))
     entity: str | None = None
     unit: str | None = None
     insist: bool = False
     classes: tuple[str, ...] | None = ("no", "yes")
     epsilon: float = 1.0
-    public_labels: bool = True
+    public_labels: bool = False
     refused: tuple[str, ...] = ()
     warned: tuple[str, ...] = ()
 
 
 PEOPLE = [f"p{number // 2}" for number in range(300)]
+COPIES = pd.concat([public_rows(90, 2), public_rows(300, 1)[:30]])
 PATIENTS = rows(300, 1, patients=True)
 SPELLED = changed(PATIENTS, patient=first_cells("p0", "P0"))
 CASES = {
-    "honest": Case(PATIENTS, unit="row", classes=None),
+    "honest": Case(PATIENTS, rows(120, 2), unit="row", classes=None, public_labels=True),
     "ids": Case(PATIENTS, insist=True, refused=(UNIT,)),
     "ids that read alike": Case(SPELLED, entity="patient", warned=("Some values of",)),
-    "public rows are the private ones": Case(public=rows(300, 1), refused=(SHARED,)),
-    "a fourth of the public rows, insisted": Case(
-        public=pd.concat([rows(90, 2), rows(300, 1)[:30]]), insist=True, warned=(SHARED, "turned refusals off")
+    "public rows are the private ones": Case(public=public_rows(300, 1), refused=(SHARED,)),
+    "a fourth of the public rows, insisted": Case(public=COPIES, insist=True, warned=(SHARED, "turned refusals off")),
+    "two people and two rows": Case(
+        rows(2, 5), public_rows(2, 6), refused=(FEW_ROWS, FEW_PEOPLE), warned=("A class has",)
     ),
-    "two people and two rows": Case(rows(2, 5), rows(2, 6), refused=(FEW_ROWS, FEW_PEOPLE), warned=("A class has",)),
     "other units, categories and a large ε": Case(
         changed(rows(300, 1), ward=first_cells("west"), dose=lambda cells: cells * 1000),
+        rows(120, 2),
         epsilon=10.0,
-        public_labels=False,
         warned=(
             "Private rows have values that no public row has in", "column 'dose' is about",
             "Column 'ill' of the public rows holds", "An attacker may guess right in more than 95 of 100 cases",
@@ -105,7 +110,7 @@ CASES = {
         warned=("column 'dose' has missing cells far more often; column 'ward' mostly has categories that no",),
     ),
     "all at once": Case(
-        PATIENTS, PATIENTS.drop(columns="patient")[:4], refused=(UNIT, FEW_ROWS), warned=(SHARED,)
+        PATIENTS, public_rows(300, 1)[:4], refused=(UNIT, FEW_ROWS), warned=(SHARED,)
     ),
 }  # fmt: skip
 
@@ -184,7 +189,7 @@ def test_python_and_the_command_line_tell_the_owner_the_same(name, tmp_path, cal
 
 
 def test_each_interface_names_its_own_settings(tmp_path, called):
-    case = Case(PATIENTS, PATIENTS.drop(columns="patient"))
+    case = Case(PATIENTS, public_rows(300, 1))
     unit, shared = in_python(case, tmp_path)[0]
     assert 'pass `unit="row"`' in unit
     assert "pass `insist=True`" in shared
@@ -217,8 +222,7 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
 
 
 def test_insisting_is_on_the_card_and_says_no_private_fact(tmp_path, called):
-    case = Case(public=pd.concat([rows(90, 2), rows(300, 1)[:30]]))
-    assert on_command_line(case, tmp_path, called)[0]
+    assert on_command_line(Case(public=COPIES), tmp_path, called)[0]
     assert called("run", "run.toml", "--insist", cwd=tmp_path).returncode == 0
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert not [one for one in card["findings"] if "equal" in one["reason"]]
@@ -368,6 +372,15 @@ def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_p
     assert schema.origin.endswith("as census.csv proposed them, or corrected" if is_proposed else "owner declared them")
 
 
+def test_a_file_of_public_rows_does_not_keep_a_schema_from_being_compared_with_private_rows():
+    private = rows(300, 1).assign(dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765])
+    census = Table("census.csv", {"dose": np.array([0.1, 0.9] * 20)})
+    schema = Schema({"dose": (0.1, 0.98765)}).proposed(census)
+    model: Any = PATEClassifier(public=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
+    with pytest.raises(PreflightError, match="'dose' has an end that equals a private extreme"):
+        model.check(private, "ill")
+
+
 def test_a_category_of_one_person_with_several_rows_is_of_one_person():
     jobs = Table("", {"job": np.array(["cook"] * 30 + ["nurse"] * 5, dtype=object)})
     schema, people = Schema({"job": ["cook", "nurse"]}), [*range(30), *[30] * 5]
@@ -376,7 +389,7 @@ def test_a_category_of_one_person_with_several_rows_is_of_one_person():
 
 
 def test_a_schema_that_private_rows_proposed_is_refused_in_python():
-    private, other = rows(300, 1), rows(120, 2).drop(columns="ill")
+    private, other = rows(300, 1), public_rows(120, 2)
     features, days = private.drop(columns="ill"), np.random.default_rng(9).uniform(1, 9, 300)
     people: Any = PATEClassifier(public=Schema.learn(features), classes=["no", "yes"], unit="row", epsilon=1.0)
     numbers: Any = PATERegressor(target_range=(0.0, 10.0), unit="row", epsilon=1.0)
@@ -435,7 +448,7 @@ def by_schema(folder: Path, called: Any, *public: str) -> Any:
 def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_path, called):
     private = rows(300, 1).assign(days=np.random.default_rng(9).uniform(1, 9, 300).round(3))
     private.to_csv(tmp_path / "private.csv", index=False)
-    rows(120, 2).drop(columns="ill").to_csv(tmp_path / "other.csv", index=False)
+    public_rows(120, 2).to_csv(tmp_path / "other.csv", index=False)
     for name, ignored in (("private.csv", ("--ignore", "ill", "--ignore", "days")), ("other.csv", ())):
         proposed = called("schema", name, "--ranges", *ignored, cwd=tmp_path).stdout
         assert f'proposed_by = "{name}"' in proposed
@@ -461,7 +474,7 @@ def test_a_column_that_says_the_label_is_told_before_anything_is_spent(tmp_path,
         private, public = (frame.assign(copy=cells(frame["ill"])) for frame in (rows(300, 1), rows(120, 2)))
         with pytest.warns(PreflightWarning, match=COPIED):
             PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"]).check(private, "ill", X_public=public)
-    assert any(COPIED in one for one in on_command_line(Case(private, public), tmp_path, called)[1])
+    assert any(COPIED in one for one in on_command_line(Case(private, public, public_labels=True), tmp_path, called)[1])
     days = np.random.default_rng(9).uniform(1, 9, 300)
     copied, schema = private.assign(copy=days), Schema({"copy": (0.0, 10.0), "ward": ["north", "south", "other"]})
     model = PATERegressor(schema, (0, 10), epsilon=1.0, unit="row")
@@ -645,10 +658,11 @@ def test_a_scaler_that_saw_private_rows_is_told_from_one_that_saw_public_rows_on
 @pytest.mark.parametrize(("by", "told"), [("ill", ["label, column 'dose'"]), (None, [])])
 def test_a_score_by_the_last_rows_of_a_sorted_file_is_told(by, told, tmp_path, called):
     public = rows(300, 2) if by is None else rows(300, 2).sort_values(by)
-    refused, warned = on_command_line(Case(public=public), tmp_path, called, "evaluate_last = 60")
+    case, last = Case(public=public, public_labels=True), "evaluate_last = 60"
+    refused, warned = on_command_line(case, tmp_path, called, last)
     assert [one.partition(".")[0] for one in refused] == ["Nothing was spent"] * len(told)
     assert (tmp_path / "private.csv.ledger").exists() != bool(told)
     if told:
-        warned = on_command_line(Case(public=public, insist=True), tmp_path, called, "evaluate_last = 60")[1]
+        warned = on_command_line(replace(case, insist=True), tmp_path, called, last)[1]
     named = re.findall(r"score the student, differ from the other public rows in: (.*?)\. The file", "".join(warned))
     assert named == told
