@@ -140,6 +140,20 @@ def test_discrete_noise_is_continuous_noise_rounded_at_random(monkeypatch):
     assert apart / 8 < ratio < apart
 
 
+def test_rounded_noise_adds_up_over_releases_of_different_noise():
+    sigmas, shifts, delta = (3.0, 5.0), (2, -3), 1e-5
+    laws = [
+        [law_of_noise_around((place,), sigma, 70) for sigma, place in zip(sigmas, places, strict=True)]
+        for places in ((0, 0), shifts)
+    ]
+    p, q = (np.outer(first, second).ravel() for first, second in laws)
+    found = shifted_gaussian_composition([(3.0, 4), (5.0, 9)], delta)
+    assert hockey_stick(p, q, found) <= delta
+    assert hockey_stick(p, q, 0.8 * found) > delta
+    assert shifted_gaussian_composition([(3.0, 0)], delta) == 0.0
+    assert shifted_gaussian_composition([(1.0, 1)], delta) == math.inf
+
+
 def test_rounded_noise_covers_a_release_whose_shift_depends_on_the_one_before():
     sigma, delta = 3.0, 1e-5
     noise = [law_of_noise_around((place,), sigma, 45) for place in range(3)]
@@ -268,6 +282,14 @@ def test_no_campaign_on_three_classes_costs_more_than_its_cap(data, sigma, order
     event = CappedArgmaxGaussian(sigma, cap, 3, ONE_TEACHER)
     bound = rdp_of_three_outcomes(event, np.array([order])).values[0]
     assert log_renyi_moment(p, q, order) / (order - 1) <= bound * (1 + 1e-9)
+
+
+@given(sigma=st.floats(1.7, 15), shift=st.integers(1, 9), delta=st.floats(1e-9, 0.4))
+def test_no_shift_of_discrete_noise_is_charged_too_little(sigma, shift, delta):
+    reach = math.ceil(11 * sigma) + 12
+    p, q = (law_of_noise_around((place,), sigma, reach) for place in (shift, 0))
+    found = shifted_gaussian_composition([(sigma, shift**2)], delta)
+    assert hockey_stick(p, q, min(found, 600.0)) <= delta
 
 
 def test_releases_of_different_kinds_add_up_to_one_distance():

@@ -110,6 +110,15 @@ def test_a_parquet_file_needs_the_types_of_the_public_rows(read, files, tmp_path
         read_table(tmp_path / "same.parquet", like=read_table(public))
 
 
+def test_objects_of_several_types_are_refused_beyond_the_first_cells():
+    # pandas reads large files in parts, and makes numbers of the cells of a part if all of them are numbers.
+    X_public = pandas.DataFrame({"code": ["a", "b"] * 200})
+    private = pandas.DataFrame({"code": pandas.Series(["a"] * 300 + [7] * 100, dtype=object)})
+    with pytest.raises(InvalidDataError, match="Column 'code' is of several types in the private rows and text in"):
+        numbered_rows(private, X_public, None)
+    assert numbered_rows(private[:300], X_public, None) is not None
+
+
 def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
     # Times have more than 18 digits, but are no number that a reader could take for one.
     stamps, codes = ["2024-01-02 10:00:00.123456", "2024-03-04 10:00:00.654321"] * 30, [1, 2] * 30

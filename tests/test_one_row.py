@@ -143,6 +143,11 @@ def test_a_cell_outside_the_schema_moves_the_ballot_of_its_person_alone(cell, pe
     assert sorted(moved[moved != 0]) == [-_STEPS // (1 + people), _STEPS // (1 + people)]
 
 
+def test_a_scaler_fitted_over_all_rows_would_be_caught():
+    both = (X, with_row(17, [-5000.0, 5000.0, 0.0]))
+    assert len(moved(*(vote(LogisticRegression(), StandardScaler().fit_transform(rows), Y) for rows in both))) > 1
+
+
 def moved_by_a_row(ask) -> set[int]:
     """Return the teachers whose ballots change with row 17, which lies in the shard of its own assignment."""
     return moved(ask(X), ask(with_row(17, [-500.0, 500.0, 0.0])))

@@ -193,6 +193,17 @@ def test_least_noise_is_the_smallest_to_five_digits():
         least_noise(lambda _: 1.1)
 
 
+@pytest.mark.parametrize(("share", "least"), [
+    (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
+    (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
+    (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
+])  # fmt: skip
+def test_least_noise_is_found_of_costs_that_are_no_power(share, least):
+    found = least_noise(share)
+    assert share(found) <= 1
+    assert found == pytest.approx(least, rel=1.1e-4)
+
+
 def test_moments_without_noise_give_least_squares():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(5000, 6)), rng.integers(0, 3, 5000)
