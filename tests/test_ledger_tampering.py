@@ -189,6 +189,16 @@ def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
         Ledger.open(path).verify()
 
 
+def test_a_refund_of_what_was_used_is_found_though_all_sums_add_up(path):
+    entries = Ledger.open(path).export()
+    refund = entries[2]["cost"] // 2
+    change = {number: {"spent": entries[number]["spent"] - refund} for number in range(3, len(entries))}
+    change[3]["refund"] = refund
+    rechained(path, change)
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
+
+
 def test_what_a_rewritten_chain_can_hide_the_kept_head_finds(path):
     head = Ledger.open(path).state().head
     rechained(path, {10: {"written": "2020-01-01T00:00:00+00:00"}})

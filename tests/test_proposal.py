@@ -104,9 +104,16 @@ def test_one_ballot_moves_the_shortfall_by_at_most_one(proposal, reaches):
     assert len(seen) > 8
 
 
-def test_unsorted_looks_cannot_raise_a_shortfall_that_is_not_there(proposal, reaches):
-    assert proposal.shortfall(QUERIES * reaches[TEACHERS, 0]) == 0
-    assert proposal.shortfall(np.full(TEACHERS + 1, 1e9)) == len(proposal.caps)
+def test_a_shortfall_is_the_least_that_brings_every_look_within_its_cap(proposal):
+    caps, random = proposal.caps, np.random.default_rng(0)
+    for _ in range(200):
+        looks = np.sort(random.uniform(0, 1.2 * caps[-1], len(caps))) ** random.uniform(0.5, 2)
+        enough = (
+            more
+            for more in range(len(caps) + 1)
+            if all(look <= cap for look, cap in zip(looks, caps[more:], strict=False))
+        )
+        assert proposal.shortfall(looks) == next(enough)
 
 
 @settings(max_examples=20)
