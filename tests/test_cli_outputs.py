@@ -96,10 +96,8 @@ def test_no_ledger_is_in_the_folder_that_is_handed_over(ledger, project, called)
 
 
 @pytest.mark.parametrize(("folder", "ledger"), [
-    ("L.ledger", "L.ledger"), ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"),
-    ("L.ledger-journal", "L.ledger"), ("L.ledger.turn", "L.ledger"), ("out", "private-out"),
-    ("out", "private-out/L.ledger"),
-    ("private.csv.ledger", None), ("private.csv", None), ("private.csv/out", None), ("config.toml", None),
+    ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"), ("L.ledger-journal", "L.ledger"),
+    ("out", "private-out/L.ledger"), ("private.csv.ledger", None), ("private.csv/out", None), ("config.toml", None),
 ])  # fmt: skip
 def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, called):
     """Not even of one that the run would make first: nothing is spent, and nothing is made."""
@@ -179,7 +177,7 @@ def refuse_exchanges(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused))
 
 
-@pytest.mark.parametrize("error", [None, errno.EPERM, errno.EXDEV, errno.ENOSYS, errno.EINVAL])
+@pytest.mark.parametrize("error", [None, errno.EXDEV, errno.EINVAL])
 def test_a_folder_takes_the_place_of_another_whole(error, tmp_path, monkeypatch):
     """Where the system cannot exchange two names, the new folder still comes whole."""
     if error is not None:
