@@ -180,7 +180,6 @@ FEWER = "states if units are only added or removed an ε"
 @pytest.mark.parametrize(("budget", "changes", "said"), [
     ({"accounting": "exact"}, {}, "card.json states"),
     ({"spent": 1.0, "remaining": 1.0}, {}, "card.json states"),
-    ({"budget": 1.0, "remaining": 0.0}, {}, "card.json states"),
     ({}, {"epsilon_if_added_or_removed": 0.1}, FEWER),
     ({}, {"public_epsilon": 2.0}, FEWER),
 ])  # fmt: skip

@@ -11,6 +11,7 @@ from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
+from test_large import made_up
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicColumns
@@ -20,29 +21,19 @@ from tutelage.teachers import VectorBallots
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
 pytestmark = FITS_AGAIN
 
-SIZES = ["large", "medium", "small"]
 FEATURES = ["age", "dose", "size", "ward", "fit", "seen"]
 
 
-def made_up(n: int, seed: int) -> Any:
-    random = np.random.default_rng(seed)
+def dated(n: int, seed: int) -> Any:
+    """Return the rows of `made_up` with a day, a clinic, and an illness of age."""
+    random, rows = np.random.default_rng(seed), made_up(n, seed).drop("note")
     age = random.integers(20, 90, n)
-    return polars.DataFrame(
-        {
-            "age": age.tolist(),
-            "dose": random.integers(0, 5, n) / 2,
-            "size": polars.Series(random.choice(SIZES, n).tolist(), dtype=polars.Enum(SIZES)),
-            "ward": random.choice(["north", "south"], n).tolist(),
-            "fit": (random.uniform(size=n) < 0.5).tolist(),
-            "seen": [date(2020, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 900, n)],
-            "ill": np.where(age > 55, "yes", "no").tolist(),
-            "person": [f"p{number}" for number in random.integers(0, n // 2, n)],
-            "clinic": random.integers(0, 12, n).tolist(),
-        }
-    )
+    days = [date(2020, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 900, n)]
+    ill = np.where(age > 55, "yes", "no").tolist()
+    return rows.with_columns(age=age, seen=polars.Series(days), ill=polars.Series(ill), clinic=np.arange(n) % 12)
 
 
-PRIVATE, PUBLIC = made_up(400, seed=0), made_up(120, seed=1).select(FEATURES)
+PRIVATE, PUBLIC = dated(400, seed=0), dated(120, seed=1).select(FEATURES)
 COLUMNS = PublicColumns.learn(PUBLIC, kinds={"seen": "date"})
 
 

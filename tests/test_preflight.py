@@ -35,7 +35,7 @@ from tutelage.preflight import (
     preflight,
 )
 from tutelage.reporting.lints import verdict_of
-from tutelage.tables import Table, read_table
+from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -308,13 +308,6 @@ def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
     order = rng.permutation(1200)
     assert ids_among(Table("", {"nr": numbers[order], "sex": sex[order]}).columns) == ["nr"]
     assert ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns) == []
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize(("file", "ids"), [("adult.csv.gz", []), ("diabetes130.csv.gz", ["patient_nbr"])])
-def test_real_tables_have_few_false_alarms(file, ids, data_folder):
-    table = read_table(data_folder / file)
-    assert ids_among(table.columns) == ids
 
 
 def found_in(private: np.ndarray, public: np.ndarray) -> Found:
