@@ -1,5 +1,7 @@
 """Images as they are: arrays of height, width and channels."""
 
+from math import cos, hypot, pi
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,30 @@ PRIVATE, PUBLIC = (X.reshape(-1, 8, 8) for X in (DIGITS.X_train, DIGITS.X_test))
 SHAPES = st.sampled_from([(5, 4), (4, 6, 1), (4, 5, 3)])
 
 
+def histogram(image, cell, orientations=12):
+    """Count gradient directions pixel by pixel."""
+    height, width = image.shape
+    rows, columns = round(height / cell), round(width / cell)
+    counts = np.zeros((orientations, rows, columns))
+    kernels = np.zeros((2, rows, columns, height, width))
+    y, x = np.mgrid[:height, :width]
+    for i in range(rows):
+        for j in range(columns):
+            middle_y, middle_x = (i + 0.5) * height / rows - 0.5, (j + 0.5) * width / columns - 0.5
+            kernel = np.exp(-2 * ((y - middle_y) * rows / height) ** 2 - 2 * ((x - middle_x) * columns / width) ** 2)
+            kernels[0, i, j] = kernel / kernel.sum()
+    for row in range(height):
+        for column in range(width):
+            across = image[row, column + 1] - image[row, column - 1] if 0 < column < width - 1 else 0
+            down = image[row + 1, column] - image[row - 1, column] if 0 < row < height - 1 else 0
+            for direction in range(orientations):
+                angle = 2 * pi * direction / orientations
+                along = across * cos(angle) + down * np.sin(angle)
+                share = max(0.0, along - hypot(across, down) * cos(2 * pi / orientations))
+                counts[direction] += share * kernels[0, :, :, row, column]
+    return np.sqrt(counts / counts.sum()).ravel()
+
+
 def fitted(X, X_public, **more):
     model = PATEClassifier(epsilon=8.0, classes=range(10), noise=SimulationNoise(0), random_state=0, **more)
     return model.fit(X, DIGITS.y_train, X_public=X_public)
@@ -36,12 +62,16 @@ def test_the_features_of_an_image_do_not_depend_on_others_in_any_bit(data):
 
 
 def test_edges_are_of_the_mean_of_the_channels_and_levels_of_each():
-    images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3)).astype(np.uint8)
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, 8, 8, 3)).astype(np.uint8)
     found = EdgesAndLevels((8, 8, 3)).transform(images)
+    edges = np.stack([histogram(np.rint(image), 4) for image in images.mean(axis=3)])
+    assert np.allclose(found[:, :-192] ** 2, edges**2, atol=2e-4)
     pixels = images.reshape(5, 192).astype(float)
     assert np.allclose(found[:, -192:], pixels / np.linalg.norm(pixels, axis=1, keepdims=True))
-    gray = np.rint(images.mean(axis=3))
-    assert np.allclose(found[:, :-192], EdgesAndLevels((8, 8)).transform(gray)[:, :-64], atol=1e-3)
+    gray = np.repeat(images[..., :1], 3, axis=3)
+    one, three = EdgesAndLevels((8, 8)).transform(gray[..., 0]), EdgesAndLevels((8, 8, 3)).transform(gray)
+    assert np.allclose(one[:, :-64], three[:, :-192])
 
 
 FLAT = PublicRows(DIGITS.X_test, "flat")
