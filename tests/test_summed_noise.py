@@ -276,6 +276,19 @@ def test_costs_that_need_votes_refuse_it_and_public_ones_do_not():
     assert accountant.data_independent(1e-5).epsilon == epsilon(Repeated(summed, 2), 1e-5).epsilon
 
 
+@pytest.mark.parametrize("answers", [10, 3])
+def test_the_accountant_knows_its_checks_from_its_answers(answers):
+    check, vote = SummedNoise(CHECK, 8), SummedNoise(VOTE, 8)
+    accountant = Accountant()
+    accountant.add(Repeated(check, 10))
+    accountant.add(Repeated(vote, answers))
+    if answers == 10:
+        assert accountant.charged() == Composed((Repeated(check, 10), Repeated(vote, 10)))
+    else:
+        with pytest.raises(ValueError, match="at_most"):
+            accountant.charged()
+
+
 def law_is(drawn: np.ndarray, sigma: float) -> float:
     """Return the p-value of a chi-square test that the integers drawn are discrete Gaussian of parameter `sigma`."""
     reach = math.ceil(8 * sigma)
