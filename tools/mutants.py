@@ -4,7 +4,7 @@
     python tools/mutants.py WORD ...        those whose name or file contains a word
 
 Tests that import the changed module, or one that imports it, run first; then the others of the quick tier, nearest
-first; then the rest. A fault that no test sees is a claim that nobody would miss: write the test, or delete the line.
+first; then the rest. A fault that no test sees shows a claim without a guard: write the test, or delete the line.
 """
 
 import argparse
