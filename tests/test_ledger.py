@@ -122,6 +122,13 @@ def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
         ledger.reserve(ANSWER, 4, batch="first")
 
 
+def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
+    first, second = ledger.reserve(ANSWER, 1), ledger.reserve(ANSWER, 1)
+    assert ledger.settle(first, {b"q" * 32: (3,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    assert ledger.settle(second, {b"q" * 32: (4,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    assert ledger.verify().answers == 1
+
+
 def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
     class Mine(Event):
         pass

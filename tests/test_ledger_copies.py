@@ -177,7 +177,12 @@ def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(original, t
     assert not [path for path in looked if path.endswith(".csv")]
     (tmp_path / "another.csv").write_text("x")
     spend(original)
+    spend(original)
     assert [path for path in looked if path.endswith(".csv")] == [f"{tmp_path}/another.csv"]
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "7.ledger")
+    spend(Ledger.open(tmp_path / "7.ledger"))
+    with pytest.raises(LedgerMismatchError, match=r"7\.ledger is a copy of this ledger"):
+        spend(original)
 
 
 def test_a_ledger_in_a_folder_that_cannot_be_listed_is_used(original, tmp_path, monkeypatch):
