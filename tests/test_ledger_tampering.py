@@ -103,6 +103,7 @@ EDITS = {
     "a text becomes a blob": ["UPDATE entries SET text = CAST(text AS BLOB) WHERE number = 2"],
     "an entry is added": ["INSERT INTO entries SELECT 11, text, hash, NULL FROM entries WHERE number = 10"],
     "an answer is changed": ["UPDATE answers SET labels = '[2]' WHERE reservation = 2"],
+    "an answer is deleted": ["DELETE FROM answers WHERE query = (SELECT min(query) FROM answers)"],
     "an answer is added": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 2)"],
     "an answer is added to an unsettled batch": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 10)"],
     "an answer changes batches": ["UPDATE answers SET reservation = 4 WHERE reservation = 2"],
@@ -110,6 +111,7 @@ EDITS = {
     "a query is changed": ["UPDATE answers SET query = zeroblob(32) WHERE query = (SELECT min(query) FROM answers)"],
     "the key is changed": ["UPDATE secret SET key = zeroblob(32)"],
     "the key is deleted": ["DELETE FROM secret"],
+    "a second key is added": ["INSERT INTO secret VALUES (zeroblob(32))"],
     "a batch is marked as settled": ["UPDATE entries SET settles = 10 WHERE number = 9"],
     "a table is added": ["CREATE TABLE more (x)"],
     "a trigger is added": [
