@@ -2,16 +2,17 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, unanimous
-from tutelage.exceptions import ForgedMessageError, QuorumError, StaleBatchError
-from tutelage.federation import ComputingParty
+from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
+from tutelage.federation import ComputingParty, Identity, Role
 from tutelage.federation.computing_party import EntityShares, read_statement
 from tutelage.federation.mailbox import Kind
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, recombine, split
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 pytestmark = pytest.mark.rest
@@ -68,12 +69,41 @@ def test_labels_reach_the_aggregator_and_nobody_else(first_computed, computed):
 
 
 def test_what_a_party_receives_and_opens_holds_no_vote_count(first_computed):
-    lines = (first_computed[0].folder / "records" / "left").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    seen = [int(value) for line in found for name in ("elements", "opened") for value in line.get(name, ())]
+    seen = received_and_opened(first_computed[0].folder / "records" / "left")
     assert len(seen) > 1000
     reach = 4 * TEACHERS + 12 * 6  # a count or a total with all noise is not larger; uniform numbers are, but for 1e-21
     assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]
+
+
+def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(tmp_path):
+    members = found(tmp_path, GNMax(40.0), epsilon=5.0)
+    rng, records = np.random.default_rng(0), tmp_path / "records"
+    records.mkdir()
+    batch, counts = members.ask(40), np.zeros((40, 3), dtype=int)
+    for name in HOSPITALS:
+        ballots = rng.integers(0, 3, (TEACHERS, 40))
+        counts += np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
+        members.send(batch, name, ballots)
+    all_ended(members, batch, records=records)
+    members.aggregator().collect(batch, members.mailbox)
+    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+    own = [int(value) for shares in held.values() for value in shares.blocks.ravel()]
+    answers = members.aggregator()._answers(batch, members.mailbox)
+    labels = [int(value) for _, _, share in answers for value in decode(share, (batch.n_queries,))]
+    seen = received_and_opened(records / "left") + own + labels
+    assert len(seen) > 10_000
+    reach = TEACHERS * 4 + 12 * 80  # a count, a total, or either with all noise, is not larger
+    assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]  # uniform: one in 1e23 would be
+    assert 0 < counts.min() <= counts.max() <= reach  # what was looked for
+
+
+def received_and_opened(path):
+    """Return every field element that a party received from the others, and all that was opened to it.
+
+    What is opened is masked by 60 bits; 0 says that a product with something random is 0, as a comparison needs.
+    """
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [int(value) for line in lines for name in ("elements", "opened") for value in line.get(name, ())]
 
 
 def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
@@ -225,6 +255,37 @@ def test_what_was_stored_of_a_computation_is_never_guessed(computed):
         path.unlink()
     with pytest.raises(StaleBatchError, match="does not contain the stored content"):
         Computing(members, "left", batch).outcome()
+
+
+def test_parties_at_different_batches_open_nothing(members):
+    one, other = voted(members), members.ask(3, first=50)
+    for name in HOSPITALS[:3]:
+        members.send(other, name, unanimous(LABELS[:3]))
+    running = [Computing(members, name, batch) for name, batch in zip(PARTIES, (one, one, other), strict=True)]
+    for party in running:
+        with pytest.raises(StaleBatchError, match="not at the same batch and roster"):
+            party.outcome()
+    assert [members.labels(batch, party) for batch in (one, other) for party in PARTIES] == [[]] * 6
+
+
+def test_a_party_with_other_keys_is_no_peer(members):
+    batch, home = voted(members), members.folder / "right"
+    impostor = Identity.generate("right", Role.COMPUTING, str(members.member("right").address))
+    for path in home.glob("right.*.json"):
+        path.unlink()
+    impostor.save(home)
+    with pytest.raises(FederationError, match="not those that right joined with"):
+        ComputingParty(members.home("right"))
+    others = [member for member in members.consortium.members if member.name != "right"]
+    theirs = replace(members, consortium=replace(members.consortium, members=(*others, impostor.member)))
+    (home / "rosters" / "0.json").unlink()
+    theirs.consortium.save(home / "rosters" / "0.json")
+    for name in HOSPITALS:  # or it would lack a quorum before it meets anybody
+        payload = bytes(HEAD_BYTES) + split(stuffed(0))[2]
+        forge(theirs, batch, name, theirs.sealed(batch, Kind.SHARES, name, "right", payload), party="right")
+    outcomes = all_ended(members, batch, PartyLostError, timeout=6.0)
+    assert all("right answered with other keys" in str(one) for one in outcomes[:2])
+    assert [members.labels(batch, party) for party in PARTIES] == [[]] * 3
 
 
 def test_a_label_that_one_party_falsified_is_found_out(computed):
