@@ -128,9 +128,11 @@ EDITS = {
 
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_through_sqlite_is_found(name, path):
+    opened = Ledger.open(path)
     edit(path, *EDITS[name])
-    with pytest.raises(LedgerTamperedError):
-        Ledger.open(path).verify()
+    for ledger in (lambda: opened, lambda: Ledger.open(path)):
+        with pytest.raises(LedgerTamperedError):
+            ledger().verify()
 
 
 def resealed(raw: sqlite3.Connection, **change: object) -> None:
