@@ -1,10 +1,12 @@
 import shutil
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from consortia import CLASSES, TEACHERS, found, unanimous
+from processes import die_at_line, ended, forked
 from tutelage.exceptions import (
     FederationError,
     InvalidDataError,
@@ -157,6 +159,36 @@ def test_a_roster_is_accepted_by_its_words_only(members, tmp_path):
         Home(tmp_path / "mailbox")
     home.join(consortium, f" {consortium.words.upper()}\n")
     assert home.consortium_as(Role.ENTITY) == consortium
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("step", [197, pytest.param(7, marks=pytest.mark.slow)])
+def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step, members, tmp_path):
+    batch = members.ask(6)
+    before = members.copied(tmp_path / "before").folder
+    members.send(batch, "hospital-1", unanimous(LABELS))  # what is loaded once per process
+
+    def vote_until(line):
+        entity = members.entity("hospital-0")
+        die_at_line(line)
+        entity.vote(batch, unanimous(LABELS), members.mailbox)
+
+    line, died, states = 0, True, Counter()
+    while died:
+        line += step
+        for folder in ("hospital-0", "mailbox"):
+            shutil.rmtree(members.folder / folder)
+            shutil.copytree(before / folder, members.folder / folder)
+        died = ended(forked(lambda line=line: vote_until(line))) != 0
+        spent = members.ledger("hospital-0").state().spent
+        stored = any((members.folder / "hospital-0" / "votes").glob("[0-9a-f]*"))
+        assert spent > 0 or not stored  # nothing is made that is not paid for
+        states[spent > 0, stored] += 1
+        envelopes = members.send(batch, "hospital-0", unanimous(LABELS))
+        assert members.send(batch, "hospital-0", unanimous(LABELS[::-1])) == envelopes
+        entries = members.ledger("hospital-0").export()
+        assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
+    assert min(states[False, False], states[True, False], states[True, True]) > 0
 
 
 def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_path):

@@ -1,7 +1,13 @@
 """Private rows that are read in batches: the same ballots, the same ledger, the same refusals as in memory."""
 
 import hashlib
+import os
 import pickle
+import signal
+import subprocess
+import sys
+import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,6 +21,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import FITS_AGAIN
+from processes import surroundings, until
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.digests import RunningDigest, table_digest
 from tutelage.exceptions import (
@@ -129,6 +136,37 @@ def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
     assert "person" not in pickle.dumps(received).decode("latin-1")
 
 
+@pytest.mark.rest
+def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp_path):
+    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
+
+    def slow(part: Any) -> Any:
+        (tmp_path / uuid.uuid4().hex).touch()
+        if len(list(tmp_path.iterdir())) > 6:
+            until((tmp_path / "go").exists)
+        return part
+
+    def kill() -> None:
+        until(lambda: len(list(tmp_path.iterdir())) > 6)
+        os.kill(victim, signal.SIGKILL)
+        (tmp_path / "go").touch()
+
+    options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 3}),  # Dask's default; `dask_client` has none
+        distributed.LocalCluster(2, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Thread(target=kill)
+        killer.start()
+        frame = unsorted(4)
+        found = fitted(frame.map_partitions(slow, meta=frame), "person")
+        killer.join()
+        assert victim not in client.run(os.getpid).values()
+    assert same(found, in_memory["person"])
+
+
 def test_rows_of_one_person_in_two_partitions_are_refused_whatever_they_were_shuffled_by(monkeypatch):
     monkeypatch.setattr(partitions, "_buckets", lambda ids, n: ids.str.len() * 0 + np.arange(len(ids)) % n)
     with pytest.raises(InvalidDataError, match="together"):
@@ -192,6 +230,41 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
     spent = Ledger.open(ledger).state().spent if ledger.exists() else 0  # refused before its first reservation
     assert (f"ε = {round_up(spent):.4f} of the budget was spent before" in str(refused.value)) == (spent > 0)
     assert spent < 0.1 if ids else spent == 0  # how many people there are was released already
+
+
+# A fit that is killed
+
+
+def fit_and_die(batch: int, rows: str, ledger: str) -> None:
+    """Fit in batches and end this process, as if it were killed, at the batch of this number."""
+    batches, left = read_batches(rows, rows_at_once=300), [batch]
+
+    def dying(names: Any) -> Iterator[Table]:
+        for table in batches.tables(names):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(9)
+            yield table
+
+    fitted(replace(batches, tables=dying), "person", ledger=ledger, noise=None)
+
+
+# Of four in each: in the first round, when people were counted and nothing was summed, and in the second.
+@pytest.mark.rest
+@pytest.mark.parametrize("batch", [6, 11])
+def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
+    file = tmp_path / "rows.parquet"
+    PRIVATE.write_parquet(file)
+    (tmp_path / "elsewhere").mkdir()
+    whole = fitted(read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None).ledger_.spent
+    ledger = tmp_path / "killed.ledger"
+    call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
+    command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
+    assert subprocess.run(command, env=surroundings(), check=False).returncode == 9
+    assert 0 < Ledger.open(ledger).state().spent < (0.1 if batch == 6 else whole)
+    found = fitted(read_batches(file), "person", ledger=ledger, noise=None)
+    assert found.ledger_.spent == pytest.approx(whole, rel=1e-9)
+    assert found.ledger_.spent <= 2.0
 
 
 # Refusals
