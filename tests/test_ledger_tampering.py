@@ -130,9 +130,9 @@ EDITS = {
 def test_an_edit_through_sqlite_is_found(name, path):
     opened = Ledger.open(path)
     edit(path, *EDITS[name])
-    for ledger in (lambda: opened, lambda: Ledger.open(path)):
+    for verify in (opened.verify, lambda: Ledger.open(path).verify()):
         with pytest.raises(LedgerTamperedError):
-            ledger().verify()
+            verify()
 
 
 def resealed(raw: sqlite3.Connection, **change: object) -> None:
