@@ -1,22 +1,26 @@
 """kill -9 all along `ask`: no answer is ever without its debit, and asking again says the same."""
 
 import os
+import secrets
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from processes import called_by_itself, die_at_event, forked, surroundings
+from processes import called_by_itself, die_at_event, ended, forked, surroundings
 from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.accounting.filter import RenyiFilter
-from tutelage.events import NoisyArgmaxGaussian
+from tutelage.events import NoisyArgmaxGaussian, Repeated
+from tutelage.exceptions import BudgetExceededError
 from tutelage.privacy import ONE_TEACHER
 
 MECHANISM = ConfidentGNMax(threshold=150.0, sigma_threshold=60.0, sigma_vote=40.0)
@@ -177,3 +181,49 @@ def test_a_fault_in_any_system_call_of_ask_leaves_no_answer_without_a_debit(faul
     assert counts["fallocate"] == 1
     assert {"nothing spent", "paid, no answer"} <= set(outcomes)
     sys.stdout.write(f"{fault} in each of {outcomes.total()} calls {dict(counts)}: {dict(outcomes)}\n")
+
+
+def ask_until_refused(path: Path) -> None:
+    """Ask small batches of rows that other processes ask too, and write down every label that came out."""
+    random = np.random.default_rng(os.getpid())
+    asking = session(path, 3, timeout=3000.0)  # the processes wait for one another, in no order
+    with path.with_name("said").open("ab", buffering=0) as out, suppress(BudgetExceededError):
+        while True:
+            batch = int(random.integers(4000))
+            out.write(np.array([batch, *asking.ask(rows(batch, 3)).labels]).tobytes())
+
+
+def raced_and_killed(path: Path, processes: int, kills: int, room: int) -> None:
+    """Keep processes asking, kill some at random moments, let the others use up the budget, account for all of it."""
+    one = MECHANISM.event_of_one(3, ONE_TEACHER, simulated=False)
+    limit = RenyiFilter.holding(Repeated(one, room), DELTA)
+    Ledger.create(path, epsilon=limit.epsilon, delta=DELTA, unit=ONE_TEACHER, order=limit.order)
+    load()
+    children, killed = [forked(partial(ask_until_refused, path)) for _ in range(processes)], 0
+    while killed < kills and children:
+        victim = children.pop(secrets.randbelow(len(children)))
+        os.kill(victim, signal.SIGKILL)
+        code = ended(victim)
+        assert code in (0, -signal.SIGKILL)
+        if code:  # it was not at its end already
+            killed += 1
+            children.append(forked(partial(ask_until_refused, path)))
+    assert killed > 0.6 * kills
+    assert not any(map(ended, children))
+    ledger, said = Ledger.open(path), dict[int, list[int]]()
+    state = ledger.verify()
+    assert ledger.export()[-1]["spent"] <= limit.capacity
+    assert ledger.fitting(one) < 3  # used to the last batch
+    for batch, *labels in np.fromfile(path.with_name("said"), int).reshape(-1, 4).tolist():
+        assert said.setdefault(batch, labels) == labels  # one answer per query, whoever asked
+    assert said
+    replay = session(path, 3)
+    for batch, labels in said.items():
+        assert replay.ask(rows(batch, 3)).labels.tolist() == labels
+    assert ledger.verify() == state
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_64_racing_processes_of_which_hundreds_are_killed_pass_no_budget(tmp_path):
+    called_by_itself("test_ledger_crashes", "raced_and_killed(Path(given[0]), 64, 300, 2000)", tmp_path / "a.ledger")
