@@ -16,7 +16,7 @@ from tutelage.exceptions import (
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed
 from tutelage.federation.mailbox import Kind
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.privacy import ONE_TEACHER
@@ -184,8 +184,12 @@ def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step,
         stored = any((members.folder / "hospital-0" / "votes").glob("[0-9a-f]*"))
         assert spent > 0 or not stored  # nothing is made that is not paid for
         states[spent > 0, stored] += 1
-        envelopes = members.send(batch, "hospital-0", unanimous(LABELS))
-        assert members.send(batch, "hospital-0", unanimous(LABELS[::-1])) == envelopes
+        members.send(batch, "hospital-0", unanimous(LABELS))
+        sent = members.payloads(batch, "hospital-0")
+        assert len({payload[:SPLIT_NAME_BYTES] for payload in sent}) == 1  # also where some were sent before the kill
+        shutil.rmtree(members.mailbox.folder / "shares")
+        members.send(batch, "hospital-0", unanimous(LABELS[::-1]))
+        assert members.payloads(batch, "hospital-0") == sent
         entries = members.ledger("hospital-0").export()
         assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
     assert min(states[False, False], states[True, False], states[True, True]) > 0
