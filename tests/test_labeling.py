@@ -1,6 +1,7 @@
 """Labelling sessions: what they return, remember, charge, and refuse before anything is spent."""
 
 import hashlib
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from tutelage import (
     VoteHistogram,
 )
 from tutelage.accounting import Accountant
+from tutelage.ballots import tally
 from tutelage.digests import query_hashes
 from tutelage.events import Composed, InteractiveCheck, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
@@ -30,6 +32,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerError,
     LedgerStorageError,
+    PreflightWarning,
     UnsupportedEventError,
 )
 from tutelage.mechanisms import Mechanism
@@ -91,6 +94,16 @@ def test_repeats_are_the_same_answer_at_no_cost(mechanism, ledger):
         assert again.cost == 0
         assert again.event == Repeated(mechanism.event_of_one(3, VOTES.unit, simulated=False), 0)
     assert ledger.state().entries == 3
+
+
+def test_ballots_that_are_passed_as_counts_earn_a_warning(ledger):
+    ballots = np.random.default_rng(0).integers(0, 2, size=(250, 100), dtype=np.int16)
+    with pytest.warns(PreflightWarning, match="count them first with `tally"):
+        LabelingSession(VoteHistogram(ballots, 250), GNMax(40.0), ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        counted = tally(ballots[:, :3].repeat(84, axis=1)[:, :250], n_classes=2)  # as many queries as teachers
+        LabelingSession(counted, GNMax(40.0), ledger)
 
 
 def test_ballots_of_another_form_are_refused_before_anything_is_spent(ledger):

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import base
+from sklearn.tree import DecisionTreeClassifier
 
 from test_cli import configure, refusal, succeeded, write_rows
-from tutelage import Ledger, PATEClassifier, PATERegressor
+from tutelage import GNMax, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -164,6 +165,28 @@ def beginnings(sentences: list[str]) -> set[str]:
 
 
 OTHERS = ("`X_public` has", "The student gives", "δ = ", "ε = ", "There are fewer", "The student labels")
+
+
+TEACHERS: Any = {"teacher": DecisionTreeClassifier(max_depth=1), "student": DecisionTreeClassifier(max_depth=1)}
+
+
+@pytest.mark.parametrize(("settings", "told"), [
+    ({"epsilon": 1.0, "delta": 0.01}, ["Danger: δ = 0.01 is at least 1/n"]),
+    ({**TEACHERS, "n_teachers": 110, "mechanism": GNMax(150.0)}, ["There are fewer than 3 people per teacher"]),
+    ({**TEACHERS, "n_teachers": 50, "mechanism": GNMax(1.0)}, ["Danger: This guarantee protects almost no one"]),
+])  # fmt: skip
+def test_the_owner_is_told_of_settings_that_protect_little(settings, told, tmp_path):
+    public = rows(120, 2).drop(columns="ill")
+    model = PATEClassifier(classes=["no", "yes"], unit="row", ledger=tmp_path / "a.ledger", **settings)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        model.check(rows(300, 1), "ill", X_public=public)
+    said = [str(one.message) for one in found if issubclass(one.category, PreflightWarning)]
+    assert [one[: len(start)] for one, start in zip(said, told, strict=True)] == told
+    model.set_params(noise=SimulationNoise(0), ledger=None)  # which protects nothing, and is not meant to
+    with warnings.catch_warnings(record=True) as found:
+        model.check(rows(300, 1), "ill", X_public=public)
+    assert not [one for one in found if str(one.message).startswith(tuple(told))]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,7 +6,6 @@ sums go on. The bound is checked on the numbers of every ballot, so the sensitiv
 
 import math
 import os
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -19,7 +18,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, PreflightWarning
+from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
 _FORMAT = 1
@@ -28,11 +27,6 @@ _MOST_COUNTS = 2**28  # 2 GiB once they are 64-bit integers
 _MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers
 _MOST_ENTRY = 2**24
 _MOST_NORM = 2**30
-_LIKE_BALLOTS = (
-    "`counts` of VoteHistogram has as many rows as there are teachers, and no query has the votes of all of them. If "
-    "these are ballots of shape (teachers, queries), count them first with `tally(ballots, n_classes)`: otherwise ε is "
-    "wrong."
-)
 _UPWARD = 1 + 2.0**-40  # many times the rounding of a few operations
 _MOST_TOTAL = 2**53  # up to which sums of floats are exact, in which they are made
 
@@ -107,8 +101,6 @@ class VoteHistogram(NeverPickled):
                 f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
                 "Check the axis order (queries, classes) and the number of teachers."
             )
-        if counts.size and len(counts) == self.n_teachers and counts.sum(axis=1).max() < self.n_teachers:
-            warnings.warn(_LIKE_BALLOTS, PreflightWarning, stacklevel=3)
         if self.cap is not None and int(counts.sum()) > self.n_teachers * self.cap:
             raise InvalidDataError(
                 f"Vote counts with `cap` = {self.cap} must add up to at most `cap` votes per teacher. Cap the ballots "

@@ -393,8 +393,8 @@ class Budget(NeverPickled):
         return limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
 
     @property
-    def is_just_enough(self) -> bool:
-        """Whether there is no limit yet: with noise as given, a new ledger may be just large enough for the release."""
+    def has_no_limit_yet(self) -> bool:
+        """Whether noise is given and nothing else: a new ledger is then just large enough for the release."""
         return not (self.finds_noise or self.budget or self.epsilon or existing_ledger(self.ledger))
 
     def full(self, most: Event) -> Ledger | None:

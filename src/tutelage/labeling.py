@@ -1,5 +1,6 @@
 """Labeling public rows: budget is spent from a ledger, then labels are released, at once or in rounds."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, final
@@ -14,7 +15,7 @@ from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.boundary import Boundary, require_name_of_its_own
 from tutelage.digests import row_bytes
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, InteractiveCheck, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, UnsupportedEventError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.methods.requests import Request, first_places
@@ -352,6 +353,7 @@ def ask_in_rounds(
 def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | PeoplePresent | TeachersPresent:
     """Return who votes, and on which rows."""
     if isinstance(voters, VoteHistogram):
+        _warn_of_ballots(voters)
         if X_voted is None:
             return TalliedVotes(voters, None)
         rows = _as_array(X_voted, "X_voted", None)
@@ -366,6 +368,19 @@ def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | Peopl
             "`X_voted` of LabelingSession says what a VoteHistogram is about; teachers vote on any rows. Leave it out."
         )
     return PeoplePresent(voters) if isinstance(voters, NearestTeachers) else TeachersPresent(voters)
+
+
+def _warn_of_ballots(votes: VoteHistogram) -> None:
+    """Warn whoever has the votes if their form is that of ballots, of which one teacher has a whole row."""
+    square = votes.cap is None and votes.n_queries == votes.n_teachers
+    if square and votes.counts.sum(axis=1).max() < votes.n_teachers:
+        warnings.warn(
+            "The votes have as many queries as teachers, and no query has the votes of all teachers. If `counts` are "
+            "ballots of shape (teachers, queries), count them first with `tally(ballots, n_classes)`: otherwise ε is "
+            "wrong.",
+            PreflightWarning,
+            stacklevel=5,
+        )
 
 
 def _check_count(votes: VoteHistogram, rows: int, what: str) -> None:

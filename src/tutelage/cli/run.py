@@ -139,11 +139,12 @@ def _released(
             "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
             "[public]; or pass --insist, and the card calls the guarantee weak."
         )
+    told = list[str]()
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         settings, begins = begun_with(settings, data, **more)
         if more["release"] is not None:
             remark(_schedule(begins, more["release"]))
-        check(settings, data, **more)
+        told = check(settings, data, **more)
     found = plan_for(settings, data, more["release"], progress=progress)
     if found is not None:
         remark(f"plan: {found.sentences()[0]}")
@@ -153,6 +154,7 @@ def _released(
         if found.recommended is None and not despite_plan:
             raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
         settings = with_method(settings, found.parameters(despite_plan=True)["method"])
+        check(settings, data, told=told, **more)
     proposal, ledger, privacy = None, settings.ledger, settings.privacy
     if privacy.proposal is not None:
         proposal = read_proposal(settings.base / user_path(privacy.proposal))

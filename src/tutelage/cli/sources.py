@@ -427,12 +427,24 @@ def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
     model.fit(X, y, y_public=labels_of_pool(settings, data), **given)
 
 
-def check(settings: RunConfig, data: RunData, **more: Any) -> None:
-    """Refuse what `fit` would refuse, and warn of what it would warn of, before anything is planned or spent."""
-    X, y, given = _rows(data, len(data.X_public))  # those that the student is scored on, too
+def check(settings: RunConfig, data: RunData, *, told: Collection[str] = (), **more: Any) -> list[str]:
+    """Refuse what `fit` would refuse, before anything is planned or spent; say and return its warnings but those told.
+
+    They are of the rows that the student is scored on, too.
+    """
+    X, y, given = _rows(data, len(data.X_public))
+    said = list[str]()
+
+    def say_once(message: Warning | str, *place: Any) -> None:
+        if str(message) not in told:
+            said.append(str(message))
+            show(message, *place)
+
     with warnings.catch_warnings():
+        show, warnings.showwarning = warnings.showwarning, say_once
         warnings.simplefilter("always", PreflightWarning)
         build_classifier(settings, data, **more).intended(X, y, y_public=_few_labels(settings, data), **given)
+    return said
 
 
 def beginning(settings: RunConfig, data: RunData, methods: Collection[Method] = (), **more: Any) -> Beginning:

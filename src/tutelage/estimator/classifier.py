@@ -429,20 +429,17 @@ class PATEClassifier(ClassifierMixin, Inputs):
             budget.check()
         public = replace(public, release=self.release)
         method = self._with_noise(run.method, budget, public.sizes, public.n_teachers)
-        intended = Intended(run, method, budget, people, public)
-        self._object(intended)
-        return intended
+        self._warn_of_settings(method, budget, people, public)
+        return Intended(run, method, budget, people, public)
 
-    def _object(self, intended: Intended) -> None:
+    def _warn_of_settings(self, method: Method, budget: Budget, people: Any, public: Public) -> None:
         """Warn the owner of settings under which ε protects less than it seems, before anything is spent."""
-        _, method, budget, people, public = intended
         if public.simulated:
             return
-        n_people = len(budget.people())
-        if not n_people and isinstance(people, PrivateRows):
-            n_people = len(people.rows)
+        in_memory = isinstance(people, PrivateRows)
+        n_people = (len(budget.people()) or len(people.rows)) if in_memory else people.n_people  # each row without ids
         epsilon = budget.limit.epsilon
-        if budget.is_just_enough:
+        if budget.has_no_limit_yet:
             event = method.event(public.sizes)
             epsilon = data_independent.rdp(event).to_epsilon(budget.delta).epsilon
             if strength(epsilon, budget.delta) == "weak":  # a tighter bound takes seconds
@@ -450,7 +447,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         objections = lint(
             epsilon=epsilon,
             delta=budget.delta,
-            entities=n_people or None,  # in batches, not known yet
+            entities=n_people or None,
             teachers=None if method.of_people else public.n_teachers,
             classes=len(self.classes_),
             tuned_on=self._caller.tuned_on,
@@ -458,7 +455,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             **objectionable(method),
         )
         for one in objections:
-            warnings.warn(one.reason, PreflightWarning, stacklevel=6)
+            begins = "Danger: " if one.severity == "danger" else ""
+            warnings.warn(f"{begins}{one.reason}", PreflightWarning, stacklevel=6)
 
     def beginning(self, X: Any, y: Any, *, methods: Collection[Method] = (), **more: Any) -> Beginning:
         """Check, without spending anything, how `fit` would begin, and whether the ledger would accept it.

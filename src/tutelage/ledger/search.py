@@ -90,13 +90,14 @@ class Copies:
         if self._file is None or not self._file.exists():
             return
         present = _all_near(self._file)
-        present.pop(str(self._file), None)
         for path in _ledgers_of(dict(present.items() - self._all.items())):
             self._known.pop(path, None)
+            if path == self._file:
+                continue
             with suppress(LedgerStorageError, LedgerTamperedError):  # a damaged one, and not one that is locked
                 store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
                 with store.transaction() as read:
-                    if path != self._file and read.opening() == self._opening:
+                    if read.opening() == self._opening:
                         self._known[path] = store
         self._all = present
         for store in self._known.values():

@@ -356,7 +356,8 @@ class Store:
         if self.file is not None and memory is None:
             if not read_only:
                 check_locks(self.file.parent)
-            with self._lock, explained(path, timeout):  # otherwise a forked child could hold it for ever
+            # Otherwise a forked child could hold the file for ever. No other thread waits for a lock that is new.
+            with self._lock, explained(path, timeout):
                 self._check_header()
             _require_name(self.file)  # the search for copies leaves out what has no name of a ledger
 
