@@ -107,8 +107,10 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(autouse=True)
-def _small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let default students have few trees, and models of public labels few penalties: neither sees a private row."""
+    if request.node.get_closest_marker("whole_models"):
+        return
     monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 8))
     monkeypatch.setattr("tutelage.features.scored._PENALTIES", {True: (1e-2,), False: (1.0, 1e2)})
 

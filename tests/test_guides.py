@@ -136,6 +136,7 @@ FILES_OF = dict.fromkeys(("tables.md", "no-public-rows.md"), write_stays) | {"co
 
 
 @FITS_AGAIN
+@pytest.mark.whole_models
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
 @pytest.mark.usefixtures("few_people")
 @pytest.mark.parametrize(
