@@ -216,6 +216,7 @@ def test_what_a_number_on_a_page_may_be():
 # Numbers that look like a recorded ε cut short, and are something else.
 NO_RECORDED_EPSILON = {
     ("docs/dependencies.md", "14.6"),  # megabytes
+    ("docs/planning.md", "68.1"),  # an accuracy
 }  # fmt: skip
 
 
@@ -263,11 +264,12 @@ def page_of(name: str) -> str:
 
 def test_how_often_a_guess_is_right_is_rounded_up():
     text = page_of("concepts/what-pate-protects")
-    said = re.findall(r"^\| ([\d.]+) \| (\d+\.\d):1 \| (\d+\.\d) \|$", text, re.MULTILINE)
+    said = re.findall(r"^\| ([\d.]+) \| (\d+\.\d):1 \| (\d+(?:\.\d+)?) \|$", text, re.MULTILINE)
     assert len(said) == 6
     for at, odds, right in said:
-        truths = math.exp(float(at)), 100 / (1 + math.exp(-float(at)))
-        assert all(true <= float(each) < true + 0.1 for each, true in zip((odds, right), truths, strict=True))
+        assert math.exp(float(at)) <= float(odds) < math.exp(float(at)) + 0.1
+        truth = 100 / (1 + math.exp(-float(at)))
+        assert truth <= float(right) < truth + (1 if truth < 99 else 0.01)
 
 
 COLUMNS = {

@@ -119,7 +119,7 @@ def test_svhn_is_taken_where_all_of_it_is_found(monkeypatch, tmp_path):
 
 def test_without_torch_the_reproduction_says_what_it_needs(monkeypatch):
     monkeypatch.setattr(tutorial, "find_spec", lambda name: None)
-    with pytest.raises(InvalidDataError, match="tutelage\\[torch\\]"):
+    with pytest.raises(InvalidDataError, match="\\[torch\\]"):
         tutorial.reproduce(quick=True, download=False, progress=False)
 
 
