@@ -11,4 +11,6 @@ FAULTS = runpy.run_path(str(REPOSITORY / "tools" / "mutants.py"))["faults"]([])
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[one.name for one in FAULTS])
 def test_a_fault_can_be_planted(fault):
-    compile(fault.planted(), fault.file, "exec")
+    planted = fault.planted()
+    assert planted != (REPOSITORY / fault.file).read_text()
+    assert compile(planted, fault.file, "exec")
