@@ -167,6 +167,14 @@ def beginnings(sentences: list[str]) -> set[str]:
 OTHERS = ("`X_public` has", "The student gives", "δ = ", "ε = ", "There are fewer", "The student labels")
 
 
+def test_settings_that_private_rows_have_chosen_are_told_before_a_run(tmp_path, called):
+    on_command_line(Case(unit="row"), tmp_path, called)
+    config = tmp_path / "run.toml"
+    config.write_text(config.read_text().replace("insist = false", 'insist = false\ntuned_on = "private"'))
+    said = succeeded(called("run", "run.toml", "--overwrite", cwd=tmp_path)).stderr
+    assert said.count("Danger: Settings were chosen on private data") == 1
+
+
 TEACHERS: Any = {"teacher": DecisionTreeClassifier(max_depth=1), "student": DecisionTreeClassifier(max_depth=1)}
 
 
