@@ -3,8 +3,9 @@
     python tools/mutants.py                 all faults of tools/mutants.toml
     python tools/mutants.py WORD ...        those whose name or file contains a word
 
-Tests that import the changed module, or one that imports it, run first; then the others of the quick tier, nearest
-first; then the rest. A fault that no test sees shows a claim without a guard: write the test, or delete the line.
+The test that saw the fault last runs first. If it passes or is gone, those that import the changed module, or one that
+imports it; then the others of the quick tier, nearest first; then the rest. A fault that no test sees shows a claim
+without a guard: write the test, or delete the line. With --record, tools/mutants.toml keeps which test saw each.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -29,7 +31,7 @@ _OF_WORDS = ("test_docs", "test_hosting", "test_language", "test_sentences", "te
 _QUICK, _REST = "not rest and not slow", "rest and not slow"
 _NEAR = 2  # imports between a test and the module
 _AT_ONCE = 40  # files of tests
-_NOTHING_RAN = 5  # exit code of pytest
+_NOTHING_RAN = (4, 5)  # exit codes of pytest: no such test, and none with the marks
 
 
 class Fault(NamedTuple):
@@ -40,6 +42,7 @@ class Fault(NamedTuple):
     was: str
     becomes: str
     harm: str
+    seen_by: str = ""
 
     def planted(self) -> str:
         """Return the text of the file with the fault."""
@@ -64,9 +67,14 @@ def _file_of(module: str) -> Path | None:
     return found[0] if found else None
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _imported(path: Path) -> Iterator[Path]:
     """Yield the files that a file imports; of a name that a package passes on, the file where it is defined."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         names = list[str]()
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -84,8 +92,13 @@ def _imported(path: Path) -> Iterator[Path]:
                 yield found
 
 
+@cache
+def _imports(path: Path) -> tuple[Path, ...]:
+    return tuple(_imported(path))
+
+
 def _where_defined(package: Path, name: str) -> Iterator[Path]:
-    for node in ast.walk(ast.parse(package.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(package)):
         if isinstance(node, ast.ImportFrom) and node.module and name in {alias.name for alias in node.names}:
             found = _file_of(node.module)
             if found is not None:
@@ -99,7 +112,7 @@ def distances(changed: Path) -> dict[Path, int]:
     sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     importers = defaultdict[Path, set[Path]](set)
     for path in sources:
-        for one in _imported(path):
+        for one in _imports(path):
             importers[one].add(path)
     found, next_ones, distance = {changed: 0}, [changed], 0
     while next_ones:
@@ -111,50 +124,89 @@ def distances(changed: Path) -> dict[Path, int]:
     return {path: found.get(path, far) for path in sorted(tests, key=lambda path: found.get(path, far))}
 
 
-def _failing(copy: Path, tests: list[Path], marks: str) -> str | None:
-    """Return the first test that fails in a copy, if any does."""
+def _likeliest(changed: Path, tests: Iterable[Path]) -> list[str]:
+    """Return files of tests for `pytest`: those first whose names share most words with the changed file."""
+    words = {word.rstrip("s") for word in (*changed.stem.split("_"), *changed.parent.name.split("_"))}
+    shared = {path: len(words & {word.rstrip("s") for word in path.stem.split("_")}) for path in tests}
+    return [str(path.relative_to(ROOT)) for path in sorted(shared, key=shared.__getitem__, reverse=True)]
+
+
+def _failing(copy: Path, tests: list[str], marks: str) -> str | None:
+    """Return the first of some tests, or of those in some files, that fails in a copy, if any does."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-m", marks]
     places = [f"{copy / folder}" for folder in ("src", "reproductions/src")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
     for start in range(0, len(tests), _AT_ONCE):
-        files = [str(path.relative_to(ROOT)) for path in tests[start : start + _AT_ONCE]]
         ended = subprocess.run(  # noqa: S603
-            [*command, *files], cwd=copy, env=environment, capture_output=True, text=True, check=False
+            [*command, *tests[start : start + _AT_ONCE]],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        if ended.returncode not in (0, _NOTHING_RAN):
+        if ended.returncode not in (0, *_NOTHING_RAN):
             lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
             return (lines or [f"exit code {ended.returncode}"])[0].split(" - ")[0]
     return None
 
 
-def seen_by(fault: Fault) -> tuple[str, str]:
+def _copied(folder: str) -> Path:
+    """Copy what tests need into a folder, and return the copy."""
+    copy = Path(folder) / "tutelage"
+    copy.mkdir()
+    for name in _COPIED:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for path in (*ROOT.glob("*.*"), ROOT / "Makefile"):
+        if path.is_file():
+            shutil.copy2(path, copy)
+    return copy
+
+
+def _searched(fault: Fault) -> Iterator[tuple[str, list[str], str]]:
+    """Yield tier, tests and marks of each search for a test that sees a fault, cheapest first."""
+    if (ROOT / fault.seen_by.partition("::")[0]).is_file():
+        yield "quick", [fault.seen_by], _QUICK
+        yield "rest", [fault.seen_by], _REST
+    changed = ROOT / fault.file
+    away = distances(changed)
+    near = _likeliest(changed, (path for path, by in away.items() if by <= _NEAR))
+    far = _likeliest(changed, (path for path, by in away.items() if by > _NEAR))
+    for tier, marks in (("quick", _QUICK), ("rest", _REST)):
+        yield tier, near, marks
+        yield f"{tier}, far away", far, marks
+
+
+def seen(fault: Fault) -> tuple[str, str]:
     """Return by which tier a fault is seen, and by which test; by none where all tests pass."""
-    away = distances(ROOT / fault.file)
-    near, far = ([path for path, by in away.items() if (by <= _NEAR) == is_near] for is_near in (True, False))
     with TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder) / "tutelage"
-        copy.mkdir()
-        for name in _COPIED:
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        for path in (*ROOT.glob("*.*"), ROOT / "Makefile"):
-            if path.is_file():
-                shutil.copy2(path, copy)
+        copy = _copied(folder)
         (copy / fault.file).write_text(fault.planted(), encoding="utf-8")
-        for tier, marks in (("quick", _QUICK), ("rest", _REST)):
-            for tests, where in ((near, ""), (far, ", far away")):
-                failing = _failing(copy, tests, marks)
-                if failing is not None:
-                    shutil.copy2(ROOT / fault.file, copy / fault.file)
-                    failed = Path(failing.partition(" ")[2].partition("::")[0])
-                    sound = failing.startswith("FAILED ") and _failing(copy, [ROOT / failed], marks) is None
-                    return (tier + where if sound else "fails without it"), failing
+        for tier, tests, marks in _searched(fault):
+            told = _failing(copy, tests, marks)
+            if told is not None:
+                shutil.copy2(ROOT / fault.file, copy / fault.file)
+                test = told.partition(" ")[2].partition("[")[0]
+                is_sound = told.startswith("FAILED ") and _failing(copy, [test], marks) is None
+                return (tier, test) if is_sound else ("fails without it", told)
     return "none", ""
 
 
 def _told(fault: Fault) -> tuple[Fault, str, str]:
-    tier, test = seen_by(fault)
+    tier, test = seen(fault)
     print(f"{tier:16}  {fault.name}  ({fault.file})  {test}", flush=True)
     return fault, tier, test
+
+
+def _record(fault: Fault, test: str) -> None:
+    """Write beside a fault which test sees it."""
+    start = "[[fault]]\n"
+    head, *blocks = FAULTS.read_text(encoding="utf-8").split(start)
+    for number, block in enumerate(blocks):
+        if block.startswith(f'name = "{fault.name}"\n'):
+            kept = block.partition("\nseen_by = ")[0].rstrip("\n")
+            blocks[number] = f'{kept}\nseen_by = "{test}"\n' + "\n" * (number + 1 < len(blocks))
+    FAULTS.write_text(start.join([head, *blocks]), encoding="utf-8")
 
 
 def main() -> int:
@@ -162,12 +214,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="of the names or files of faults")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults at the same time")
+    parser.add_argument("--record", action="store_true", help="write which test sees each into the list of faults")
     given = parser.parse_args()
     chosen = faults(given.words)
     for one in chosen:
         one.planted()  # or a text that is not found would end hours of work
     with ThreadPoolExecutor(given.jobs) as pool:
         results = list(pool.map(_told, chosen))
+    if given.record:
+        for fault, tier, test in results:
+            if tier.startswith(("quick", "rest")):
+                _record(fault, test)
     tiers = [tier for _, tier, _ in results]
     quick = sum(tier.startswith("quick") for tier in tiers)
     seen = quick + sum(tier.startswith("rest") for tier in tiers)
