@@ -36,6 +36,11 @@ def test_all_rows_of_an_entity_meet_in_one_shard(ids):
     refuse_overlap(np.array(doubled), np.array(ids + ids, dtype=object))
 
 
+@pytest.mark.parametrize("ids", [["17", " 017", "+17", "17.0", 17], ["Jose\u0301", "Jos\xe9"]])
+def test_an_entity_has_one_shard_however_its_id_is_spelled(ids):
+    assert len(set(assignment(ids, n_shards=1_000))) == 1
+
+
 def test_the_order_of_other_peoples_rows_does_not_reach_a_shard():
     ids = np.random.default_rng(0).integers(0, 300, 4_000)  # so many that a sort which keeps no order shows
     for make in (partial(Shards.of_entities, n_shards=5, key=KEY), lambda ids: Shards.of_single_people(len(ids), ids)):
