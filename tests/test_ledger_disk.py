@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ledgers import new_ledger
 from test_cli import refusal, succeeded
-from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.exceptions import ExposedFileWarning, LedgerStorageError
 from tutelage.ledger import disk
 from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers.estimators import EstimatorTeachers
 
 VOTES = VoteHistogram(np.resize(np.array([[200, 30, 20], [90, 80, 80]]), (300, 3)), 250)
 ROWS = np.arange(600.0).reshape(300, 2)
@@ -55,7 +55,7 @@ def asking(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> LabelingSession
         return drawn(self, sigma, shape)
 
     monkeypatch.setattr(SystemNoise, "discrete_gaussian", fills_the_disk)
-    ledger = Ledger.create(small_disk / "a.ledger", epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger = new_ledger(small_disk / "a.ledger", 9.0)
     return LabelingSession(VOTES, GNMax(40.0), ledger, X_voted=ROWS)
 
 
@@ -78,16 +78,12 @@ def test_where_answers_would_have_no_room_nothing_is_spent(small_disk, asking):
 
 def test_answers_that_could_not_be_stored_are_stored_by_the_next_ask_and_paid_for_once(small_disk, asking, monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", lambda *_: None)  # a disk that keeps no room
-    with pytest.raises(LedgerStorageError, match="300 queries are stored, they are withheld, and") as refused:
+    with pytest.raises(LedgerStorageError, match=r"withheld, and .* of the budget ε = 9 stays spent"):
         asking.ask(ROWS)
-    assert "a.ledger" in str(refused.value)
-    assert "of the budget ε = 9 stays spent" in str(refused.value)
     spent = asking.ledger.verify().spent
     assert spent > 0
     (small_disk / "of another program").unlink()
-    release = asking.ask(ROWS)
-    assert (release.labels >= 0).all()
-    assert release.cost == 0
+    assert asking.ask(ROWS).cost == 0
     state = asking.ledger.verify()
     assert (state.answers, state.unsettled, state.spent) == (300, 0, spent)
 
@@ -132,10 +128,10 @@ def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount():
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.of-tomorrow"])
 def test_a_ledger_on_a_network_file_system_is_refused_unless_a_setting_trusts_it(kind, tmp_path, monkeypatch, mounted):
     path = tmp_path / "a.ledger"
-    Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    new_ledger(path, 1.0)
     mounted[str(tmp_path)] = kind
     for attempt in (
-        lambda: Ledger.create(tmp_path / "b.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER),
+        lambda: new_ledger(tmp_path / "b.ledger", 1.0),
         lambda: Ledger.open(path),
     ):
         with pytest.raises(LedgerStorageError, match=f"a {kind} file system"):
@@ -153,21 +149,9 @@ def test_locks_that_do_not_exclude_are_found_by_trying(tmp_path, monkeypatch):
         check_locks(tmp_path)
 
 
-@pytest.mark.rest
-@pytest.mark.usefixtures("public_rows_may_be_private")
-def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, monkeypatch):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
-    model = PATEClassifier(n_teachers=20, ledger=path, epsilon=500.0, n_queries=10, random_state=0)
-    monkeypatch.setattr(EstimatorTeachers, "fit_ballots", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        model.fit(X, y, X_public=X)
-    assert not path.exists()
-
-
 def test_a_ledger_that_others_may_change_is_used_with_a_warning(tmp_path, called):
     path = tmp_path / "a.ledger"
-    Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    new_ledger(path, 1.0)
     assert called("ledger", "show", path).stderr == ""
     path.chmod(0o666)
     with pytest.warns(ExposedFileWarning, match=r"a\.ledger contains a secret key.*Run `chmod 600` on it"):
@@ -183,7 +167,7 @@ def test_on_a_disk_without_modes_the_owner_is_warned_where_no_chmod_can_help(tmp
         found[0] = int(found[0]) | 0o777
         return os.stat_result(found)
 
-    Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    new_ledger(tmp_path / "a.ledger", 1.0)
     (tmp_path / "private-export").mkdir()
     for path in (tmp_path / "a.ledger", tmp_path / "private-export"):
         path.chmod(0o777)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ledgers import new_ledger
 from test_cli import heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger
@@ -30,7 +31,7 @@ def kept(tmp_path: Path) -> Path:
     """Ledgers of releases with and without names, and a table of 30 people."""
 
     def made(name: str, *releases: tuple[str | None, list[str]], simulated: bool = False) -> None:
-        ledger = Ledger.create(tmp_path / f"{name}.ledger", epsilon=1.0, delta=1e-5, unit=UNIT)
+        ledger = new_ledger(tmp_path / f"{name}.ledger", 1.0, unit=UNIT)
         for release, people in releases:
             spend(ledger.for_release(), release, people, simulated=simulated)
 
@@ -54,12 +55,13 @@ def test_a_folder_of_ledgers_is_listed(kept):
     found = json.loads(listed(kept, "--json"))
     releases = {one["file"].removesuffix(".ledger"): one["releases"] for one in found["ledgers"]}
     assert releases == {"all": 1, "months": 2, "others": 1, "trial": 1, "years": 1}
-    spent = {one["file"]: one["spent"] for one in found["ledgers"]}
-    assert spent["months.ledger"] == Ledger.open(kept / "months.ledger").state().spent > spent["years.ledger"]
     assert list(found["refused"]) == ["damaged.ledger"]
     said = listed(kept)
     assert "damaged.ledger cannot be listed" in said
     assert "none: simulated" in said.replace("\n", " ")
+    (kept / "empty").mkdir()
+    for asked, sentence in (((".", "--data", "stays.csv"), "--id belong together"), (("empty",), "has no ledger")):
+        assert sentence in refusal(tutelage("ledger", "list", *asked, cwd=kept), 2)
 
 
 def test_people_who_are_in_several_are_counted_for_the_owner_alone_and_their_epsilons_added(kept):
@@ -69,28 +71,24 @@ def test_people_who_are_in_several_are_counted_for_the_owner_alone_and_their_eps
     assert "private: do not publish" in lines[0]
     assert [int(number) for number in re.findall(r"(\d+) people of stays.csv are in", told.stderr)] == [30, 20, 1, 15]
     for line in (
-        "15 people are in all.ledger and months.ledger: together at most ε = 2 at δ = 2e-05.",
         "5 people are in all.ledger and months.ledger and years.ledger: together at most ε = 3 at δ = 3e-05.",
-        "9 people are in all.ledger and years.ledger: together at most ε = 2 at δ = 2e-05.",
         "1 people are in all.ledger and trial.ledger and years.ledger: together at most no ε.",
     ):
         assert line in lines
     assert "Not known: who is in others.ledger." in told.stderr
-    public = tutelage("ledger", "list", ".", cwd=kept).stdout
+    public = listed(kept)
     assert told.stdout == public.replace(public.splitlines()[-1] + "\n", "")
-    as_json = tutelage(*asked, "--json", cwd=kept)
-    assert (as_json.stdout, as_json.stderr) == (listed(kept, "--json"), told.stderr)
+    assert tutelage(*asked, "--json", cwd=kept).stdout == listed(kept, "--json")
 
 
 @pytest.mark.parametrize("named", [(True, False, True), (True, None)])
 def test_nobody_is_a_stranger_once_a_release_gave_no_ids(named, tmp_path, called):
     path, some, event = tmp_path / "a.ledger", ["1", "2"], EVENTS[2]
-    ledger = Ledger.create(path, epsilon=10.0, delta=1e-5, unit=UNIT)
-    for ids in named:
+    ledger = new_ledger(path, 10.0, unit=UNIT)
+    for number, ids in enumerate(named):
         one = ledger.for_release()
         if ids is not None:
-            people = some if ids else [*some, "3"]
-            one.bind(RunningDigest().add_people(people).digest(), changed=True, people=people if ids else ())
+            one.bind(bytes([number]), changed=True, people=some if ids else ())
         one.reserve(event, 1)
     read: Any = Ledger.open(path, read_only=True)
     assert read.knows(["3"]) is None
@@ -106,12 +104,6 @@ def test_an_unused_backup_is_no_second_budget_of_its_people(kept):
     told = tutelage("ledger", "list", ".", "--data", "stays.csv", "--id", "patient", cwd=kept)
     assert "monday is a copy of months.ledger" in told.stdout
     assert "monday" not in told.stderr
-
-
-def test_it_asks_for_both_and_for_a_folder_with_ledgers(kept):
-    assert "--id belong together" in refusal(tutelage("ledger", "list", ".", "--data", "stays.csv", cwd=kept), 2)
-    (kept / "empty").mkdir()
-    assert "has no ledger" in refusal(tutelage("ledger", "list", "empty", cwd=kept), 2)
 
 
 def test_a_signed_head_finds_a_rollback(kept):
@@ -137,5 +129,3 @@ def test_a_signed_head_finds_a_rollback(kept):
     for name, value in (("entries", 1), ("signature", 5), ("head", "00")):
         (kept / "forged.json").write_text(json.dumps({**stated, name: value}))
         refusal(verify("months.ledger", "forged.json"), 1)
-    assert "--sign" in refusal(tutelage("ledger", "head", "months.ledger", "--output", "h", cwd=kept), 2)
-    assert "cannot be read" in refusal(verify("months.ledger", "missing.json"), 1)

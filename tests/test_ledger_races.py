@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from ledgers import new_ledger
 from processes import at_once, ended, forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
 from tutelage.accounting.filter import RenyiFilter
@@ -37,7 +39,7 @@ def spend(path: Path, times: int) -> int:
 def race(path: Path, room: int, processes: int, debits: int) -> None:
     """Race for a budget with room for so many queries, and account for every grain of it."""
     epsilon = RenyiFilter.holding(Repeated(EVENT, room), 1e-5).epsilon
-    ledger = Ledger.create(path, epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, suited_to=EVENT)
+    ledger = new_ledger(path, epsilon, suited_to=EVENT)
     room, limit = ledger.fitting(EVENT), ledger.limit
     read, write = os.pipe()
     assert at_once(*[lambda: os.write(write, bytes([spend(path, debits)]))] * processes) == [0] * processes
@@ -68,7 +70,7 @@ def test_20_races_pass_no_budget(tmp_path):
 def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opened_in_child, tmp_path):
     # What a lock that is kept between transactions gets wrong: see the head of tutelage.ledger.store.
     path = tmp_path / "a.ledger"
-    held = [Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)]
+    held = [new_ledger(path, 0.5)]
     held[0].reserve(EVENT, 1)
     room = held[0].fitting(EVENT)
     ready_read, ready_write = os.pipe()
@@ -78,7 +80,7 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
         mine = Ledger.open(path) if opened_in_child else held[0]
         mine.reserve(EVENT, 1)
         os.write(ready_write, b"x")
-        os.read(os.open(tmp_path / "go", os.O_RDONLY), 1)  # until the parent has let go of the ledger
+        (tmp_path / "go").read_bytes()  # until the parent has let go of the ledger
         for _ in range(room - 1):
             mine.reserve(EVENT, 1)
 
@@ -87,16 +89,15 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
     held.clear()
     path.read_bytes()  # closing any descriptor of the file drops every lock of this process
     Ledger.open(path).state()
-    os.close(os.open(tmp_path / "go", os.O_WRONLY))
+    (tmp_path / "go").write_bytes(b"x")
     assert ended(child) == 0
     after = Ledger.open(path)
-    assert after.fitting(EVENT) == 0
-    assert after.verify().unsettled == 1 + room
+    assert (after.fitting(EVENT), after.verify().unsettled) == (0, 1 + room)
 
 
 @pytest.mark.rest
 def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_path):
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger = new_ledger(tmp_path / "a.ledger", 50.0)
     stop = threading.Event()
 
     def work() -> None:
@@ -115,7 +116,7 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
 
 
 def test_threads_share_one_ledger_object(tmp_path):
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger = new_ledger(tmp_path / "a.ledger")
     room, granted = ledger.fitting(EVENT), []
 
     def work(_: int) -> None:
@@ -130,27 +131,26 @@ def test_threads_share_one_ledger_object(tmp_path):
     ledger.verify()
 
 
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
-def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_data(tmp_path, binary_rows, monkeypatch):
-    """Both have tied the ledger to their rows before either of them spends."""
-    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, unit=row)
-    X, y = binary_rows
-    both, prepared = threading.Barrier(2, timeout=60), NoisyMoments.prepare
+def errors_of_fits(rows: Any, monkeypatch: Any, *asked: tuple[Any, int]) -> list[BaseException | None]:
+    """Fit in threads at once, each on a ledger and so many rows: all have prepared before one of them spends."""
+    X, y = rows
+    together, prepare = threading.Barrier(len(asked), timeout=60), NoisyMoments.prepare
 
-    def prepared_together(*given):
-        found = prepared(*given)
-        both.wait()
-        return found
-
-    def fit(n_rows: int) -> None:
+    def fit(ledger: Any, n_rows: int) -> None:
         model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, data_changed=True, random_state=0)
         model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3)
 
-    monkeypatch.setattr(NoisyMoments, "prepare", prepared_together)
-    with ThreadPoolExecutor(2) as pool:
-        fits = [pool.submit(fit, n_rows) for n_rows in (300, 400)]
-    assert [one.exception() for one in fits] == [None, None]
+    monkeypatch.setattr(NoisyMoments, "prepare", lambda *given: (prepare(*given), together.wait())[0])
+    with ThreadPoolExecutor(len(asked)) as pool:
+        return [one.exception() for one in [pool.submit(fit, *one) for one in asked]]
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_data(tmp_path, binary_rows, monkeypatch):
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    ledger = new_ledger(tmp_path / "a.ledger", 9.0, unit=row)
+    errors = errors_of_fits(binary_rows, monkeypatch, *[(ledger, n_rows) for n_rows in (300, 400)])
+    assert errors == [None, None]
     kinds = [entry["kind"] for entry in ledger.export()]
     assert kinds.count("bound") == 2
     assert ledger.verify().entries == len(kinds)
@@ -159,7 +159,7 @@ def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_dat
 def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
     path, rows = tmp_path / "a.ledger", np.arange(40.0).reshape(20, 2)
     votes = VoteHistogram(np.full((20, 10), 25), 250)  # ties: two independent answers would differ
-    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
+    new_ledger(path, 20.0)
     SystemNoise().discrete_gaussian(1.0, (1,))  # load the noise library once, before the forks
     read, write = os.pipe()
 
@@ -221,25 +221,10 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
 @pytest.mark.rest
 @pytest.mark.filterwarnings("ignore")
 def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path, binary_rows, monkeypatch):
-    """Every fit has looked for other ledgers before any of them makes its own."""
-    X, y = binary_rows
-    together, prepared = threading.Barrier(4, timeout=60), NoisyMoments.prepare
-
-    def prepared_together(*given):
-        found = prepared(*given)
-        together.wait()
-        return found
-
-    def fit(name: str) -> None:
-        model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / name, random_state=0)
-        model.fit(X[:200], y[:200], X_public=X[:60] + 1e-3)
-
-    monkeypatch.setattr(NoisyMoments, "prepare", prepared_together)
-    with ThreadPoolExecutor(4) as pool:
-        errors = [one.exception() for one in [pool.submit(fit, f"{number}.ledger") for number in range(4)]]
-    refused = [error for error in errors if error is not None]
+    asked = [(tmp_path / f"{number}.ledger", 200) for number in range(4)]
+    refused = [str(error) for error in errors_of_fits(binary_rows, monkeypatch, *asked) if error is not None]
     assert len(refused) == 3
-    assert all("contains the budget of these data" in str(error) for error in refused)
+    assert all("contains the budget of these data" in error for error in refused)
     assert len([*tmp_path.iterdir()]) == 1
 
 

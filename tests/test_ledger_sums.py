@@ -4,23 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from test_ledger_tampering import rechained
+from ledgers import new_ledger, rechained
 from tutelage import Ledger
-from tutelage.accounting.filter import RenyiFilter
-from tutelage.events import (
-    CappedArgmaxGaussian,
-    Composed,
-    Event,
-    NoisyArgmaxGaussian,
-    NoisySumGaussian,
-    Repeated,
-)
-from tutelage.exceptions import (
-    LedgerError,
-    LedgerStorageError,
-    LedgerTamperedError,
-    UnsupportedEventError,
-)
+from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian, Repeated
+from tutelage.exceptions import LedgerError, LedgerStorageError, LedgerTamperedError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(40.0, 12, 5, ONE_TEACHER)
@@ -31,7 +18,7 @@ NUMBERS = (-1, 0, -(2**50), 2**50, -1)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A ledger with a noisy sum, and with labels after it."""
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger = new_ledger(tmp_path / "a.ledger")
     ledger.settle(ledger.reserve(SUM, 1), {QUERY: NUMBERS}, SUM)
     label = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
     ledger.settle(ledger.reserve(label, 1), {OTHER: (3,)}, label)
@@ -43,8 +30,6 @@ def test_all_numbers_come_back_from_the_file(path):
     assert ledger.recall([QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
     assert ledger.verify().answers == 2
     assert ledger.history().charges[0].happened == SUM
-    limit = RenyiFilter.suited_to(2.0, 1e-5)
-    assert ledger.share_of(SUM) == limit.share(limit.cost(SUM)) > 0
 
 
 @pytest.mark.parametrize("numbers", [(), NUMBERS[:-1], (*NUMBERS, 3)])
@@ -85,8 +70,6 @@ def test_sums_and_labels_in_one_batch_are_refused_before_they_are_charged(path):
     (Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))), {"cost": 10**11}, None),
 ], ids=["dimension", "norm", "both kinds"])  # fmt: skip
 def test_another_sum_in_a_rewritten_chain_is_found(event: Event, cost, message, path):
-    rechained(path, {})
-    Ledger.open(path).verify()
     rechained(path, {1: {"event": event.as_dict(), **cost}, 2: {"happened": event.as_dict()}})
     with pytest.raises(LedgerTamperedError, match=message):
         Ledger.open(path).verify()
@@ -97,16 +80,8 @@ def test_a_long_vector_has_its_room_kept(path):
     long = NoisySumGaussian(400.0, 12, 20_000, ONE_TEACHER)
     numbers = tuple((-1) ** k * (10**15 + k) for k in range(long.dimension))
     reservation = ledger.reserve(long, 1)
-    assert reservation.room is not None
-    assert reservation.room._file.seek(0, 2) > 20 * long.dimension
+    assert reservation.room._file.seek(0, 2) > 20 * long.dimension  # pyright: ignore[reportOptionalMemberAccess]
     ledger.settle(reservation, {b"s" * 32: numbers}, long)
     assert Ledger.open(path).recall([b"s" * 32])[b"s" * 32] == numbers
     with pytest.raises(LedgerStorageError, match="has no room"):
         ledger.reserve(NoisySumGaussian(400.0, 12, 2**45, ONE_TEACHER), 1)
-
-
-def test_one_campaign_is_one_query_of_its_cap():
-    limit = RenyiFilter.suited_to(2.0, 1e-5)
-    dense = limit.cost(NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))
-    campaign = limit.cost(CappedArgmaxGaussian(40.0, 20, 10, ONE_TEACHER))
-    assert 20 * dense * (1 - 1e-9) <= campaign <= 20 * dense * (1 + 1e-2)
