@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledgers import new_ledger
 from processes import called_by_itself, die_at_event, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
@@ -57,12 +58,12 @@ def batch(number, queries=4):
 
 
 def in_memory(epsilon=50.0):
-    return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=PERSON, suited_to=EVENT)
+    return new_ledger(epsilon=epsilon, unit=PERSON, suited_to=EVENT)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=DELTA, unit=PERSON, suited_to=EVENT)
+    new_ledger(tmp_path / "a.ledger", 50.0, unit=PERSON, suited_to=EVENT)
     return tmp_path / "a.ledger"
 
 
@@ -76,21 +77,16 @@ def session(path: Path, teachers=None, mechanism=MECHANISM, **settings) -> Label
     return LabelingSession(teachers or people(*private_rows()), mechanism, Ledger.open(path), **settings)
 
 
+def watched(patch: Any) -> list:
+    """Return a list of the votes that noise is added to from now on."""
+    kept, release = [], CappedGNMax.release
+    patch.setattr(CappedGNMax, "release", lambda self, votes, *more: kept.append(votes) or release(self, votes, *more))
+    return kept
+
+
 @pytest.fixture
 def seen(monkeypatch) -> list:
     return watched(monkeypatch)
-
-
-def watched(monkeypatch) -> list:
-    """Return a list of the votes that noise is added to from now on."""
-    kept, release = [], CappedGNMax.release
-
-    def noting(self, votes, noise, predictions=None):
-        kept.append(votes)
-        return release(self, votes, noise, predictions)
-
-    monkeypatch.setattr(CappedGNMax, "release", noting)
-    return kept
 
 
 def campaign(rows, batches, mechanism=MECHANISM, cap=2, ledger=None):
@@ -107,7 +103,7 @@ def campaign(rows, batches, mechanism=MECHANISM, cap=2, ledger=None):
 # What it counts
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(
     seed=st.integers(0, 10**6),
     sizes=st.lists(st.integers(1, 7), min_size=1, max_size=5),
@@ -127,13 +123,7 @@ def test_everybody_votes_until_the_cap_and_no_further(seed, sizes, cap, total):
         assert np.array_equal(counts, expected)
 
 
-def moved_by_one_person(run, rows, there, batches) -> int:
-    """Return how many votes one changed person moves in all: a moved one counts twice."""
-    here, other = run(rows, batches), run(there, batches)
-    return sum(int(np.abs(one - two).sum()) for one, two in zip(here, other, strict=True))
-
-
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 10**6), change=st.sampled_from(["rows", "labels", "gone"]))
 def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
     X, y, ids = private_rows(seed, 20, 9)
@@ -142,8 +132,9 @@ def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
     z[own] = (z[own] + 1) % CLASSES if change == "labels" else z[own]
     there = (X[~own], y[~own], ids[~own]) if change == "gone" else (Z, z, ids)
     batches = [batch(seed + number) for number in range(5)]
-    most = MECHANISM.cap if change == "gone" else 2 * MECHANISM.cap
-    assert moved_by_one_person(campaign, (X, y, ids), there, batches) <= most
+    both = zip(campaign((X, y, ids), batches), campaign(there, batches), strict=True)
+    moved = sum(int(np.abs(one - other).sum()) for one, other in both)  # a moved vote counts twice
+    assert moved <= (MECHANISM.cap if change == "gone" else 2 * MECHANISM.cap)
 
 
 def test_a_campaign_is_paid_by_its_first_batch(path):
@@ -156,13 +147,11 @@ def test_a_campaign_is_paid_by_its_first_batch(path):
         later = session(path).ask(batch(number))
         assert (later.cost, later.event) == (0.0, Repeated(EVENT, 0))
         assert later.labels.min() >= 0  # whoever has votes left: noise is drawn
-    state = Ledger.open(path).verify()
-    assert (state.spent, state.answers, state.unsettled) == (share, 24, 0)
-    assert state.entries == 1 + 2 + 2 * 6
-    history = Ledger.open(path).history()
+    state, history = Ledger.open(path).verify(), Ledger.open(path).history()
+    assert (state.spent, state.answers, state.unsettled, state.entries) == (share, 24, 0, 1 + 2 + 2 * 6)
     assert history.given[EVENT] == history.paid[EVENT] == 1
-    assert sum(charge.cost for charge in history.charges) == history.limit.cost(EVENT)
     assert asking.reservations == {1, 3}
+    assert ask_in_rounds(session(path), batch(9, 20), [6, 6], first=RandomRows()).release.cost == 0
 
 
 def test_what_was_answered_is_remembered_and_takes_no_vote(path, seen):
@@ -175,13 +164,6 @@ def test_what_was_answered_is_remembered_and_takes_no_vote(path, seen):
     mixed = session(path).ask(np.concatenate([batch(1, 2), batch(0)]))
     assert mixed.labels[2:].tolist() == first.tolist()
     assert seen[1].n_queries == 2
-
-
-def test_rounds_are_batches_of_one_campaign(path, seen):
-    asked = ask_in_rounds(session(path), batch(0, 30), [6, 6, 6], first=RandomRows())
-    assert asked.release.cost == Ledger.open(path).share_of(EVENT)
-    assert [votes.n_queries for votes in seen] == [6, 6, 6]
-    assert max(spent_by_people(path)) == MECHANISM.cap
 
 
 def test_other_settings_and_questions_are_campaigns_of_their_own(path, seen):
@@ -200,7 +182,7 @@ def test_other_settings_and_questions_are_campaigns_of_their_own(path, seen):
 
 def test_a_campaign_that_does_not_fit_spends_nothing(tmp_path, seen):
     path = tmp_path / "a.ledger"
-    Ledger.create(path, epsilon=0.01, delta=DELTA, unit=PERSON)
+    new_ledger(path, 0.01, unit=PERSON)
     asking = session(path)
     assert (asking.fitting, asking.affordable(batch(0))) == (0, 0)
     with pytest.raises(BudgetExceededError):
@@ -208,18 +190,6 @@ def test_a_campaign_that_does_not_fit_spends_nothing(tmp_path, seen):
     assert Ledger.open(path).verify().entries == 1
     assert spent_by_people(path) == []
     assert seen == []
-
-
-@pytest.mark.rest
-def test_a_full_budget_does_not_end_a_campaign_that_was_paid(tmp_path):
-    path, limit = tmp_path / "a.ledger", RenyiFilter.holding(EVENT, DELTA)
-    Ledger.create(path, epsilon=limit.epsilon, delta=DELTA, unit=PERSON, order=limit.order)
-    asking = session(path)
-    assert asking.affordable(batch(0)) == 4
-    asking.ask(batch(0))
-    assert asking.fitting == session(path).fitting > 10**6
-    assert (asking.affordable(batch(1)), asking.ask(batch(1)).cost) == (4, 0)
-    assert session(path, question="another").fitting == 0
 
 
 def test_people_who_join_have_votes_and_others_get_no_more(path, seen):
@@ -231,14 +201,17 @@ def test_people_who_join_have_votes_and_others_get_no_more(path, seen):
     assert seen[-1].counts.sum() == 2  # of the one who is new
 
 
+def test_rows_that_the_caller_changes_later_change_no_vote():
+    X, y, ids = private_rows()
+    teachers = people(X, y, np.sort(ids))  # in the order of people: nothing need be moved
+    before = teachers.few_votes(batch(0))
+    X[:], y[:] = 0, 0
+    after = teachers.few_votes(batch(0))
+    for one, other in ((before.queries, after.queries), (before.labels, after.labels)):
+        assert np.array_equal(one, other)
+
+
 # The votes in the ledger's file
-
-
-def test_the_ledger_names_nobody_who_votes(path):
-    session(path, people(*private_rows()[:2], np.array(["Ada Lovelace"] * 60))).ask(batch(0))
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert b"Lovelace" not in path.read_bytes()
-    assert sorted(one.name for one in path.parent.iterdir()) == [path.name]
 
 
 def test_no_entry_depends_on_who_has_votes_left(tmp_path):
@@ -246,7 +219,7 @@ def test_no_entry_depends_on_who_has_votes_left(tmp_path):
     entries = []
     for scale in (1.0, 100.0):
         path = tmp_path / f"{scale}.ledger"
-        Ledger.create(path, epsilon=50.0, delta=DELTA, unit=PERSON, suited_to=EVENT)
+        new_ledger(path, 50.0, unit=PERSON, suited_to=EVENT)
         X, y, ids = private_rows(int(scale))
         for number in range(4):
             session(path, people(scale * X, y, ids)).ask(batch(number))
@@ -275,11 +248,9 @@ def test_a_campaign_does_not_go_on_with_votes_that_were_edited(edit, path, seen)
         session(path).ask(batch(1))
         raw.execute(EDITS[edit])
         raw.commit()
-    released = len(seen)
-    for _ in range(2):
-        with pytest.raises(LedgerTamperedError, match="votes"):
-            session(path).ask(batch(7))
-    assert len(seen) == released
+    with pytest.raises(LedgerTamperedError, match="votes"):
+        session(path).ask(batch(7))
+    assert len(seen) == 2
     assert len(session(path).ask(batch(0)).labels) == 4  # what was answered stays answered
     with pytest.raises(LedgerTamperedError):
         Ledger.open(path).verify()
@@ -330,34 +301,29 @@ def test_a_batch_at_no_cost_needs_a_campaign_that_was_paid(forged, path):
     ledger = Ledger.open(path)
     ledger.settle(ledger.reserve(GAUSSIAN, 1), {}, GAUSSIAN)
     append_entry(path, **FREE)
-    assert Ledger.open(path).verify().unsettled == 1
+    ledger.verify()
     append_entry(path, **FORGED[forged])
     with pytest.raises(LedgerTamperedError):
         Ledger.open(path).verify()
 
 
-def test_a_campaign_gets_nothing_back_and_is_settled_once(path):
-    asking = session(path)
-    asking.ask(batch(0))
-    ledger = Ledger.open(path)
-    entry = next(entry for entry in ledger.export() if entry["kind"] == "answered")
-    assert (entry["answers"], entry["refund"]) == (0, 0)
-    request = session(path)._request(batch(0), None)
-    reservation = ledger.reserved_for(session(path)._boundary.campaign(request))
-    assert reservation is not None
-    for happened in (EVENT, Repeated(EVENT, 0)):
-        with pytest.raises(LedgerError):
-            ledger.settle(reservation, {bytes(32): (1,)}, happened)
-
-
-def test_a_batch_of_a_campaign_runs_nothing_that_was_not_paid(path):
-    voters, wanted = Voters(["a", "b"], b""), np.array([1, 1])
-    ledger = Ledger.open(path)
-    granted = ledger.reserve_votes(EVENT, "one", voters, wanted, queries=1)
+def test_a_campaign_gets_nothing_back_and_runs_nothing_that_was_not_paid(path):
+    ledger, voters = Ledger.open(path), Voters(["a", "b"], b"")
+    for wanted in ([1], [-1, 1], [1.0, 1.0]):
+        with pytest.raises(InvalidDataError, match="`wanted` must be"):
+            ledger.reserve_votes(EVENT, "one", voters, np.array(wanted), queries=1)
+    granted = ledger.reserve_votes(EVENT, "one", voters, np.array([1, 1]), queries=1)
     with pytest.raises(LedgerError, match="ran more"):
         ledger.settle(granted.reservation, {bytes(32): (1,)}, EVENT)
     ledger.settle(granted.reservation, {bytes(32): (1,)}, Repeated(EVENT, 0))
     assert ledger.verify().answers == 1
+    paid = next(entry for entry in ledger.export() if entry["kind"] == "answered")
+    assert (paid["answers"], paid["refund"]) == (0, 0)
+    reservation = ledger.reserved_for("one")
+    assert reservation is not None
+    for happened in (EVENT, Repeated(EVENT, 0)):
+        with pytest.raises(LedgerError):
+            ledger.settle(reservation, {bytes(32): (1,)}, happened)
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -371,14 +337,6 @@ def test_what_was_paid_for_other_answers_pays_for_no_campaign(settled, path):
     append_entry(path, **FREE)
     with pytest.raises(LedgerTamperedError):
         Ledger.open(path).verify()
-
-
-@pytest.mark.parametrize("wanted", [[1], [-1, 1], [1.0, 1.0]])
-def test_nobody_wants_fewer_votes_than_none(wanted, path):
-    ledger, voters = Ledger.open(path), Voters(["a", "b"], b"")
-    with pytest.raises(InvalidDataError, match="`wanted` must be"):
-        ledger.reserve_votes(EVENT, "one", voters, np.array(wanted), queries=1)
-    assert ledger.state().entries == 1
 
 
 def test_votes_above_what_was_granted_are_noticed(monkeypatch):
@@ -398,14 +356,13 @@ def asks(path: Path, numbers: Iterable[int], event: int = 0) -> tuple[int, int]:
     read, write = os.pipe()
 
     def ask() -> None:
-        release = CappedGNMax.release
+        release, one = CappedGNMax.release, session(path)
 
         def noting(self, votes, noise, predictions=None):
             os.write(write, int(votes.counts.sum()).to_bytes(4, "big"))
             return release(self, votes, noise, predictions)
 
         CappedGNMax.release = noting
-        one = session(path)
         if event:
             die_at_event(event, path.parent)
         for number in numbers:
