@@ -2,11 +2,10 @@
 
 import json
 import os
+import re
 import signal
-import sqlite3
 import warnings
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,12 +16,12 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from processes import forked
+from ledgers import edit, rechained
+from processes import at_once, ended, forked
 from test_cohorts import copied
-from test_ledger_tampering import rechained
-from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SimulationNoise, VoteHistogram
+from tutelage import LabelingSession, Ledger, LNMax, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage.accounting.composition import most_shifts
-from tutelage.accounting.filter import GaussianFilter, RenyiFilter
+from tutelage.accounting.filter import GaussianFilter
 from tutelage.cli.card import _from_results
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import (
@@ -61,38 +60,37 @@ def made(path: Path, accounting: str = "renyi", **terms: Any) -> Ledger:
 def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounting, path):
     ledger, other = made(path, accounting), Ledger.open(path)
     ledger.reserve(SUM, ledger.fitting(SUM))
-    spent, before = ledger.history().last.spent, ledger.state()
+    spent, before, limit = ledger.history().last.spent, ledger.state(), ledger.limit
     with pytest.raises(BudgetExceededError):
         other.reserve(SUM, 1)
     state = ledger.raise_budget(2.0, **WHY)
     assert (state.budget, state.delta) == (2.0, 2e-5 if accounting == "gaussian" else 1e-5)
     assert (state.guarantee().epsilon, state.guarantee().delta) == (state.budget, state.delta)
     assert [(one.before, one.epsilon, one.by, one.why) for one in state.raised] == [(1.0, 2.0, *WHY.values())]
-    assert ledger.history().last.spent == spent
+    assert (ledger.history().last.spent, ledger.limit.cost(SUM)) == (spent, limit.cost(SUM))
+    if accounting == "renyi":  # at one order, ε is added to what may be spent
+        assert ledger.limit.capacity == pytest.approx(limit.capacity + 1e12)
     other.reserve(SUM, other.fitting(SUM))  # an object that was open before knows it
     with pytest.raises(BudgetExceededError):
         Ledger.open(path).reserve(SUM, 1)
     third = Ledger.open(path).raise_budget(3.0, **WHY)
     assert (third.delta, len(third.raised)) == (state.delta, 2)
     assert Ledger.open(path).verify(before.head) == third
-    history = ledger.history()
-    assert history.until_head(before.head, "").state == before
-    assert history.limit == ledger.limit
+    assert ledger.history().until_head(before.head, "").state == before
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, float("nan"), 1e6, True])
-def test_a_budget_is_never_lowered(epsilon, path):
+def test_a_budget_is_never_lowered(path):
     ledger = made(path, "gaussian")
-    for wrong in ({"epsilon": epsilon, **WHY}, {"epsilon": 2.0, "by": " ", "why": "x"}):
+    for wrong in (*({"epsilon": one} for one in (0.5, 1.0, float("nan"), 1e6)), {"by": " "}):
         with pytest.raises(InvalidParameterError):
-            ledger.raise_budget(**wrong)
+            ledger.raise_budget(**{"epsilon": 2.0, **WHY, **wrong})
     assert ledger.state().entries == 1
 
 
-@pytest.mark.parametrize("edit", [{"epsilon": 9.0}, {"capacity": 10**15}, {"by": 1}])
-def test_an_edited_raise_is_found_whoever_computed_the_hashes_again(edit, path):
+@pytest.mark.parametrize("change", [{"epsilon": 9.0}, {"capacity": 10**15}, {"by": 1}])
+def test_an_edited_raise_is_found_whoever_computed_the_hashes_again(change, path):
     made(path).raise_budget(2.0, **WHY)
-    rechained(path, {1: edit})
+    rechained(path, {1: change})
     with pytest.raises(LedgerTamperedError):
         Ledger.open(path).verify()
 
@@ -100,18 +98,16 @@ def test_an_edited_raise_is_found_whoever_computed_the_hashes_again(edit, path):
 def test_a_raise_that_is_killed_before_its_end_never_was(path):
     made(path)
 
-    def die(*_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def raise_and_die() -> None:
-        Transaction._seal = die  # type: ignore[method-assign]
+    def raise_it() -> None:
         Ledger.open(path).raise_budget(2.0, **WHY)
 
-    child = forked(raise_and_die)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    def raise_and_die() -> None:
+        Transaction._seal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        raise_it()
+
+    assert ended(forked(raise_and_die)) == -signal.SIGKILL
     assert Ledger.open(path).verify().raised == ()
-    children = [forked(lambda epsilon=epsilon: Ledger.open(path).raise_budget(epsilon, **WHY)) for epsilon in (2, 2)]
-    assert sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)[0] == 0
+    assert sorted(at_once(raise_it, raise_it)) == [0, 1]
     assert [one.epsilon for one in Ledger.open(path).verify().raised] == [2.0]  # one of both, and the other is refused
 
 
@@ -130,7 +126,7 @@ def delta_in_view_of_the_loss(first: float, mu_squared_of: Any) -> float:
 RAISES = 1 + np.geomspace(1e-6, 30, 100)
 
 
-@pytest.mark.parametrize("first", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("first", [0.1, 10.0])
 def test_a_gaussian_budget_that_is_raised_in_view_of_the_loss_keeps_its_delta(first):
     def raised(epsilon: float) -> float:
         try:
@@ -140,15 +136,6 @@ def test_a_gaussian_budget_that_is_raised_in_view_of_the_loss_keeps_its_delta(fi
 
     assert 1e-5 < delta_in_view_of_the_loss(first, raised) < 1.5e-5
     assert delta_in_view_of_the_loss(first, lambda epsilon: most_shifts(epsilon, 1e-5)) > 2.8e-5
-
-
-def test_grains_of_a_gaussian_budget_are_the_same_whatever_the_budget():
-    small, large = GaussianFilter(0.5, 1e-5), GaussianFilter(1e5, 0.99)
-    assert small.cost(SUM) == large.cost(SUM) == small.raised(2.0).cost(SUM)
-    assert large.capacity == pytest.approx(most_shifts(1e5, 0.99) * 1e15, rel=1e-9)
-    assert small.capacity == pytest.approx(most_shifts(0.5, 1e-5) * 1e15, rel=1e-9)
-    renyi = RenyiFilter.suited_to(1.0, 1e-5)
-    assert renyi.raised(1.5).capacity == pytest.approx(renyi.capacity + 0.5e12, rel=1e-11)
 
 
 # People
@@ -163,7 +150,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "vectors": {},
     "capped votes": {"teacher": NearestQueries(3), "mechanism": CappedGNMax(20.0, 3), **FEW},
     "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
-    "teachers": {"teacher": Ridge(), "n_teachers": 6, "mechanism": GNMax(40.0), **FEW},
+    "teachers": {"teacher": Ridge(), "n_teachers": 6, "mechanism": LNMax(200.0), **FEW},
 }
 
 
@@ -210,7 +197,7 @@ def test_a_fit_after_a_withdrawal_is_one_whose_table_never_had_the_person(method
     own, stay = METHODS[method], IDS != GONE
     before = fit(path, **own)
     copy = copied(path, "copy")
-    assert len(set(Ledger.open(path).withdraw([GONE, GONE]))) == 1
+    Ledger.open(path).withdraw([GONE])
     later, without = fit(path, question="later", **own), fit(copy, stay, question="later", data_changed=True, **own)
     assert shown(later) == shown(without)
     assert later.release_.cost > 0
@@ -228,13 +215,13 @@ class Noting(LogisticRegression):
     noted: ClassVar = Counter[bytes]()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        super().fit(X, y, sample_weight)
+        super().fit(X, y)
         Noting.noted[self.coef_.tobytes()] += 1
         return self
 
 
 def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoints(path, tmp_path, monkeypatch):
-    own = {"teacher": Noting(), "n_teachers": 12, "mechanism": GNMax(40.0), "n_jobs": 1} | FEW
+    own = {"teacher": Noting(), "n_teachers": 12, "mechanism": LNMax(200.0), "n_jobs": 1} | FEW
 
     def noted(path: Path, **more: Any) -> tuple[Any, Counter[bytes]]:
         Noting.noted.clear()
@@ -258,7 +245,7 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
 
 def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
     ledger = made(path, unit=ONE_TEACHER)
-    session = LabelingSession(VoteHistogram(np.array([[9, 1], [2, 8]]), 10), GNMax(30.0), ledger, X_voted=X[:2])
+    session = LabelingSession(VoteHistogram(np.array([[9, 1], [2, 8]]), 10), LNMax(30.0), ledger, X_voted=X[:2])
     first = session.ask(X[:1])
     Ledger.open(path).withdraw([GONE])
     assert session.ask(X[:1]).labels == first.labels
@@ -271,13 +258,6 @@ def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
         model.fit(X[:300], Y[:300], X_public=X[300:])
     assert GONE not in str(error.value)
     assert (ledger.state().entries, of_rows.state().spent) == (3, 0)
-
-
-def test_a_table_from_which_everybody_withdrew_is_one_of_nobody(path):
-    fit(path, release="January")
-    Ledger.open(path).withdraw(IDS)
-    assert fit(path, release="February").release_.cost > 0
-    assert len(Ledger.open(path).verify().cohorts) == 2
 
 
 def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypatch):
@@ -293,7 +273,6 @@ def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypa
     with pytest.raises(LedgerMismatchError, match="if somebody withdrew just now, repeat it"):
         fit(path)
     assert Ledger.open(path).state().spent == 0
-    assert fit(path).release_.cost > 0
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -302,35 +281,25 @@ def test_a_cohort_that_is_empty_shows_nowhere(path):
     copy = copied(path, "copy")
     Ledger.open(path).withdraw(IDS[:100])
     for one in (path, copy):
-        fit(one, release="February")
+        assert fit(one, release="February").release_.cost > 0
     exports = [[(entry["kind"], entry["spent"]) for entry in Ledger.open(one).export()] for one in (path, copy)]
     assert exports[0] == exports[1]
     assert Ledger.open(path).verify().cohorts == Ledger.open(copy).verify().cohorts
+    Ledger.open(path).withdraw(IDS)
+    assert fit(path, release="March").release_.cost > 0  # of nobody
 
 
-@pytest.mark.parametrize("edit", ["DELETE FROM withdrawn", "DROP TABLE withdrawn", "UPDATE withdrawn SET day = 'x'"])
-def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edit, path, tmp_path):
+@pytest.mark.parametrize("edited", ["DELETE FROM withdrawn", "DROP TABLE withdrawn", "UPDATE withdrawn SET day = 'x'"])
+def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edited, path, tmp_path):
     ledger = made(path)
     head = ledger.state().head
     assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
     assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
     assert Ledger.open(tmp_path / "copy").staying([GONE, "17", "18"])[0].tolist() == [False, False, True]
-    with closing(sqlite3.connect(path)) as raw:
-        raw.execute(edit)
-        raw.commit()
+    edit(path, edited)
     for use in (Ledger.open(path).verify, lambda: ledger.withdraw(["other"]), lambda: fit(path)):
         with pytest.raises(LedgerTamperedError):
             use()
-
-
-def test_a_ledger_that_was_made_without_the_table_takes_withdrawals(path):
-    made(path)
-    with closing(sqlite3.connect(path)) as raw:
-        raw.execute("DROP TABLE withdrawn")
-    ledger = Ledger.open(path)
-    assert ledger.verify().entries == 1
-    ledger.withdraw([GONE])
-    assert ledger.verify().entries == 1
 
 
 def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(called, path):
@@ -349,13 +318,8 @@ def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(c
     assert called(*init.split(), cwd=folder).returncode == 0
     done = called("ledger", "raise", "rows.csv.ledger", "--epsilon", "2", "--by", "M", "--why", "x", cwd=folder)
     assert done.stdout.endswith("[privacy] must now have:\nbudget = 2.0\ndelta = 2e-05\n")
-    low = called("ledger", "raise", "rows.csv.ledger", "--epsilon", "2", "--by", "M", "--why", "x", cwd=folder)
-    assert (low.returncode, "must be above" in low.stderr) == (2, True)
     assert "from ε = 1 to 2 by M: x" in called("ledger", "show", "rows.csv.ledger", cwd=folder).stdout
-    refused = run("budget = 1", "delta = 1e-5")
-    assert refused.returncode != 0
-    assert "`budget` must be 2" in refused.stderr
-    assert "`delta` must be 2e-05" in refused.stderr
+    assert re.search("`budget` must be 2.*`delta` must be 2e-05", run("budget = 1", "delta = 1e-5").stderr, re.DOTALL)
     for terms in ((), done.stdout.splitlines()[-2:]):
         assert run(*terms).returncode == 0
         assert json.loads((folder / "out" / "card.json").read_text())["delta"] == 2e-5
@@ -368,12 +332,9 @@ def test_an_id_of_nobody_withdraws_only_if_that_is_said(release, called, path):
     assert (gone.returncode, "Of 1 ids, 1 were in its releases." in gone.stderr) == (0, True)
     assert "1 were" not in gone.stdout
     before = Ledger.open(path).state()
-    for attempt in (lambda: Ledger.open(path).withdraw([GONE, "patient-1T"]), lambda: Ledger.open(path).withdraw([5])):
-        with pytest.raises(InvalidDataError, match=r"and 1 of \d are not, so no person was withdrawn") as error:
-            attempt()
-        assert "1T" not in str(error.value)
     mistaken = called("ledger", "withdraw", path, "--id", "patient-1T")
     assert (mistaken.returncode, mistaken.stdout) == (1, "")
+    assert "and 1 of 1 are not, so no person was withdrawn" in mistaken.stderr
     assert "1T" not in mistaken.stderr
     later = called("ledger", "withdraw", path, "--id", "patient-1T", "--yes")
     assert (later.returncode, "Of 1 ids, 0 were in its releases." in later.stderr) == (0, True)

@@ -1,8 +1,6 @@
 """`PATEClassifier` on rows with named columns: the form of a table changes nothing."""
 
-from collections.abc import Callable
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +13,9 @@ from test_large import made_up
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicColumns
-from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
-duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
+pandas, polars = map(pytest.importorskip, ("pandas", "polars"))
 pytestmark = FITS_AGAIN
 
 FEATURES = ["age", "dose", "size", "ward", "fit", "seen"]
@@ -37,16 +34,6 @@ PRIVATE, PUBLIC = dated(400, seed=0), dated(120, seed=1).select(FEATURES)
 COLUMNS = PublicColumns.learn(PUBLIC, kinds={"seen": "date"})
 
 
-FORMS: dict[str, Callable[[Any, Path], Any]] = {
-    "pandas": lambda frame, _: frame.to_pandas(),
-    "lazy Polars": lambda frame, _: frame.lazy(),
-    "PyArrow": lambda frame, _: frame.to_arrow(),
-    "DuckDB": lambda frame, _: duckdb.sql("SELECT * FROM frame"),
-    "csv": lambda frame, folder: frame.write_csv(folder / "rows.csv") or read_table(folder / "rows.csv"),
-    "reordered": lambda frame, _: frame.select(frame.columns[::-1]),
-}
-
-
 def classifier(**more: Any) -> PATEClassifier:
     tree = DecisionTreeClassifier(max_depth=2)
     settings: dict[str, Any] = {"teacher": tree, "n_teachers": 20, "mechanism": GNMax(sigma=2.0), "student": tree}
@@ -54,58 +41,34 @@ def classifier(**more: Any) -> PATEClassifier:
 
 
 def fitted(X: Any, X_public: Any, **more: Any) -> PATEClassifier:
-    y = "ill" if isinstance(X, polars.LazyFrame | duckdb.DuckDBPyRelation) else PRIVATE["ill"].to_numpy()
+    y = "ill" if isinstance(X, polars.LazyFrame) else PRIVATE["ill"].to_numpy()
     dated = {} if isinstance(X_public, np.ndarray) else {"features": COLUMNS}
     return classifier(**dated | more).fit(X, y, X_public=X_public)
 
 
-@pytest.fixture(scope="module")
-def of_arrays() -> tuple[PATEClassifier, PublicColumns]:
-    columns = COLUMNS
-    return fitted(columns.transform(PRIVATE), columns.transform(PUBLIC)), columns
-
-
 @pytest.mark.rest
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_ballots_and_the_same_student(form, of_arrays, tmp_path):
-    expected, columns = of_arrays
-    public = PUBLIC if form == "reordered" else FORMS[form](PUBLIC, tmp_path)
-    rows = FORMS[form](PRIVATE, tmp_path)
-    model = fitted(rows, public)
-    assert np.array_equal(model.votes_.counts, expected.votes_.counts)
-    assert np.array_equal(model.release_.labels, expected.release_.labels)
-    predicted = expected.predict(columns.transform(PRIVATE))
-    assert np.array_equal(model.predict(rows), predicted)
-    assert np.array_equal(model.predict(PRIVATE.to_pandas()), predicted)
-    assert np.array_equal(model.predict(PRIVATE.select(FEATURES).rows()), predicted)  # no names: in the order of names
-    assert model.score(rows, PRIVATE["ill"].to_numpy()) > 0.8
-    assert model.columns_ is not None
-    assert model.columns_.names == columns.names
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize(("form", "name", "source"), [
-    ("pandas", "entity_ids", "person"), ("PyArrow", "silos", "clinic"),
-])  # fmt: skip
-def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, name, source, tmp_path):
-    X, public = (FORMS[form](rows.select(FEATURES), tmp_path) for rows in (PRIVATE, PUBLIC))
-    label, column = (FORMS[form](PRIVATE.select(one), tmp_path)[one] for one in ("ill", source))
+@pytest.mark.parametrize(("name", "source"), [("entity_ids", "person"), ("silos", "clinic")])
+def test_labels_ids_and_silos_may_be_columns_of_the_same_library(name, source):
+    X, public, whole = PRIVATE.select(FEATURES).to_arrow(), PUBLIC.to_arrow(), PRIVATE.to_arrow()
     arrays = {name: PRIVATE[source].to_numpy()}
-    model: Any = classifier(features=COLUMNS)
-    one = model.fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
-    other = classifier(features=COLUMNS).fit(X, label, X_public=public, **{name: column})
+    one = classifier(features=COLUMNS).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
+    other = classifier(features=COLUMNS).fit(X, whole["ill"], X_public=public, **{name: whole[source]})
     assert np.array_equal(one.votes_.counts, other.votes_.counts)
     assert one.votes_.unit == other.votes_.unit
 
 
-def test_columns_may_be_declared():
+def test_rows_with_names_are_rows_of_numbers_under_columns_that_may_be_declared():
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
-    model = fitted(PRIVATE, PUBLIC, features=few)
-    assert np.array_equal(model.votes_.counts, expected.votes_.counts)
-    assert np.array_equal(model.predict(PRIVATE), expected.predict(few.transform(PRIVATE)))
+    for rows in (PRIVATE, PRIVATE[:, ::-1].lazy()):  # in any order, and not read before they are needed
+        model = fitted(rows, PUBLIC, features=few)
+        assert np.array_equal(model.votes_.counts, expected.votes_.counts)
+        for asked in (rows, PRIVATE.select("ward", "age").rows()):  # no names: in the order of names
+            assert np.array_equal(model.predict(asked), expected.predict(few.transform(PRIVATE)))
     with pytest.raises(InvalidParameterError, match="must begin with the same PublicColumns"):
         fitted(PRIVATE, PUBLIC, features=few, student_features=PublicColumns(("age",), (None,)))
+    with pytest.raises(InvalidDataError, match="must both have named columns, or neither"):
+        fitted(PRIVATE, few.transform(PUBLIC))
 
 
 @pytest.mark.rest
@@ -125,27 +88,14 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     given[name] = given[name].iloc[::-1]
     with pytest.raises(InvalidDataError, match=f"`{name}` must have the index of `X`"):
         PATEClassifier(epsilon=5.0).fit(frame[["age"]], given.pop("y"), X_public=frame[["age"]], **given)
-    indexed = frame.set_index("who")
-    PATEClassifier(epsilon=50.0, insist=True).fit(
-        indexed[["age"]], indexed["sick"], X_public=frame[["age"]], entity_ids=indexed.index
-    )
 
 
-def test_rows_with_names_beside_rows_without_are_refused():
-    matrix = PublicColumns.learn(PUBLIC).transform
-    for X, public, named in ((PRIVATE, matrix(PUBLIC), "`X`"), (matrix(PRIVATE), PUBLIC, "`X_public`")):
-        with pytest.raises(InvalidDataError, match=f"must both have named columns, or neither. Only {named} has"):
-            fitted(X, public)
-
-
-@pytest.mark.parametrize("teacher", [None, VectorBallots()], ids=["votes", "vectors"])
-def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
-    labels = PRIVATE["ill"].to_numpy()
-    people: dict[str, Any] = {"teacher": teacher, "mechanism": None, "student": None, "epsilon": 20.0}
-    people = people | {"n_teachers": None} if teacher else {}
-    people["features"] = COLUMNS
-    expected = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
+@pytest.mark.parametrize("of_people", [False, True], ids=["votes", "vectors"])
+def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(of_people):
+    own: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
+    own = own | {"n_teachers": None} if of_people else {}
+    expected = fitted(PRIVATE, PUBLIC, **own)
     with config_context(transform_output="pandas"):
-        model = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
+        model = fitted(PRIVATE, PUBLIC, **own)
         assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
     assert np.array_equal(model.release_.labels, expected.release_.labels)
