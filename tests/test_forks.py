@@ -23,12 +23,6 @@ NOISE = """
 WORK = {
     "first noise": NOISE,  # it imports OpenDP, so children are forked in the middle of an import
     "noise": f"{NOISE}        work()",
-    "winners": """
-        import numpy as np
-        from tutelage.noise import SystemNoise
-        def work(): SystemNoise().gumbel_argmax(np.zeros((100, 10), int), 3.0)
-        work()
-    """,
     "simulated noise": """
         from tutelage.noise import SimulationNoise
         noise = SimulationNoise(seed=0)
@@ -100,7 +94,6 @@ print(ended.count(0))
 @pytest.mark.parametrize(("kind", "children", "threads"), [
     ("noise", 20, 3),
     pytest.param("first noise", 8, 2, marks=pytest.mark.rest),
-    pytest.param("winners", 20, 3, marks=pytest.mark.rest),
     pytest.param("simulated noise", 10, 3, marks=pytest.mark.rest),
     pytest.param("random streams", 10, 3, marks=pytest.mark.rest),
     pytest.param("features", 10, 2, marks=pytest.mark.rest),

@@ -362,7 +362,7 @@ def test_it_can_be_read_from_a_read_only_folder(ledger):
 
 @pytest.mark.rest
 @given(epsilon=st.floats(0.05, 50), log_delta=st.floats(-30, -2), sigma=st.floats(2, 300))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_full_budget_costs_no_more_than_its_epsilon(epsilon, log_delta, sigma):
     delta = float(np.exp(log_delta))
     limit = RenyiFilter.suited_to(epsilon, delta)
