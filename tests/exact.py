@@ -1,5 +1,7 @@
 """The truth for small cases, by direct enumeration: the oracle of the accounting tests."""
 
+from itertools import product
+
 import numpy as np
 
 from tutelage.accounting.data_independent import rdp
@@ -8,6 +10,12 @@ from tutelage.testing.laws import argmax_law as label_probabilities
 from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
 __all__ = ["discrete_gaussian_masses", "discrete_laplace_masses", "label_probabilities"]
+
+
+def histograms(teachers: int, classes: int, *, silent: bool = False) -> np.ndarray:
+    """Return every way in which so many teachers vote, all of them or, where some are `silent`, at most so many."""
+    counts = np.array(list(product(range(teachers + 1), repeat=classes)))
+    return counts[counts.sum(axis=1) <= teachers if silent else counts.sum(axis=1) == teachers]
 
 
 def neighbors(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ def precise_cost(kind: str, counts: list[int], scale: float, order: float, sourc
     if target < len(counts):
         moved[target] += 1
     with mp.workdps(50):
-        law = _LAWS[kind]
+        law = LAWS[kind]
         p, q, lam = law(counts, mpf(scale)), law(moved, mpf(scale)), mpf(order)
         forward = mpmath.log(sum(a**lam * b ** (1 - lam) for a, b in zip(p, q, strict=True)))
         backward = mpmath.log(sum(b**lam * a ** (1 - lam) for a, b in zip(p, q, strict=True)))
@@ -78,7 +78,7 @@ def _permute_and_flip(counts, scale):
     return law
 
 
-_LAWS = {
+LAWS = {
     "laplace": lambda counts, scale: _discrete(_noise("laplace", scale, max(counts)), counts),
     "gaussian": lambda counts, scale: _discrete(_noise("gaussian", scale, max(counts)), counts),
     "exponential": _softmax,

@@ -57,12 +57,6 @@ def test_a_run_of_several_kinds_adds_up_order_by_order():
     assert both.data_independent(DELTA) == data_independent.epsilon(released, DELTA)
 
 
-def test_a_query_asked_twice_is_paid_twice():
-    once, twice = VOTES.first(1), VOTES.select(np.array([0, 0]))
-    orders = np.array([3.0])
-    assert ExactCosts(LAPLACE, twice).total(orders) == pytest.approx(2 * ExactCosts(LAPLACE, once).total(orders))
-
-
 def test_the_analyses_come_in_their_order():
     accountant, gaussian = accountant_of((LAPLACE, VOTES)), accountant_of((GAUSSIAN, VOTES))
     exact = accountant.exact(DELTA).reveal()
@@ -95,7 +89,6 @@ def test_everything_that_reads_votes_is_guarded():
 
 @pytest.mark.parametrize(("add", "message"), [
     (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
-    (lambda a: a.add(LAPLACE, VOTES), "happened 1 times"),
     (lambda a: a.add(Repeated(CHECK, 40), offsets=np.zeros((40, 4))), "go with `votes`"),
     (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
     (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),
@@ -126,11 +119,10 @@ def test_costs_that_are_unknown_are_refused(accountant, methods, error, message)
             getattr(accountant, method)(DELTA)
 
 
-@pytest.mark.parametrize("delta", [1, float("nan")])
-def test_delta_is_checked(delta):
+def test_delta_is_checked():
     for method in COSTS:
         with pytest.raises(InvalidParameterError, match=f"`delta` of Accountant.{method} "):
-            getattr(accountant_of((LAPLACE, VOTES)), method)(delta)
+            getattr(accountant_of((LAPLACE, VOTES)), method)(1)
 
 
 @pytest.mark.rest

@@ -1,12 +1,10 @@
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
+from exact import discrete_gaussian_masses, discrete_laplace_masses, histograms, label_probabilities, neighbors, renyi
 from tutelage.accounting.composition import gaussian_composition, pure_dp_composition
 from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp
 from tutelage.accounting.rdp import RenyiCurve, cks2020, classic
@@ -28,16 +26,16 @@ GAUSSIAN = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 ORDERS = np.array([1.5, 2.0, 4.0, 16.0, 64.0])
 
 
-@pytest.mark.parametrize("classes", [2, 3, 4])
+@pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize(("event", "masses"), [
     (lambda m: NoisyArgmaxLaplace(1.5, m, ONE_TEACHER), discrete_laplace_masses(1.5, 90)),
     (lambda m: NoisyArgmaxGaussian(1.2, m, ONE_TEACHER), discrete_gaussian_masses(1.2, 20)),
 ])  # fmt: skip
 def test_no_pair_of_small_neighbors_costs_more_than_the_curve(classes, event, masses):
     bound = rdp(event(classes), ORDERS).values
-    for counts in (counts for counts in itertools.product(range(6), repeat=classes) if sum(counts) == 5):
-        p = label_probabilities(np.array(counts), masses)
-        for other in neighbors(np.array(counts)):
+    for counts in histograms(5, classes):
+        p = label_probabilities(counts, masses)
+        for other in neighbors(counts):
             q = label_probabilities(other, masses)
             for order, limit in zip(ORDERS, bound, strict=True):
                 assert renyi(p, q, order) <= limit * (1 + 1e-9)
@@ -114,7 +112,7 @@ def test_randomised_response_against_fifty_digits(eps, order):
     assert found <= min(eps, order * eps**2 / 2) * (1 + 1e-9)  # Theorem 2 of PATE 2017
 
 
-@pytest.mark.parametrize("delta", [0, 1, float("nan"), "1e-5"])
+@pytest.mark.parametrize("delta", [0, 1, float("nan")])
 def test_delta_is_a_probability(delta):
     with pytest.raises(InvalidParameterError, match="`delta`"):
         epsilon(GAUSSIAN, delta)

@@ -1,25 +1,28 @@
 """Exact costs against enumeration, fifty digits, and every bound that has to lie above them."""
 
-import itertools
 import pickle
 import tracemalloc
-from functools import partial
-from itertools import product
+from functools import cache, partial
+from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mpf
 
 from exact import (
     discrete_gaussian_masses,
     discrete_laplace_masses,
+    histograms,
     label_probabilities,
     log_renyi_moment,
     neighbors,
     per_source,
 )
-from precise import precise_cost
+from precise import LAWS, precise_cost
+from tutelage.accounting import exact
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.exact import ExactCosts, worst_divergences
 from tutelage.accounting.outcome_probabilities import MoveLaws
@@ -40,13 +43,6 @@ ORDERS = np.array([1.5, 2.0, 8.0, 40.0])
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def histograms(teachers: int, classes: int):
-    """Yield every way in which so many teachers vote, all of them."""
-    for bars in itertools.combinations(range(teachers + classes - 1), classes - 1):
-        edges = (-1, *bars, teachers + classes - 1)
-        yield tuple(right - left - 1 for left, right in itertools.pairwise(edges))
-
-
 def enumerated_cost(counts, law_of, orders=ORDERS, *, enters=False) -> np.ndarray:
     """Return the largest divergence between the law at `counts` and at any neighbor, both ways, per order.
 
@@ -62,36 +58,24 @@ def enumerated_cost(counts, law_of, orders=ORDERS, *, enters=False) -> np.ndarra
     return worst / (orders - 1)
 
 
-def softmax(counts: np.ndarray, scale: float) -> np.ndarray:
-    odds = np.exp((counts - counts.max()) / scale)
-    return odds / odds.sum()
-
-
-def permuted_and_flipped(counts: np.ndarray, scale: float) -> np.ndarray:
-    """Return the law by running the algorithm over every order in which the classes may be visited."""
-    heads = np.exp((counts - counts.max()) / scale)
-    law = np.zeros(len(counts))
-    orders = list(itertools.permutations(range(len(counts))))
-    for order in orders:
-        reached = 1.0
-        for label in order:
-            law[label] += reached * heads[label] / len(orders)
-            reached *= 1 - heads[label]
-    return law
-
-
+EVENTS = {
+    "laplace": NoisyArgmaxLaplace,
+    "gaussian": NoisyArgmaxGaussian,
+    "exponential": ExponentialArgmax,
+    "permute and flip": PermuteAndFlip,
+}
 MECHANISMS = {
     "laplace": (lambda m: NoisyArgmaxLaplace(1.7, m, ONE_TEACHER), discrete_laplace_masses(1.7, 120)),
     "gaussian": (lambda m: NoisyArgmaxGaussian(1.4, m, ONE_TEACHER), discrete_gaussian_masses(1.4, 24)),
 }
 
 
-@pytest.mark.parametrize("classes", [2, 3, pytest.param(4, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("kind", MECHANISMS)
-def test_every_histogram_of_up_to_seven_teachers_costs_what_enumeration_says(classes, kind):
+def test_every_histogram_of_up_to_six_teachers_costs_what_enumeration_says(classes, kind):
     event, masses = MECHANISMS[kind]
-    for teachers, silent in [(0, 1), *product(range(1, 7), (0, 1))]:
-        all_votes = np.array(list(histograms(teachers, classes)))
+    for teachers, silent in ((0, True), (1, False), (2, True), (4, False), (5, True)):
+        all_votes = histograms(teachers, classes)
         found = ExactCosts(event(classes), VoteHistogram(all_votes, teachers + silent)).per_query(ORDERS)
         limit = rdp(event(classes), ORDERS).values
         expected = [
@@ -100,16 +84,19 @@ def test_every_histogram_of_up_to_seven_teachers_costs_what_enumeration_says(cla
         assert found == pytest.approx(np.minimum(expected, limit), rel=1e-8, abs=1e-14)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 4])
-def test_closed_forms_against_enumeration(classes):
-    for votes in (VoteHistogram(np.array(list(histograms(n, classes))), n) for n in range(1, 7)):
-        for event, law in (
-            (ExponentialArgmax(1.3, classes, ONE_TEACHER), softmax),
-            (PermuteAndFlip(1.3, classes, ONE_TEACHER), permuted_and_flipped),
-        ):
-            found = ExactCosts(event, votes).per_query(ORDERS)
-            expected = [enumerated_cost(counts, lambda n, law=law: law(n, 1.3)) for counts in votes.counts]
-            assert found == pytest.approx(np.minimum(expected, rdp(event, ORDERS).values), rel=1e-8, abs=1e-13)
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("kind", ["exponential", "permute and flip"])
+def test_closed_forms_against_enumeration(kind, classes):
+    event = EVENTS[kind](1.3, classes, ONE_TEACHER)
+
+    @cache
+    def law(*counts: int) -> np.ndarray:
+        return np.array(LAWS[kind](counts, mpf(1.3)), dtype=float)
+
+    for votes in (VoteHistogram(histograms(n, classes), n) for n in (1, 2, 5)):
+        found = ExactCosts(event, votes).per_query(ORDERS)
+        expected = [enumerated_cost(counts, lambda n: law(*n.tolist())) for counts in votes.counts]
+        assert found == pytest.approx(np.minimum(expected, rdp(event, ORDERS).values), rel=1e-8, abs=1e-13)
 
 
 def test_checks_against_enumeration():
@@ -121,7 +108,7 @@ def test_checks_against_enumeration():
         passes = at_least[len(masses) // 2 + int(np.min(np.ceil(needed) - counts))]
         return np.array([passes, 1 - passes])
 
-    votes = VoteHistogram(np.array(list(histograms(6, 3))), 6)
+    votes = VoteHistogram(histograms(6, 3), 6)
     plain = ExactCosts(ConfidenceCheck(4.5, 2.5, 3, ONE_TEACHER), votes).per_query(ORDERS)
     expected = [enumerated_cost(counts, lambda n: law_of(n, np.full(3, 4.5))) for counts in votes.counts]
     assert plain == pytest.approx(np.array(expected), rel=1e-8)
@@ -131,47 +118,19 @@ def test_checks_against_enumeration():
     assert interactive == pytest.approx(np.array(expected), rel=1e-8, abs=1e-15)
 
 
-EVENTS = {
-    "laplace": NoisyArgmaxLaplace,
-    "gaussian": NoisyArgmaxGaussian,
-    "exponential": ExponentialArgmax,
-    "permute and flip": PermuteAndFlip,
-}
-
-
 @pytest.mark.parametrize("kind", EVENTS)
-@settings(max_examples=20)
-@given(
-    counts=st.lists(st.integers(0, 40), min_size=2, max_size=4).filter(any),
-    scale=st.floats(0.5, 12),
-    order=st.floats(1.01, 300),
-    source=st.integers(0, 3),
-    target=st.integers(0, 4),
-)
-def test_no_move_costs_less_than_fifty_digits_say(kind, counts, scale, order, source, target):
-    source, target = source % len(counts), target % (len(counts) + 1)
-    assume(source != target and counts[source] > 0)
-    check_against_fifty_digits(kind, counts, scale, order, source, target)
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize(
-    ("kind", "most"), [("laplace", 80), ("gaussian", 80), ("exponential", 10_000), ("permute and flip", 10_000)]
-)
-@given(data=st.data())
-def test_outcomes_rarer_than_the_smallest_double_count(kind, most, data):
-    """At a high order a label of probability e^−760 can be the whole cost."""
-    counts = data.draw(st.lists(st.integers(0, most), min_size=2, max_size=3).filter(any))
+@settings(max_examples=30)
+@given(data=st.data(), rare=st.booleans())
+def test_no_move_costs_less_than_fifty_digits_say(kind, data, rare):
+    """At a high order a label of probability e^−760, which no double holds, can be the whole cost."""
+    most = 40 if not rare else 80 if kind in MECHANISMS else 10_000
+    counts = data.draw(st.lists(st.integers(0, most), min_size=2, max_size=3 if rare else 4).filter(any))
     source = data.draw(st.sampled_from(np.flatnonzero(counts).tolist()))
     target = data.draw(st.integers(0, len(counts)).filter(lambda target: target != source))
-    scale, order = data.draw(st.floats(0.13, 1)), 1 + 10 ** data.draw(st.floats(0, 5))
-    check_against_fifty_digits(kind, counts, scale, order, source, target)
-
-
-def check_against_fifty_digits(kind, counts, scale, order, source, target):
-    event = EVENTS[kind](scale, len(counts), ONE_TEACHER)
-    votes = VoteHistogram(np.array([counts]), sum(counts))
-    before = votes.counts if kind in ("exponential", "permute and flip") else None
+    scale = data.draw(st.floats(0.13, 1) if rare else st.floats(0.5, 12))
+    order = 1 + 10 ** data.draw(st.floats(0, 5) if rare else st.floats(-2, 2.5))
+    event, votes = EVENTS[kind](scale, len(counts), ONE_TEACHER), VoteHistogram(np.array([counts]), sum(counts))
+    before = None if kind in MECHANISMS else votes.counts
     found = per_source(ExactCosts(event, votes), np.array([order]), before)[0, source, 0]
     limit = rdp(event, np.array([order])).values[0]
     exact = precise_cost(kind, counts, scale, order, source, target) - 1e-40  # what fifty digits leave of nothing
@@ -184,30 +143,14 @@ def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, 
     counts = generator.integers(0, 3, size=(6, 20))
     for row in counts:  # few classes far ahead of many
         row[generator.permutation(20)[:4]] += generator.integers(150, 400, 4)
+    counts = np.vstack([counts, [500, 500] + [0] * 18])  # a ballot may go to one far behind, which gains much
+    orders = np.append(ORDERS, [180.0, 250.0])
     votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
-    aside = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(ORDERS)
+    aside = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(orders)
     monkeypatch.setattr("tutelage.accounting.exact._ALL_KEPT", 20)
-    whole = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(ORDERS)
+    whole = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(orders)
     assert np.all(aside >= whole * (1 - 1e-9))
     assert aside[:, :3] == pytest.approx(whole[:, :3], rel=1e-3, abs=1e-9)
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("event", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
-@settings(max_examples=25)
-@given(data=st.data())
-def test_classes_put_aside_never_cost_less_however_far_behind(event, data):
-    leaders = data.draw(st.lists(st.integers(150, 900), min_size=1, max_size=3))
-    followers = data.draw(st.lists(st.integers(0, 40), min_size=17 - len(leaders), max_size=20 - len(leaders)))
-    counts = np.array([[*leaders, *followers]])
-    orders = np.array([1.1, 8.0, data.draw(st.floats(20, 400))])
-    votes = VoteHistogram(counts, int(counts.sum()) + 1)
-    release = event(data.draw(st.floats(0.3, 30)), counts.shape[1], ONE_TEACHER)
-    aside = per_source(ExactCosts(release, votes), orders)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tutelage.accounting.exact._ALL_KEPT", counts.shape[1])
-        whole = per_source(ExactCosts(release, votes), orders)
-    assert np.all(aside >= whole * (1 - 1e-9) - 1e-15)
 
 
 def test_an_error_that_may_change_the_sign_of_a_log_ratio_counts():
@@ -217,18 +160,10 @@ def test_an_error_that_may_change_the_sign_of_a_log_ratio_counts():
     assert worst_divergences(laws, np.array([1e6]))[0, 0, 0] >= truth
 
 
-def test_a_class_far_behind_that_gains_much_counts():
-    votes = VoteHistogram(np.array([[500, 500] + [0] * 15]), 1000)
-    found = ExactCosts(NoisyArgmaxGaussian(10.0, 17, ONE_TEACHER), votes).per_query(np.array([180.0, 200.0, 250.0]))
-    assert np.all(found >= [[0.31938, 0.79003, 1.63587]])  # one ballot from the first class to the third, 40 digits
-
-
 @pytest.mark.parametrize(("kind", "counts", "scale"), [
     ("exponential", [13, 3], 1 / 30),
-    ("exponential", [5, 3], 0.1),
     ("exponential", [9, 7, 1], 0.4),
     ("gaussian", [250, 0, 0], 0.5),
-    ("gaussian", [25, 1, 0], 1.0),
     ("gaussian", [130, 120, 0], 3.0),
 ])  # fmt: skip
 def test_little_noise_and_a_clear_vote_keep_their_digits(kind, counts, scale):
@@ -241,13 +176,31 @@ def test_little_noise_and_a_clear_vote_keep_their_digits(kind, counts, scale):
     assert found == pytest.approx(np.minimum(exact, limit), rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.parametrize("place", ["_law_of", "worst_divergences"])
+def test_a_computation_that_was_interrupted_leaves_nothing_that_a_later_one_believes(place, monkeypatch):
+    monkeypatch.setattr(exact, "_NUMBERS_AT_ONCE", 1)  # every histogram by itself
+    votes, uninterrupted, calls = VoteHistogram(histograms(5, 3), 5), getattr(exact, place), count()
+    costs, others = (ExactCosts(NoisyArgmaxLaplace(1.7, 3, ONE_TEACHER), votes) for _ in range(2))
+
+    def interrupted(*given: Any) -> Any:
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return uninterrupted(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exact, place, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            costs.per_query(ORDERS)
+    assert costs.per_query(ORDERS).tobytes() == others.per_query(ORDERS).tobytes()
+
+
 def test_costs_cannot_be_stored():
     with pytest.raises(NotPublishableError):
         pickle.dumps(ExactCosts(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7)))
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("size", [1e-6, 0.2, 1e5, 1e12])
+@pytest.mark.parametrize("size", [1e-6, 0.2, 1e12])
 @pytest.mark.parametrize("event", [*EVENTS.values(), partial(ConfidenceCheck, 150)])
 def test_any_amount_of_noise_has_a_finite_cost_below_the_data_independent_one(event, size):
     votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80], [250, 0, 0]]), 250)
@@ -271,7 +224,6 @@ class _Derived(NoisyArgmaxGaussian):  # pyright: ignore[reportGeneralTypeIssues]
     (NoisyArgmaxLaplace(2.0, 2, ROW), None, InvalidDataError, "different units"),
     (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), None, InvalidDataError, "`offsets`"),
     (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.array([[0, np.nan]]), InvalidDataError, "finite"),
-    (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.zeros((1, 3)), InvalidDataError, "shape"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused(event, offsets, error, message):
     with pytest.raises(error, match=message):
