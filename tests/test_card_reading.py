@@ -46,15 +46,13 @@ def refused(folder: Path, record: object) -> str:
     return str(found.value)
 
 
-ALONE = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
+COST = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
 
 
-@pytest.mark.parametrize("made", [card(findings=(), if_added_or_removed=1.5), full_card(answered=None, alone=ALONE)])
+@pytest.mark.parametrize("made", [card(findings=(), if_added_or_removed=1.5), full_card(answered=None, alone=COST)])
 def test_a_card_comes_back_as_it_was(made, tmp_path):
     path, *_ = made.save(tmp_path)
     assert read_card(path) == made
-    assert read_card(str(path)) == made
-    assert made.save(str(tmp_path))[0] == path
 
 
 def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_removed():
@@ -87,19 +85,18 @@ def test_every_entry_is_checked(name, tmp_path):
 
 @pytest.mark.parametrize(("record", "message"), [
     ({**RECORD, "format": FORMAT + 1}, "another format"),
-    ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
     (put(RECORD, ("budget", "head"), "x"), "64 hexadecimal digits"),
     (put(RECORD, ("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
     (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
     ('{"format": NaN}', "finite numbers"),
+    (json.dumps(RECORD).replace('"public_epsilon": 1.2345', '"public_epsilon": 1e999'), "must be a finite number"),
     ("[" * 100_000, "not a JSON file"),
 ])  # fmt: skip
 def test_refusals_say_what_is_wrong(record, message, tmp_path):
     assert message in refused(tmp_path, record)
 
 
-def test_infinite_and_deep_and_huge_files_are_refused(tmp_path):
-    refused(tmp_path, json.dumps(RECORD).replace('"public_epsilon": 1.2345', '"public_epsilon": 1e999'))
+def test_deep_and_huge_files_are_refused(tmp_path):
     deep = '{"event": "Repeated", "count": 1, "of": ' * 5000 + "0" + "}" * 5000
     refused(tmp_path, json.dumps({**RECORD, "event": 0}).replace('"event": 0', f'"event": {deep}'))
     path = tmp_path / "card.json"
@@ -137,7 +134,6 @@ def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
 
 HARMLESS = "harmless"
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-COST = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
 PROPOSAL = {"kind": "a", "unit": {"name": "b", "neighboring": "c"}}
 WHOLE = full_card(alone=COST, if_added_or_removed=0.5, proposal=PROPOSAL, batches=full_card().batches[:2]).as_dict()
 FORMS: dict[str, Callable[[PrivacyCard], str]] = {

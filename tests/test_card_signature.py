@@ -21,8 +21,6 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting.signature import check_signature, signature_of
 
 SIGNED = ("card.json", "card.md", "card.html")
-
-
 SIGN = ("--ledger", "a.ledger", "--output", "out", "--sign", "keys/officer.private.json")
 
 
@@ -106,7 +104,7 @@ def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
 
 
 @pytest.mark.parametrize(("name", "change", "said"), [
-    ("card.html", lambda text: text.replace("guess the true version", "guess"), "does not show what card.json"),
+    ("card.html", lambda text: text.replace("guess the true version", "guess"), "does not show what card.json says"),
     ("card.md", lambda text: text.replace("Verdict on ε: **", "**very "), "does not show what card.json says"),
     ("card.json", lambda text: json.dumps(json.loads(text) | {"public_epsilon": 0.01}), "what was released proves"),
 ])  # fmt: skip
@@ -119,39 +117,27 @@ def test_a_signed_card_that_shows_something_else_or_states_less_than_is_proved_i
     assert said in refusal(verified(called, signed), 1)
 
 
-@pytest.mark.parametrize("name", SIGNED)
-def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
+@pytest.mark.parametrize("name", [*SIGNED, SIGNATURE])
+def test_every_changed_byte_is_found(name, signed, officer):
     path = signed / "out" / name
     original = path.read_bytes()
-    for place in [*range(0, len(original), max(1, len(original) // 50)), len(original)]:
+    for place in [*range(0, len(original), 1 + len(original) // 200), len(original)]:
         changed = bytearray(original + b" " * (place == len(original)))
         changed[place] ^= 1
         path.write_bytes(changed)
-        with pytest.raises(InvalidDataError, match=f"{name} is not the file that manifest.json names"):
+        with pytest.raises(InvalidDataError):
             check_signature(signed / "out", "officer", officer.member.has_signed)
     path.write_bytes(original)
     assert check_signature(signed / "out", "officer", officer.member.has_signed) == Manifest.checked(signed / "out")
 
 
-def test_every_changed_byte_of_a_signature_is_found(signed, officer):
-    path = signed / "out" / SIGNATURE
-    original = path.read_bytes()
-    for place in range(len(original) + 1):
-        changed = bytearray(original + b"\n" * (place == len(original)))
-        changed[place] ^= place < len(original)
-        path.write_bytes(changed)
-        with pytest.raises(InvalidDataError):
-            check_signature(signed / "out", "officer", officer.member.has_signed)
-
-
-@pytest.mark.parametrize("planted", ["student-2027.skops", "more/card.html", ".notes"])
+@pytest.mark.parametrize("planted", ["more/card.html", ".notes"])
 def test_what_nobody_signed_is_named_and_has_an_exit_code_of_its_own(planted, called, signed):
     (signed / "out" / planted).parent.mkdir(exist_ok=True)
     (signed / "out" / planted).write_bytes(b"")
     ledger = called("ledger", "verify", "a.ledger", "--release", "out", cwd=signed)
-    for result in (verified(called, signed), verified(called, signed, "--ledger", "a.ledger"), ledger):
+    for result in (verified(called, signed), ledger):
         assert f"not part of the release: {Path(planted).parts[0]}. Remove them" in refusal(result, 4)
-        assert result.stdout == "" or result is ledger
 
 
 def test_no_key_is_put_into_a_folder_of_results(called, signed):
@@ -160,19 +146,14 @@ def test_no_key_is_put_into_a_folder_of_results(called, signed):
     assert verified(called, signed).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["card.md", SIGNATURE])
-def test_a_missing_file_is_named(name, called, signed):
-    (signed / "out" / name).unlink()
-    assert f"{name} cannot be read" in refusal(verified(called, signed), 1)
-
-
-@pytest.mark.parametrize(("content", "said"), [
-    *((content, "is not a release signature") for content in (b"\xff", b"{}", b"[" * 60_000)),
-    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "is not a release signature"),
-])  # fmt: skip
-def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
-    (signed / "out" / SIGNATURE).write_bytes(content)
-    assert said in refusal(verified(called, signed), 1)
+def test_no_file_and_another_file_in_the_place_of_a_signature_are_refused(called, signed):
+    (signed / "out" / "card.md").unlink()
+    assert "card.md cannot be read" in refusal(verified(called, signed), 1)
+    for content in (b"\xff", b"[" * 60_000, b'{"file": "release signature", "format": 1}'):
+        (signed / "out" / SIGNATURE).write_bytes(content)
+        assert "is not a release signature" in refusal(verified(called, signed), 1)
+    (signed / "out" / SIGNATURE).unlink()
+    assert f"{SIGNATURE} cannot be read" in refusal(verified(called, signed), 1)
 
 
 def test_another_key_of_the_same_name_is_refused(called, signed):

