@@ -90,10 +90,6 @@ def above_its_cap_at_last(self, blocks, products_of, radius, unit):
     return honest if first else BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 
 
-def centered_on_all(self, X, y, shards, **settings):
-    return NEAREST(self, X - 20 * X.mean(axis=0), y, shards, **settings)
-
-
 def above_the_cap(self, X, y, shards, **settings):
     return NEAREST(NearestQueries(3 * self.cap), X, y, shards, **settings)
 
@@ -127,12 +123,10 @@ def with_the_next(self, public, people):
 FAULTS = {
     "shared features": ("vectors", VectorBallots, "cast", centered),
     "too long": ("vectors", VectorBallots, "cast", above_its_cap_at_last),
-    "scaled rows": ("capped", NearestQueries, "fit", centered_on_all),
     "row by row": ("capped", NearestQueries, "fit", each_row_votes),
     "scaler": ("means", TeacherVotes, "prepare", scaled_together),
     "overlap": ("means", TeacherVotes, "prepare", with_the_next),
-    "by row": ("means", TeacherVotes, "prepare", on(lambda people: np.arange(len(people.rows)) % 10)),
-    "trees": ("trees", TeacherVotes, "prepare", with_the_next),
+    "trees by row": ("trees", TeacherVotes, "prepare", on(lambda people: np.arange(len(people.rows)) % 10)),
 }
 
 

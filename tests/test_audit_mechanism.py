@@ -21,7 +21,7 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
 from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations, random_configurations
 from tutelage_reproductions.planted_faults import faulty
-from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, Untold
+from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, Untold
 
 pytestmark = pytest.mark.rest
 
@@ -55,8 +55,9 @@ def test_real_noise_is_audited_by_default():
     assert found.lower_bound > 0.2 * found.claim  # usually 0.56 of it, with a deviation of 0.056
 
 
-@pytest.mark.parametrize("queries", [1, 6])
-@pytest.mark.parametrize("mechanism", [LNMax(1.0), GNMax(1.5), ExponentialMax(2.0), PermuteAndFlip(2.0)], ids=repr)
+@pytest.mark.parametrize(("mechanism", "queries"), [
+    (LNMax(1.0), 6), (GNMax(1.5), 1), (ExponentialMax(2.0), 1), (PermuteAndFlip(2.0), 6)
+])  # fmt: skip
 def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(mechanism, queries):
     # Choosing the event on the draws that bound it would fail here.
     neighbors, delta, runs = Neighbors((6, 5, 4), (5, 6, 4)), 0.01, 150
@@ -128,15 +129,6 @@ def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
     assert many.lower_bound > one.claim  # twenty answers at the price of one would be found out
 
 
-def test_a_check_is_audited_by_itself():
-    settings = {"delta": 0.01, "part": "check", "noise": SimulationNoise(0)}
-    mechanisms = [FaultyCheck(noisy, faulty.as_it_happened) for noisy in (True, False)]
-    right, clean = (audit_mechanism(one, Neighbors((5, 1), (6, 0)), **settings) for one in mechanisms)
-    assert right.passed
-    assert right.claim < claimed_epsilon(mechanisms[0].event_of_one(2, ONE_TEACHER, simulated=False), 0.01)
-    assert not clean.passed
-
-
 def test_the_law_finds_too_much_noise_and_wrong_ties_too():
     counts = (6, 5, 1)
     assert audit_law(FaultyArgmax(faulty.right), counts, noise=SimulationNoise(0)).passed
@@ -146,14 +138,11 @@ def test_the_law_finds_too_much_noise_and_wrong_ties_too():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((1, 5), (2, 3, 1))),
+    ({"neighbors": Neighbors((3, 3), (1, 5))}, "one moved ballot"),
     ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
     ({"delta": float("nan")}, "`delta`"),
     ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
-    ({"queries": 0}, "`queries`"),
-    ({"confidence": 1.0}, "`confidence`"),
     ({"part": "check"}, "without a check"),
-    ({"part": "chec"}, "`part` of audit_mechanism must be 'release' or 'check'"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(change, message):
     with pytest.raises(InvalidParameterError, match=message):

@@ -45,10 +45,9 @@ def test_scale_is_right_and_neither_smaller_nor_larger(source, kind, scale):
     assert judge(1.3 * scale) < ALPHA
 
 
-@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_coordinates_are_independent_integers(source, kind):
-    draws = getattr(source, kind)(20.0, (DRAWS, 2))
+def test_coordinates_are_independent_integers(kind):
+    draws = getattr(SystemNoise(), kind)(20.0, (DRAWS, 2))
     assert draws.dtype == np.int64
     assert draws.shape == (DRAWS, 2)
     correlation = np.corrcoef(draws.T)[0, 1]
@@ -66,7 +65,7 @@ def test_forked_processes_draw_different_noise():
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("scale", [0, float("nan"), "20", True, 1e-7, 1e16])
+@pytest.mark.parametrize("scale", [float("nan"), "20", True, 1e-7, 1e16])
 def test_a_scale_that_is_no_usable_number_is_refused(source, scale):
     for kind in KINDS:
         with pytest.raises(InvalidParameterError, match="must be a number of votes between"):
