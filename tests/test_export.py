@@ -1,19 +1,13 @@
 """Students as ONNX files: the same predictions as in Python, for every map and classifier that can be written."""
 
-import csv
-import json
-import subprocess
-import sys
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
-from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
@@ -24,7 +18,7 @@ from blobs import PUBLIC, TEST, blobs
 from test_additive import SCHEMA, made_up, of
 from test_named_rows import COLUMNS, PRIVATE
 from test_named_rows import PUBLIC as PEOPLE
-from tutelage import PATEClassifier, PATERegressor, SimulationNoise
+from tutelage import PATERegressor, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     PublicColumns,
@@ -38,8 +32,6 @@ from tutelage.features import (
     image_features,
 )
 from tutelage.students import LabelPropagationStudent, NoisySumClassifier, load_student
-from tutelage.tables import Table
-from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
 
 pytestmark = pytest.mark.rest
@@ -53,7 +45,6 @@ ONE_MORE = np.vstack([TEST, 50 * TEST[:100], np.zeros((1, 4))])  # rows further 
 DECLARED = PublicRows(PUBLIC, "public rows")
 CLASSIFIERS = {
     "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
-    "forest": RandomForestClassifier(15, random_state=0),
     "histogram gradient boosting": HistGradientBoostingClassifier(max_iter=15, random_state=0),
     "support vectors": SVC(random_state=0),
     "closed form": NoisySumClassifier(),
@@ -63,7 +54,6 @@ MAPS = {
     "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
     "kernel": ballot_features(DECLARED, noise=0.02),
     "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),
-    "scikit-learn": PublicTransformer.learn(make_pipeline(StandardScaler(), PCA(3)), DECLARED),
     "ranges": PublicTransformer.learn(MinMaxScaler(clip=True), DECLARED, row_by_row=True),
     "one after another": make_pipeline(PublicScaling.learn(DECLARED), make_pipeline(PublicPCA.learn(DECLARED, 2))),
 }
@@ -78,7 +68,7 @@ def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | Non
     labels, probabilities = run(path, inputs or {"rows": np.asarray(rows, dtype=np.float64)})
     expected = student.predict(rows)
     same = np.ones(len(expected), dtype=bool)
-    assert len(expected) >= 500
+    assert len(expected) >= 400
     if hasattr(student, "predict_proba"):
         known = student.predict_proba(rows)
         np.testing.assert_allclose(probabilities, known, atol=1e-6)
@@ -145,22 +135,16 @@ def test_texts_and_frames_are_refused_with_what_to_do(tmp_path, first, rows, nam
 
 
 def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
-    rng = np.random.default_rng(0)
-
-    def table(n: int, wards: list[str]) -> Table:
-        age = [str(years) if years % 7 else "" for years in rng.integers(20, 90, n)]
-        return Table("rows", {"ward": rng.choice(wards, n).tolist(), "age": age})
-
-    public, rows = table(300, ["a", "b", "?"]), table(600, ["a", "b", "", "?", "unseen"])
-    columns = PublicColumns.learn(public, ("ward", "age"))
-    y = (rng.random(300) < np.where(np.array(public.column("ward")) == "a", 0.9, 0.2)).astype(int)
-    student = make_pipeline(columns, HistGradientBoostingClassifier(max_iter=10, random_state=0)).fit(public, y)
-    cells = {
-        "ward": np.array(rows.column("ward"), dtype=object),
-        "age": np.array([float(cell or "nan") for cell in rows.column("age")]),
-    }
-    path = export_onnx(student, tmp_path / "student.onnx")
-    assert_same(student, path, rows, {name: one[:, np.newaxis] for name, one in cells.items()})
+    student = make_pipeline(COLUMNS, HistGradientBoostingClassifier(max_iter=10, random_state=0))
+    student.fit(PEOPLE, PEOPLE["age"].to_numpy() // 10 + (PEOPLE["ward"].to_numpy() == "east"))
+    ward, dose = PRIVATE["ward"].replace(["north"], ["unseen"]), PRIVATE["dose"].set(PRIVATE["age"] > 80, None)
+    rows = PRIVATE.select(PEOPLE.columns).with_columns(ward=ward, dose=dose)
+    cells = rows.to_dict(as_series=False) | {"seen": [(day - date(1970, 1, 1)).days for day in rows["seen"]]}
+    path, inputs = export_onnx(student, tmp_path / "student.onnx"), {}
+    for one in runtime.InferenceSession(str(path)).get_inputs():
+        given, text = cells[one.name], "string" in one.type
+        inputs[one.name] = np.array(list(map(str, given)) if text else given, object if text else float)[:, np.newaxis]
+    assert_same(student, path, rows, inputs)
 
 
 class Squaring(FunctionTransformer):
@@ -168,8 +152,6 @@ class Squaring(FunctionTransformer):
 
 
 ROUNDED = np.abs(np.round(ROWS))
-
-
 ODD = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
 
 
@@ -189,12 +171,12 @@ def test_a_table_of_effects_predicts_the_same(tmp_path):
         assert labels.tolist() == student.predict(columns).tolist()
 
 
-@pytest.mark.parametrize("labeled", [False, True])
-def test_a_table_of_numbers_predicts_the_same(tmp_path, labeled):
+def test_a_table_of_numbers_predicts_the_same(tmp_path):
     rows, _ = made_up(1_000)
     y = rows["age"] + 30 * rows["hours"] * (rows["work"] == "public")
-    known = {"X_public": {name: one[:300] for name, one in rows.items()}, "y_public": y[:300]} if labeled else {}
-    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0)).fit(rows, y, **known)
+    public = {name: one[:300] for name, one in rows.items()}
+    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0))
+    model.fit(rows, y, X_public=public, y_public=y[:300])
     model.save(tmp_path / "results")
     path = export_onnx(load_student(tmp_path / "results"), tmp_path / "student.onnx")
     for columns, inputs in map(as_columns, (rows, ODD)):
@@ -211,7 +193,6 @@ def learned(transformer):
     (LabelPropagationStudent(), "LabelPropagationStudent"),
     (make_pipeline(PublicEncoder(np.sqrt, "made up"), LogisticRegression()), "PublicEncoder"),
     (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
-    (StandardScaler(), "StandardScaler"),
     (learned(Squaring(np.square)), "Squaring"),
     (learned(OneHotEncoder(handle_unknown="error")), "OneHotEncoder"),
 ])  # fmt: skip
@@ -219,48 +200,3 @@ def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
     with pytest.raises(InvalidParameterError, match=f"must have a form in ONNX, and {named} has none"):
         export_onnx(student.fit(ROUNDED, LABELS), tmp_path / "student.onnx")
     assert not list(tmp_path.iterdir())
-
-
-WITHOUT_THE_PACKAGE = """if True:
-    import csv, json, sys
-    sys.modules["tutelage"] = sys.modules["sklearn"] = None  # whoever imports one of them fails
-    import numpy as np
-    from onnxruntime import InferenceSession
-
-    session = InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-    with open(sys.argv[2], newline="") as file:
-        rows = list(csv.DictReader(file))
-    cells = {
-        one.name: np.array([[row[one.name]] for row in rows], dtype=object if "string" in one.type else np.float64)
-        for one in session.get_inputs()
-    }
-    print(json.dumps(session.run(["label"], cells)[0].tolist()))
-"""
-
-
-def without_the_package(student: Path, rows: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, str(student), str(rows)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def written_for_onnx(folder: Path, columns: list[str]) -> Path:
-    """Write rows whose cells are what the file of a student takes: days for dates, truth values as Python has them."""
-    rows = PRIVATE.select(columns).to_dicts()
-    with (folder / "rows.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({**row, "seen": (row["seen"] - date(1970, 1, 1)).days})
-    return folder / "rows.csv"
-
-
-def test_a_process_without_this_package_predicts_the_same(tmp_path):
-    model = PATEClassifier(VectorBallots(), features=COLUMNS, epsilon=30.0, unit="person", noise=SimulationNoise(0))
-    expected = model.fit(PRIVATE, "ill", X_public=PEOPLE, entity_ids="person")
-    file = export_onnx(expected.whole_student(), tmp_path / "student.onnx")
-    rows = written_for_onnx(tmp_path, PRIVATE.columns[::-1])
-    printed = without_the_package(file, rows)
-    assert printed.returncode == 0, printed.stderr
-    assert json.loads(printed.stdout) == expected.predict(PRIVATE).tolist()
-    rows.write_text(rows.read_text().replace("ward", "wrad", 1))
-    assert "KeyError: 'ward'" in without_the_package(file, rows).stderr
