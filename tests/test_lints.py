@@ -1,9 +1,10 @@
 import math
+from typing import Any
 
 import pytest
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import Finding, lint
 
 
 @pytest.mark.parametrize(("settings", "expected"), [
@@ -27,6 +28,12 @@ from tutelage.reporting.lints import lint
 ])  # fmt: skip
 def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
     assert [(finding.code, finding.severity) for finding in lint(**settings)] == expected
+
+
+def test_a_severity_is_no_markup():
+    markup: Any = '"><img src=x>'
+    with pytest.raises(InvalidParameterError, match="`severity` of Finding must be warning or danger"):
+        Finding("code", markup, "reason")
 
 
 def test_a_large_epsilon_is_said_with_its_own_odds():
