@@ -1,21 +1,17 @@
 """``tutelage ledger``, ``tutelage label`` and the ledger of ``tutelage run``, as a user meets them."""
 
-import csv
 import json
-import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from processes import until
-from test_cli import configure, folder, heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
+from test_cli import configure, folder, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
+from tutelage._internal.files import StoredArrays
 from tutelage.events import NoisyArgmaxGaussian
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import ONE_TEACHER
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
@@ -30,8 +26,7 @@ def voted(tmp_path: Path) -> Path:
     np.savez(tmp_path / "votes.npz", counts=counts)
     np.savez(tmp_path / "few.npz", counts=counts[1:])
     np.savez(tmp_path / "public.npz", X=random.random((60, 4)))
-    with (tmp_path / "public.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["age", "ward"], *([number, "north"] for number in range(60))])
+    (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{number},north\n" for number in range(60)))
     Ledger.create(tmp_path / "a.ledger", epsilon=1.2, delta=1e-5, unit=ONE_TEACHER)
     return tmp_path
 
@@ -39,11 +34,6 @@ def voted(tmp_path: Path) -> Path:
 def label(where: Path, *options: object, rows: str = "public.npz"):
     fixed = ("--votes", "votes.npz", "--ledger", "a.ledger", "--output", "labels.csv")
     return tutelage("label", rows, *fixed, *options, cwd=where)
-
-
-def labels(where: Path) -> list[list[str]]:
-    with (where / "labels.csv").open() as file:
-        return list(csv.reader(file))
 
 
 def state(where: Path, name: str = "a.ledger") -> dict:
@@ -61,19 +51,17 @@ def test_a_backup_is_made_while_the_ledger_is_written_to_and_holds_what_was_spen
     Ledger.open(voted / "a.ledger").reserve(NoisyArgmaxGaussian(80.0, 3, ONE_TEACHER), 1)
     assert state(voted)["spent"] > before["spent"] == state(voted, "copy.bak")["spent"]
     assert "exists already" in refusal(tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted), 1)
-    assert "does not exist" in refusal(tutelage("ledger", "backup", "b.ledger", "other.bak", cwd=voted), 1)
 
 
 def test_labels_are_written_charged_and_free_the_second_time(voted):
     report = json.loads(label(voted, *GNMAX, "--json").stdout)
     assert (report["asked"], report["answered"]) == (60, 60)
     assert report["cost"] == pytest.approx(report["ledger"]["spent"])
-    rows = labels(voted)
-    assert rows[0] == ["public_row", "label"]
-    assert [row[0] for row in rows[1:]] == [str(number) for number in range(60)]
-    again = label(voted, *GNMAX)
-    assert "Every row was labeled before" in again.stdout
-    assert labels(voted) == rows
+    labels = pd.read_csv(voted / "labels.csv")
+    assert [*labels] == ["public_row", "label"]
+    assert labels["public_row"].tolist() == [*range(60)]
+    assert "Every row was labeled before" in label(voted, *GNMAX).stdout
+    assert labels.equals(pd.read_csv(voted / "labels.csv"))
 
 
 def test_the_interactive_mechanism_takes_predictions(voted):
@@ -82,9 +70,6 @@ def test_the_interactive_mechanism_takes_predictions(voted):
     result = label(voted, *options, "--confidence", 0.5, "--predictions", "student.npz", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["answered"] == 60
-    assert "--predictions must be given with --mechanism interactive" in refusal(
-        label(voted, *options, "--confidence", 0.5), 2
-    )
 
 
 def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
@@ -102,7 +87,6 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
     (("--mechanism", "gnmax"), 2, "--mechanism gnmax needs `--sigma`. Add it."),
     (("--mechanism", "gnmax", "--scale", 4), 2, "`--scale` is not a setting of --mechanism gnmax."),
     ((*GNMAX, "--output", "."), 2, "The output must be a file, and . is a folder"),
-    ((*GNMAX, "--output", "no/labels.csv"), 2, "no/labels.csv must be in a folder that exists."),
     ((*GNMAX, "--votes", "few.npz"), 1, "must hold votes on 60 queries, one row per public row, in order. Got 59."),
     ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
 ])  # fmt: skip
@@ -111,22 +95,34 @@ def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, m
     assert state(voted)["entries"] == 1
 
 
+def test_label_unpacks_nothing_before_it_knows_that_it_fits(voted, monkeypatch):
+    np.savez(voted / "student.npz", np.ones((59, 3)))
+    unpack, allowed = StoredArrays.__getitem__, set[str]()
+
+    def unpacked(arrays, name):
+        assert arrays.path.name in allowed
+        return unpack(arrays, name)
+
+    monkeypatch.setattr(StoredArrays, "__getitem__", unpacked)
+    guess = ("--mechanism", "interactive", "--threshold", 50, "--sigma-threshold", 60, "--sigma", 60)
+    guess = (*guess, "--confidence", 0.5)
+    assert "--predictions must be given with --mechanism interactive" in refusal(label(voted, *guess), 2)
+    allowed.add("public.npz")
+    for options in ((*guess, "--predictions", "student.npz"), (*GNMAX, "--votes", "few.npz")):
+        refusal(label(voted, *options), 1)
+
+
 def test_verify_and_export(voted):
     assert label(voted, *GNMAX).returncode == 0
     head = state(voted)["head"]
     verify = ("ledger", "verify", "a.ledger", "--head")
-    whole = tutelage(*verify, head, cwd=voted).stdout
-    assert "a.ledger is intact: 3 entries, 60 remembered labels." in whole
-    assert "was not rolled back" in whole
-    assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
+    assert "a.ledger is intact: 3 entries, 60 remembered labels." in tutelage(*verify, head, cwd=voted).stdout
     assert "--head must be the 64 hexadecimal digits" in refusal(tutelage(*verify, head[:16], cwd=voted), 2)
     assert "replaced by an older copy" in refusal(tutelage(*verify, "0" * 64, cwd=voted), 1)
     printed = tutelage("ledger", "export", "a.ledger", cwd=voted).stdout
     entries = [json.loads(line) for line in printed.splitlines()]
     assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
     assert entries[-1]["hash"] == head
-    assert tutelage("ledger", "export", "a.ledger", "--output", "entries.jsonl", cwd=voted).returncode == 0
-    assert (voted / "entries.jsonl").read_text() == printed
 
 
 def test_init_says_whom_the_budget_protects(voted):
@@ -139,25 +135,16 @@ def test_init_says_whom_the_budget_protects(voted):
     assert not (voted / "c.ledger").exists()
 
 
-@pytest.mark.rest
-def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(voted):
-    np.savez(voted / "votes.npz", counts=np.full((100_000, 3), 80))
-    np.savez(voted / "public.npz", X=np.arange(100_000.0)[:, None])
-    command = [sys.executable, "-m", "tutelage", "label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger"]
-    command += ["--output", "labels.csv", "--mechanism", "gnmax", "--sigma", "4000"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(command, cwd=voted, preexec_fn=heed_interrupts, **pipes)
-    ledger = Ledger.open(voted / "a.ledger")
-    until(lambda: ledger.state().entries >= 2, process)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 130
-    assert stdout == ""
-    assert re.fullmatch(
-        r"tutelage: interrupted; no labels were written\. The budget reserved .* are remembered\.", stderr.strip()
-    )
+def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(voted, monkeypatch):
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "settle", pressed)
+    left = label(voted, *GNMAX)
+    assert (left.returncode, left.stdout) == (130, "")
+    assert left.stderr.startswith("tutelage: interrupted; no labels were written. The budget reserved")
     assert not (voted / "labels.csv").exists()
-    assert ledger.verify().unsettled == 1
+    assert Ledger.open(voted / "a.ledger").verify().unsettled == 1
 
 
 def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa: F811
@@ -165,13 +152,10 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     first = json.loads(tutelage("run", "config.toml", "--json", cwd=folder).stdout)["budget"]
     found = state(folder, "private.csv.ledger")
     assert (found["spent"], found["entries"]) == (first["spent"], first["entries"] + 1)  # which names the folder
-    assert json.loads((folder / "out" / "manifest.json").read_text())["head"] == first["head"]
     assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
     assert "Every query was labeled before" in tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"), ("sigma = 2.0", "sigma = 3.0"))
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
     assert third["spent"] > first["spent"]
-    card = (folder / "out" / "card.md").read_text()
-    assert f"It used {round_up(third['spent']):.4f} of the budget of 30." in card
-    assert third["head"] in card
+    assert third["head"] in (folder / "out" / "card.md").read_text()

@@ -2,6 +2,8 @@
 
 import json
 import re
+from io import StringIO
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,62 +41,41 @@ def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(con
     student, rows = load_student(folder / "out"), read_table(folder / "public.csv")
     predicted = student.predict(rows)
     assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8  # which illness explains
-    header, *lines = succeeded(called("predict", "out", "public.csv")).stdout.splitlines()
-    assert header == "prediction,from,to"
-    shown = np.array([line.split(",") for line in lines], dtype=float)
-    assert shown[:, 0] == pytest.approx(predicted)
-    assert (shown[:, 1] < shown[:, 2]).all()
+    shown: Any = pd.read_csv(StringIO(succeeded(called("predict", "out", "public.csv")).stdout))
+    assert shown["prediction"].to_numpy() == pytest.approx(predicted)
+    assert (shown["from"] < shown["to"]).all()
     card = read_card(folder / "out" / "card.json")
     assert (card.classes, card.errors, card.student) == ((), (), "AdditiveRegressor")
-    page = (folder / "out" / "card.md").read_text()
-    assert not [line for line in page.splitlines() if "class" in line.lower()]
-    assert "5 noisy sums" in page
+    assert "class" not in (folder / "out" / "card.md").read_text().lower()
     succeeded(called("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder))
 
 
-def test_a_second_run_returns_the_same_and_spends_nothing(configured, called):
-    folder = configured()
-    spent = json.loads(succeeded(called("run", "config.toml", "--json", cwd=folder)).stdout)["budget"]["spent"]
-    first = (folder / "out" / "student.skops").read_bytes()
-    assert "--overwrite" in refusal(called("run", "config.toml", cwd=folder), 2)
-    again = succeeded(called("run", "config.toml", "--overwrite", "--json", cwd=folder))
-    assert (folder / "out" / "student.skops").read_bytes() == first
-    assert "This release publishes 5 noisy sums of ballots" in (folder / "out" / "card.md").read_text()
-    assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
+def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(configured, called, monkeypatch):
+    folder, card_of_run, said = configured(privacy="budget = 2.0\nreleases = 2"), run._card, dict[str, str]()
 
+    def release(name):
+        said[name] = succeeded(called("run", "config.toml", "--as", name, cwd=folder)).stdout
 
-def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(configured, called):
-    folder = configured(privacy="budget = 2.0\nreleases = 2")
+    def later(*given):
+        monkeypatch.setattr(run, "_card", card_of_run)
+        release("2026-02")  # as another process does meanwhile
+        return card_of_run(*given)
+
+    monkeypatch.setattr(run, "_card", later)
+    release("2026-01")
+    assert "came with 2026-02" not in said["2026-01"]
     for name in ("2026-01", "2026-02"):
-        done = succeeded(called("run", "config.toml", "--as", name, cwd=folder))
-        assert f"came with {name}" in done.stdout
-        assert "released before" not in done.stdout
+        assert f"came with {name}" in said[name]
+        assert "released before" not in said[name]
+        assert re.search("this run / total +│ 1.0000 / 2.0000 of ε = 2.0000", said[name])
         assert f"| {name} |" in (folder / "out" / name / "card.md").read_text()
     shown = json.loads(succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert shown["cohorts"] == {"2026-01": pytest.approx(2.0, rel=1e-3), "2026-02": pytest.approx(1.0, rel=1e-2)}
-    assert "came with 2026-02" in called("ledger", "show", "private.csv.ledger", cwd=folder).stdout
     exposed = json.loads(succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert [one["queries"] for one in exposed] == [10, 5]
     assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
-    entries = called("ledger", "export", "private.csv.ledger", cwd=folder).stdout
-    refused = called("run", "config.toml", "--as", "2026-03", cwd=folder)
-    assert "Too few people take part in 2026-03: the budget of the others is spent" in refused.stderr
-    assert called("ledger", "export", "private.csv.ledger", cwd=folder).stdout == entries
-    third = succeeded(called("run", "config.toml", "--as", "2026-03", "--insist", cwd=folder))
-    assert "for people who came with 2026-01: 0; with 2026-02: 1; with 2026-03: 2." in " ".join(third.stderr.split())
-    assert re.search("took part: people who came with.*2026-02, 2026-03", third.stdout)
-    (folder / "out").rename(folder / "months")
-    assert "must name each release" in refusal(called("run", "config.toml", cwd=folder), 1)
-
-
-@pytest.mark.parametrize(("spent", "said"), [
-    ({f"m{n:02}": n for n in range(24)},
-     [(0, "m00"), (1, "m01"), (2, "and more, 20 releases, m02 to m21"), (22, "m22"), (23, "m23")]),
-])  # fmt: skip
-def test_cohorts_are_named_in_few_words(spent, said):
-    assert run._grouped(spent) == said
 
 
 @pytest.mark.parametrize("with_target", [True, False])
@@ -113,15 +94,11 @@ def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(conf
 @pytest.mark.parametrize(("old", "new", "sentence"), [
     (TARGET, 'entity = "patient"\ntarget = "age"', "`target` and `range` in [private] go together"),
     ("[0, 100]", "[100, 0]", "`range` in [private] must be the lowest and the highest number"),
-    ("[0, 100]", "[0, inf]", "`range` in [private] must be finite"),
     ("range =", 'label = "y"\nrange =', "`label` in [private] does not go with `target`"),
     ("range =", "batches = true\nrange =", "`batches` in [private] does not go with `schema`"),
     ("[output]", '[method]\nname = "additive"\n[output]', "[method] does not go with `target`"),
     ("[output]", '[training]\ngoal = "balanced_accuracy"\n[output]', "`goal` in [training] does not go with"),
-    ("[output]", '[[published]]\nsource = "x"\n[output]', "[[published]] does not go with `target`"),
     ('schema = "schema.toml"', "", "`target` in [private] needs public columns"),
-    ('schema = "schema.toml"', 'file = "private.csv"', "`file` in [public] must be another file"),
-    ('schema = "schema.toml"', 'file = "public.csv"\nlabel = "ill"', "`label` in [public] does not go"),
     ('entity = "patient"', 'entity = "age"', "must be other columns than `label` or `target`"),
 ])  # fmt: skip
 def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, called, old, new, sentence):
@@ -146,7 +123,7 @@ def test_a_target_that_the_schema_has_is_refused(configured, called):
     )
 
 
-@pytest.mark.parametrize("cell", ["", "1e999", "secret", "2031-05-17"])
+@pytest.mark.parametrize("cell", ["", "1e999", "secret"])
 def test_a_target_that_is_no_number_is_refused_unquoted_before_anything_is_spent(configured, called, cell):
     folder = configured()
     rows = pd.read_csv(folder / "private.csv", dtype=str)
