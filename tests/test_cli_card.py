@@ -11,17 +11,11 @@ import pytest
 from test_card import Outline, put
 from test_cli import configure, finished, folder, refusal, runs, succeeded  # noqa: F401  fixtures
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
-from tutelage.accounting import Accountant
-from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, PublicationTest, Repeated, SummedNoise
-from tutelage.exceptions import InvalidDataError, TutelageError
-from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.publishing import propose, publish_epsilon
-from tutelage.publishing import record as record_proposal
-from tutelage.publishing.proof import read_claim, write_claim
+from tutelage.events import NoisyArgmaxGaussian, PublicationTest, SummedNoise
+from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting import read_card
 from tutelage.reporting.record import STATEMENTS
 
-NAMES = ["card.html", "card.json", "card.md"]
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
 
 
@@ -37,26 +31,12 @@ def charged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_run_writes_all_three_forms_with_history_and_frontier(finished):  # noqa: F811
-    out = finished / "out"
-    assert sorted(path.name for path in out.glob("card.*")) == NAMES
-    card = read_card(out / "card.json")
-    assert [batch.queries for batch in card.batches] == [40]
-    assert sum(batch.share for batch in card.batches) == pytest.approx(card.budget["spent"])
-    assert [point.queries for point in card.frontier] == [10, 20, 40, 80, 160]
-    costs = [point.epsilon.epsilon for point in card.frontier]
-    assert costs == sorted(costs)
-    assert costs[2] == pytest.approx(card.epsilon.epsilon)  # the release by itself is one point of its frontier
-    assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
-
-
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  # noqa: F811
     (finished / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
     said = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
     assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=finished), 2)
     options = (*said, "--ledger", "private.csv.ledger")
-    result = succeeded(called("card", "out", *options, cwd=finished))
-    assert "21 of 24 statements are missing: title, private_data, controller, purpose, people," in result.stdout
+    assert "21 of 24 statements are missing" in succeeded(called("card", "out", *options, cwd=finished)).stdout
     card = read_card(finished / "out" / "card.json")
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
@@ -118,13 +98,7 @@ def test_an_answer_that_no_card_can_have_is_asked_for_again(asked, finished):  #
     made, said = asked(lambda _: next(typed, ""), "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
     succeeded(made)
     assert said.count("(title)") == 1
-    for refused in (
-        "must have no control characters",
-        "lone surrogates",
-        "at most 4,000 characters, with a letter or digit. Got 4,001",
-        "must say more than 'Yes'",
-    ):
-        assert refused in made.stderr
+    assert made.stderr.count("must ") == 5
     assert read_card(finished / "out" / "card.json").statements == {"title": "Good"}
 
 
@@ -135,12 +109,10 @@ def test_of_the_keys_that_end_the_questions_one_keeps_the_answers(asked, finishe
             raise key
         return "A title"
 
-    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     made, _ = asked(answer, "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
     assert made.returncode == code
     assert ("no answer was kept, and the card was not changed" in made.stderr) == (not kept)
     assert read_card(finished / "out" / "card.json").statements == kept
-    assert kept or before == {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
 
 
 def test_questions_need_a_terminal_and_the_ledger_before_the_first(called, asked, finished):  # noqa: F811
@@ -169,16 +141,9 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
     assert (now.mechanism, now.queries, len(now.batches)) == (first.mechanism, first.queries, 2)
     assert now.budget == ledger.history().before_releases.state.as_dict()
-    page = (folder / "out" / "card.md").read_text()
-    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## Annex: the differential privacy guarantee")[0]
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
-    assert "noise-from-shares" not in {finding.code for finding in first.findings or ()}
-    for _ in range(2):
-        (found,) = (each for each in card_now().findings or () if "shares" in each.code)
-        assert "only if 5 of the hospitals that took part" in found.reason
-    ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit, simulated=True), 1)
-    card_now()
-    assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
+    (found,) = (each for each in card_now().findings or () if "shares" in each.code)
+    assert "only if 5 of the hospitals that took part" in found.reason
 
 
 def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_no_query(called, charged):
@@ -188,10 +153,9 @@ def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_n
     succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
     card = read_card(charged / "out" / "card.json")
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
-    assert (card.queries, card.answered, card.teachers) == (60, None, None)
+    assert card.queries == 60
     assert [(batch.queries, batch.checks > 0) for batch in card.batches] == [(40, False), (20, True), (0, True)]
     assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.state().spent)
-    assert card.frontier == ()  # two mechanisms labeled the rows, so that no one ε is of more of them
     assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
     assert str(2**58) not in (charged / "out" / "card.md").read_text()
 
@@ -224,10 +188,8 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
 EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers
     (("public_epsilon",), 22.8581, " = 22.8581, and what was released proves 22.881"),
     (("delta",), 1e-9, " = 22.881, and what was released proves 30.5"),
-    (("epsilon_order",), 50.0, "states ε by order 50 = 22.881, and what was released proves 500."),
     (("unit",), "hospital", "another unit of privacy"),
     (("event", "of", "sigma"), 1.0, "states the budget = 22.881, and what was released proves 103.2"),
-    (("budget", "budget"), 15.0, "states the budget = 15, and what was released proves "),
     (("budget", "remaining"), 5.0, "states spent + remaining as "),
     (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget"),
     (("frontier", 4, "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
@@ -277,158 +239,3 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     path.write_text(json.dumps({**record, **bare}))
     refused = called("card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder)
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
-
-
-# Which claims of a test a ledger bears out
-
-AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
-TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)
-LNMAX = ("--mechanism", "lnmax", "--scale", "5")
-ON_CARD = ("card", "--ledger", "l.db", "--claim", "claim.json", "--output", "out")
-
-
-@pytest.fixture
-def tested(called, tmp_path):
-    """A function that labels 40 rows by given votes, tests a proposal that refuses one in 10⁶, and files the claim."""
-
-    def test(counts: np.ndarray = AGREEING, mechanism: tuple[str, ...] = LNMAX) -> Path:
-        np.savez(tmp_path / "proxy.npz", votes=AGREEING)
-        np.savez(tmp_path / "votes.npz", votes=counts)
-        np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
-        proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json", "--ledger", "l.db")
-        files = ("--votes", "votes.npz", "--ledger", "l.db")
-        for call in (
-            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot"),
-            ("publish", "propose", "proxy.npz", *mechanism, *proposal),
-            ("label", "rows.npz", *files, *mechanism, "--output", "labels.csv"),
-            ("publish", "test", "p.json", "rows.npz", *files, *mechanism, "--output", "claim.json"),
-        ):
-            succeeded(called(*call, cwd=tmp_path))
-        return tmp_path
-
-    return test
-
-
-@pytest.mark.rest
-def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(called, tested):
-    made = tested()
-    succeeded(called(*ON_CARD, cwd=made))
-    card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
-    assert card.sanitised is not None
-    assert card.sanitised.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
-    assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > card.sanitised.epsilon
-    assert (card.queries, [batch.queries for batch in card.batches]) == (40, [40, 0])
-    assert card.findings is not None
-    # As 8 is, and not 20, the budget.
-    assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
-    Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
-    assert called(*ON_CARD, cwd=made).returncode == 0
-
-
-@pytest.mark.rest
-def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
-    """Answers that a check allowed for and did not give pay for no later ones, either."""
-    options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
-    made = tested(TORN, options)
-    assert called(*ON_CARD, cwd=made).returncode == 0
-    assert "Name it with --ledger" in refusal(called("card", "out", "--claim", "claim.json"), 2)
-    votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
-    check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
-    release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
-    assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
-    # The test is remembered, and too old.
-    files = ("--votes", "votes.npz", "--ledger", "l.db", "--output", "claim.json")
-    again = called("publish", "test", "p.json", "rows.npz", *files, *options, cwd=made)
-    for refused in (called(*ON_CARD, cwd=made), again):
-        assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
-
-
-@pytest.mark.rest
-def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
-    made = tested()
-    claim = json.loads((made / "claim.json").read_text())
-    (made / "other").mkdir()
-    Ledger.create(made / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
-    votes = VoteHistogram(AGREEING, 150)
-    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "other" / "l.db")).ask(np.arange(40.0)[:, None])
-    elsewhere = called("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=made)
-    assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
-    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
-    whole, proposed = (f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
-    bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
-    first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
-    for changes, message in (
-        ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),  # its chances then promise too much
-        ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
-        ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
-        ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
-        ({"sanitised": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
-        ({"labels": first}, "The publication must cover all labels of the ledger"),
-        ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
-    ):
-        (made / "claim.json").write_text(json.dumps({**claim, **changes}))
-        assert message in refusal(called(*ON_CARD, cwd=made), 1)
-    (made / "claim.json").unlink()
-    assert "cannot be read" in refusal(called(*ON_CARD, cwd=made), 1)
-    assert not (made / "out").exists()
-
-
-def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
-    """A claim of the first, which passed, edited to cover the labels of the second, which was refused."""
-    one, path = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), tmp_path / "claim.json"
-
-    def released(counts: np.ndarray) -> Accountant:
-        accountant = Accountant()
-        accountant.add(Repeated(one, len(counts)), VoteHistogram(counts, 150))
-        return accountant
-
-    def paid(start: int) -> None:
-        answers = {bytes([start + number]) * 32: (0,) for number in range(40)}
-        ledger.settle(ledger.reserve(one, 40), answers, Repeated(one, 40))
-
-    ledger = Ledger.create(tmp_path / "l.db", epsilon=60.0, delta=1e-5, unit=ONE_TEACHER)
-    first, both = released(AGREEING), released(np.vstack([AGREEING, TORN]))
-    proposal = propose(first, 5e-6, refusal=1e-6)
-    record_proposal(proposal, ledger)
-    paid(0)
-    passed = publish_epsilon(first, ledger, proposal, np.arange(40.0)[:, None])
-    assert passed.passed
-    write_claim(path, passed, first, proposal, ledger)
-    claim = json.loads(path.read_text())
-    paid(100)
-    refused = publish_epsilon(both, ledger, proposal, np.arange(80.0)[:, None])
-    assert not refused.passed
-    whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
-    sanitised = {**claim["sanitised"], "epsilon": 2 * claim["sanitised"]["epsilon"]}
-    edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
-    path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
-    with pytest.raises(InvalidDataError, match="remembers that it was refused"):
-        read_claim(path, ledger.history())
-    write_claim(path, refused, both, proposal, ledger)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"sanitised": sanitised}))
-    with pytest.raises(InvalidDataError, match="its proposal proves none"):
-        read_claim(path, ledger.history())
-    for part in ("labels", "proposal"):
-        for name in claim[part]:
-            path.write_text(json.dumps({**claim, part: {**claim[part], name: [[[1]]]}}))
-            with pytest.raises(TutelageError):
-                read_claim(path, ledger.history())
-
-
-@pytest.mark.rest
-def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):
-    made = tested()
-    assert called(*ON_CARD, cwd=made).returncode == 0
-    second = read_card(made / "out" / "card.json").sanitised
-    votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
-    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
-    succeeded(called("card", "out", "--ledger", "l.db", cwd=made))
-    card = read_card(made / "out" / "card.json")
-    assert (card.epsilon.epsilon, card.sanitised) == (20, second)
-    record = json.loads((made / "out" / "card.json").read_text())
-    assert record["alone"]["epsilon"] < 20
-    alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}
-    (made / "card.json").write_text(json.dumps({**record, **alone, "sanitised": None, "proposal": None}))
-    for known in ((), ("--ledger", "l.db")):  # the first ε would then leave out what came later
-        refused = called("card", "card.json", *known, "--output", "other", cwd=made)
-        assert "By its budget, it is 20" in refusal(refused, 1)

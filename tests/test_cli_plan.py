@@ -10,22 +10,19 @@ import numpy as np
 import pytest
 
 from test_cli import refusal, succeeded
+from test_cli_init import Terminal
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.planning.trials import Trial
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
-COLUMNS = [f"f{number}" for number in range(2)]
 
 
-def write(path, n, seed=0, entity=False):
+def write(path, n, seed=0, *, entity=False):
     """Write a table of two classes that no line parts, so that people know better than a few public labels."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1, 1, size=(n, 2))
-    y = (X[:, 0] * X[:, 1] > 0).astype(int)
-    lines = [",".join([*COLUMNS, "kind", *(["patient"] if entity else [])])]
-    for place, (row, kind) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
-        lines.append(",".join([*map(str, row), ("no", "yes")[kind], *([f"p{place // 2}"] if entity else [])]))
+    lines = ["f0,f1,kind" + ",patient" * entity]
+    for place, (one, other) in enumerate(np.random.default_rng(seed).uniform(-1, 1, size=(n, 2)).tolist()):
+        lines.append(f"{one},{other},{'yes' if one * other > 0 else 'no'}" + f",p{place // 2}" * entity)
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -50,11 +47,9 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     text = " ".join(printed.stdout.split())
     assert "The student is expected to reach" in text
     assert "in nine of ten runs" in text
-    assert max(map(len, printed.stdout.splitlines())) <= 80
     assert tomllib.loads(printed.stdout[printed.stdout.index("[method]") :])["privacy"]["epsilon"] == 1.0
-    found, page = json.loads((tmp_path / "out" / "plan.json").read_text()), (tmp_path / "out" / "plan.html").read_text()
-    assert "public labels alone" in page
-    assert "://" not in page
+    found = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert "public labels alone" in (tmp_path / "out" / "plan.html").read_text()
     assert found["evidence"] == "public-labels"
     assert found["recommended"]["interval"][0] < found["recommended"]["expected"]
 
@@ -92,8 +87,6 @@ def test_a_hopeless_target_ends_with_another_code_and_stops_a_run_before_it_spen
     (("--people", 10), "--epsilon is missing"),
     (("--epsilon", 1, "--classes", 2, "--public-rows", 9), "--people is missing"),
     (("--epsilon", 1, "--people", 10, "--public-rows", 9), "--classes"),
-    (("--epsilon", 1, "--people", 10, "--classes", 2), "--public-rows"),
-    (("--epsilon", 1, "--people", 10, "--label", "y"), "--label names a column"),
     (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs the column"),
 ])  # fmt: skip
 def test_what_is_missing_is_named(called, options, said):
@@ -114,11 +107,6 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path, trials):
     text = " ".join(succeeded(called("plan", "--for", config)).stdout.split())
     assert "With the settings that you named (few votes per person), the student is expected to reach" in text
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_the_user_decides_by_an_option_or_a_key_where_trials_cannot_tell(called, tmp_path, monkeypatch, trials):
@@ -156,12 +144,6 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     config = configuration(tmp_path, private='entity = "patient"\npeople = 300\n')
     config.write_text(text := config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 2"))
 
-    def refused(more, *options, **changed):
-        config.write_text(text + more)
-        for old, new in changed.values():
-            config.write_text(config.read_text().replace(old, new))
-        return refusal(called("run", config, *options), 1)
-
     assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
     assert methods
     assert all(one.of_people for one in methods)  # no teachers are tried for a name
@@ -169,11 +151,8 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     with monkeypatch.context() as patched:
         patched.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
         (tmp_path / "out").rename(tmp_path / "once")
-        assert "begun with other settings" in refused("[training]\nseed = 7\n", "--as", "January")
-        assert "`delta` must be 1e-05" in refused("", "--as", "February", delta=("delta = 1e-5", "delta = 1e-6"))
-        assert "contains the budget of these data" in refused(
-            "", "--as", "February", ledger=("[privacy]", '[privacy]\nledger = "b.ledger"')
-        )
+        config.write_text(f"{text}[training]\nseed = 7\n")
+        assert "begun with other settings" in refusal(called("run", config, "--as", "January"), 1)
     config.write_text(text.replace("people = 300", "people = 290"))
     for name, spent in (("January", {"January": 0.5}), ("February", {"January": 1.0, "February": 0.5})):
         with monkeypatch.context() as patched:
@@ -183,16 +162,3 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
         card = json.loads((tmp_path / "out" / name / "card.json").read_text())
         assert [card[one] for one in ("mechanism", "selection")] == [planned[one] for one in ("mechanism", "selection")]
         assert card["budget"]["cohorts"] == pytest.approx(spent, rel=1e-2)
-
-
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # by chance: the noise is real
-def test_a_name_and_a_release_without_room_are_refused_before_a_plan_where_releases_have_none(
-    called, tmp_path, monkeypatch
-):
-    config = configuration(tmp_path, NAMED, private='entity = "patient"\npeople = 300\n')
-    succeeded(called("run", config))
-    monkeypatch.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
-    config.write_text(config.read_text().replace(NAMED, "[training]\nseed = 7\n"))
-    assert "`release` must be left out" in refusal(called("run", config, "--as", "January"), 1)
-    (tmp_path / "out").rename(tmp_path / "once")
-    assert "has no room for this release" in refusal(called("run", config), 1)

@@ -7,16 +7,25 @@ import numpy as np
 import pytest
 
 from test_cli import configure, refusal, succeeded, tutelage, write_people
-from tutelage.ballots import VoteHistogram
+from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.accounting import Accountant
+from tutelage.events import NoisyArgmaxLaplace, Repeated
+from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SystemNoise
+from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.publishing import propose as proposed
+from tutelage.publishing import publish_epsilon
+from tutelage.publishing import record as record_proposal
+from tutelage.publishing.proof import read_claim, write_claim
+from tutelage.reporting import read_card
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
+AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
 LAPLACE = ("--mechanism", "lnmax", "--scale", "5")
 PATIENT = ("--unit", "patient")
 GAUSSIAN = ("--mechanism", "gnmax", "--sigma", "8")
-TORN = np.repeat([[22, 20, 20], [21, 21, 20]], 20, axis=0)
+TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)
 
 
 @pytest.fixture
@@ -58,7 +67,6 @@ def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     result = put_to_the_test(folder, "torn.npz")
     assert result.returncode == 0
     assert "The test failed" in result.stdout
-    assert "a smaller one was tested and refused" in result.stdout.replace("\n", " ")
     assert "shortfall" not in result.stdout
 
 
@@ -68,7 +76,7 @@ def test_misuse_is_one_sentence(folder):
     (folder / "p.json").write_text('{"format": 1}')
     assert "Proposal" in refusal(put_to_the_test(folder), code=2)
     np.savez(folder / "proxy.npz", votes=AGREEING)
-    VoteHistogram(AGREEING, 62).save(folder / "private.npz")
+    VoteHistogram(AGREEING, 150).save(folder / "private.npz")
     private = ("publish", "propose", "private.npz", *LAPLACE, "--delta", "1e-5", "--ledger", "l.db")
     assert "private votes" in refusal(tutelage(*private, "--output", "q.json", cwd=folder), code=1)
 
@@ -118,11 +126,9 @@ def tested(runs, project, monkeypatch):
 
 @pytest.mark.rest
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
-    project = tested
-    path = project / "card.json"
-    card = json.loads((project / "out" / "card.json").read_text())
+    path = tested / "card.json"
+    card = json.loads((tested / "out" / "card.json").read_text())
     second, proposal = card["sanitised"], card["proposal"]
-    assert proposal == {"kind": "proposal", **json.loads((project / "p.json").read_text())}
     lower = {"sanitised": {**second, "epsilon": 0.01}}
     bolder = {**lower, "proposal": {**proposal, "caps": [cap / 100 for cap in proposal["caps"]]}}
     ledger = ("--ledger", "l.db")
@@ -134,8 +140,8 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
         ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
     ):
         path.write_text(json.dumps({**card, **changes}))
-        new = ("--output", "new")
-        assert said in refusal(tutelage("card", "card.json", *new, *options, cwd=project), code=1), changes
+        made = tutelage("card", "card.json", "--output", "new", *options, cwd=tested)
+        assert said in refusal(made, code=1), changes
 
 
 @pytest.mark.rest
@@ -170,3 +176,141 @@ def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     assert propose(project, mechanism=GAUSSIAN).returncode == 0
     assert "has no room for this release" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     assert spent(project) == 0
+
+
+# Which claims of a test a ledger bears out
+
+ON_CARD = ("card", "--ledger", "l.db", "--claim", "claim.json", "--output", "out")
+
+
+@pytest.fixture
+def claimed(folder):
+    """A function that labels by given votes, tests a proposal that refuses one in 10⁶, and files the claim."""
+
+    def claim(votes="votes.npz", mechanism=LAPLACE):
+        succeeded(propose(folder, "--refusal", "1e-6", mechanism=mechanism))
+        label(folder, votes, mechanism)
+        succeeded(put_to_the_test(folder, votes, "--output", "claim.json", mechanism=mechanism))
+        return folder
+
+    return claim
+
+
+@pytest.mark.rest
+def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(claimed):
+    made = claimed()
+    succeeded(tutelage(*ON_CARD, cwd=made))
+    card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
+    assert card.sanitised is not None
+    assert card.sanitised.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
+    assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > card.sanitised.epsilon
+    assert (card.queries, [batch.queries for batch in card.batches]) == (40, [40, 0])
+    assert card.findings is not None
+    # As 8 is, and not 20, the budget.
+    assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
+    Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
+    assert tutelage(*ON_CARD, cwd=made).returncode == 0
+
+
+@pytest.mark.rest
+def test_a_claim_does_not_cover_what_is_released_after_it(claimed):
+    """Answers that a check allowed for and did not give pay for no later ones, either."""
+    options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
+    made = claimed("torn.npz", options)
+    assert tutelage(*ON_CARD, cwd=made).returncode == 0
+    assert "Name it with --ledger" in refusal(tutelage("card", "out", "--claim", "claim.json"), 2)
+    votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
+    check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
+    release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
+    assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
+    # The test is remembered, and too old.
+    files = ("--votes", "votes.npz", "--ledger", "l.db", "--output", "claim.json")
+    again = tutelage("publish", "test", "p.json", "rows.npz", *files, *options, cwd=made)
+    for refused in (tutelage(*ON_CARD, cwd=made), again):
+        assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
+
+
+@pytest.mark.rest
+def test_a_claim_is_checked_with_the_ledger_that_paid(claimed):
+    made = claimed()
+    claim = json.loads((made / "claim.json").read_text())
+    (made / "other").mkdir()
+    Ledger.create(made / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
+    votes = VoteHistogram(AGREEING, 150)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "other" / "l.db")).ask(np.arange(40.0)[:, None])
+    elsewhere = tutelage("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=made)
+    assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
+    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
+    whole, proposed = (f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
+    bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
+    first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
+    for changes, message in (
+        ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),  # its chances then promise too much
+        ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
+        ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
+        ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
+        ({"sanitised": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
+        ({"labels": first}, "The publication must cover all labels of the ledger"),
+        ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
+    ):
+        (made / "claim.json").write_text(json.dumps({**claim, **changes}))
+        assert message in refusal(tutelage(*ON_CARD, cwd=made), 1)
+    (made / "claim.json").unlink()
+    assert "cannot be read" in refusal(tutelage(*ON_CARD, cwd=made), 1)
+    assert not (made / "out").exists()
+
+
+def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
+    """A claim of the first, which passed, edited to cover the labels of the second, which was refused."""
+    one, path = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), tmp_path / "claim.json"
+
+    def released(counts: np.ndarray) -> Accountant:
+        accountant = Accountant()
+        accountant.add(Repeated(one, len(counts)), VoteHistogram(counts, 150))
+        return accountant
+
+    def paid(start: int) -> None:
+        answers = {bytes([start + number]) * 32: (0,) for number in range(40)}
+        ledger.settle(ledger.reserve(one, 40), answers, Repeated(one, 40))
+
+    ledger = Ledger.create(tmp_path / "l.db", epsilon=60.0, delta=1e-5, unit=ONE_TEACHER)
+    first, both = released(AGREEING), released(np.vstack([AGREEING, TORN]))
+    proposal = proposed(first, 5e-6, refusal=1e-6)
+    record_proposal(proposal, ledger)
+    paid(0)
+    passed = publish_epsilon(first, ledger, proposal, np.arange(40.0)[:, None])
+    assert passed.passed
+    write_claim(path, passed, first, proposal, ledger)
+    claim = json.loads(path.read_text())
+    paid(100)
+    refused = publish_epsilon(both, ledger, proposal, np.arange(80.0)[:, None])
+    assert not refused.passed
+    whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
+    sanitised = {**claim["sanitised"], "epsilon": 2 * claim["sanitised"]["epsilon"]}
+    edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
+    path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
+    with pytest.raises(InvalidDataError, match="remembers that it was refused"):
+        read_claim(path, ledger.history())
+    write_claim(path, refused, both, proposal, ledger)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sanitised": sanitised}))
+    with pytest.raises(InvalidDataError, match="its proposal proves none"):
+        read_claim(path, ledger.history())
+
+
+@pytest.mark.rest
+def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(claimed):
+    made = claimed()
+    assert tutelage(*ON_CARD, cwd=made).returncode == 0
+    second = read_card(made / "out" / "card.json").sanitised
+    votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
+    succeeded(tutelage("card", "out", "--ledger", "l.db", cwd=made))
+    card = read_card(made / "out" / "card.json")
+    assert (card.epsilon.epsilon, card.sanitised) == (20, second)
+    record = json.loads((made / "out" / "card.json").read_text())
+    assert record["alone"]["epsilon"] < 20
+    alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}
+    (made / "card.json").write_text(json.dumps({**record, **alone, "sanitised": None, "proposal": None}))
+    for known in ((), ("--ledger", "l.db")):  # the first ε would then leave out what came later
+        refused = tutelage("card", "card.json", *known, "--output", "other", cwd=made)
+        assert "By its budget, it is 20" in refusal(refused, 1)
