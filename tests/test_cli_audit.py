@@ -3,15 +3,10 @@
 import csv
 import json
 
-import numpy as np
 import pytest
 
 from test_cli import INTERACTIVE, configure, refusal, succeeded, write_rows
 from test_docs import blocks, executed
-from tutelage import SimulationNoise
-from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows
-from tutelage_reproductions.planted_faults import faulty
-from tutelage_reproductions.planted_faults.faulty import FaultyArgmax
 
 pytestmark = pytest.mark.rest
 
@@ -36,13 +31,10 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     printed = succeeded(called("audit", folder / "config.toml", "--json", *QUICK))
     found = json.loads(printed.stdout)
     assert found["passed"]
-    assert {one["check"] for one in found["checks"]} == {
-        "noise as configured", "noise of its own for every query", "ε as configured",
-        "no private row is among the public rows", "one person, one ballot", "one cell in the file",
+    assert {one["check"]: one["private"] for one in found["checks"]} == {
+        "noise as configured": False, "noise of its own for every query": False, "ε as configured": False,
+        "no private row is among the public rows": True, "one person, one ballot": True, "one cell in the file": True,
     }  # fmt: skip
-    owned = {one["check"] for one in found["checks"] if one["private"]}
-    assert owned == {"no private row is among the public rows", "one person, one ballot", "one cell in the file"}
-    assert "No budget was spent" in found["note"]
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 
 
@@ -66,28 +58,9 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
     assert found["one entity, one silo"] == found["one person, one ballot"] == found["ε as configured"] == "pass"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("--draws", 100_000_000_000), "`--draws` of audit must be at most 10,000,000"),
-    (("--entities", 0), "`--entities`"),
-])  # fmt: skip
-def test_wrong_calls_are_one_sentence(folder, called, arguments, message):
-    assert message in refusal(called("audit", folder / "config.toml", *arguments), 2)
-
-
-def test_too_little_noise_fails_at_any_scale():
-    class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
-    right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)
-    wrong = check_mechanism(FaultyArgmax(faulty.noise_of_0_7), **class_counts)
-    assert [one.verdict for one in right] == ["pass"] * 3
-    assert "fail" in [one.verdict for one in wrong]
-
-
-def test_people_in_two_silos_fail(binary_rows):
-    X, y = binary_rows
-    found = check_rows(PrivateRows(X, y, np.arange(400) // 2, np.arange(400) % 2), X[:1] + 1)
-    assert found[1].verdict == "fail"
-    assert "200 have rows in several silos" in found[1].reason
-    assert check_rows(PrivateRows(X, y), X[:1] + 1)[1].check == "unit of privacy"
+def test_wrong_calls_are_one_sentence(folder, called):
+    wrong = called("audit", folder / "config.toml", "--draws", 100_000_000_000)
+    assert "`--draws` of audit must be at most 10,000,000" in refusal(wrong, 2)
 
 
 def test_the_documented_audits_work():

@@ -23,7 +23,6 @@ from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_fol
 from tutelage.cli import run
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
-from tutelage.students import load_student
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -63,13 +62,9 @@ def test_a_run_keeps_results_that_were_changed(finished, called):  # noqa: F811
 
 
 def test_the_folder_of_the_rows_is_no_folder_of_results(project, called):
-    before, here = contents(project), ('folder = "out"', 'folder = "."')
-    configure(project, here)
-    said = refusal(called("run", "config.toml", cwd=project), 2)
-    assert "the ledger must not be in the results folder" in said.lower()
-    configure(project, here, ("delta = 1e-5", 'delta = 1e-5\nledger = "../a.ledger"'))
+    configure(project, ('folder = "out"', 'folder = "."'), ("delta = 1e-5", 'delta = 1e-5\nledger = "../a.ledger"'))
+    before = contents(project)
     assert "it is the current folder" in refusal(called("run", "config.toml", cwd=project), 2)
-    (project / "config.toml").write_bytes(before["config.toml"])
     assert contents(project) == before
 
 
@@ -87,17 +82,10 @@ def test_other_names_of_files_and_folders_are_not_replaced(link, project, called
     assert contents(project) == before
 
 
-@pytest.mark.parametrize("ledger", ["out/card.json", "out/../out/labels.csv", "out/deep/a.ledger"])
-def test_no_ledger_is_in_the_folder_that_is_handed_over(ledger, project, called):
-    configure(project, ("delta = 1e-5", f'delta = 1e-5\nledger = "{ledger}"'))
-    said = refusal(called("run", "config.toml", cwd=project), 2)
-    assert "The ledger must not be in the results folder, which is replaced whole and handed over, nor in its" in said
-    assert not (project / "out").exists()
-
-
 @pytest.mark.parametrize(("folder", "ledger"), [
     ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"), ("L.ledger-journal", "L.ledger"),
-    ("out", "private-out/L.ledger"), ("private.csv.ledger", None), ("private.csv/out", None), ("config.toml", None),
+    ("out", "private-out/L.ledger"), ("out", "out/../out/labels.csv"), ("out", "out/deep/a.ledger"),
+    ("private.csv.ledger", None), ("config.toml", None),
 ])  # fmt: skip
 def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, called):
     """Not even of one that the run would make first: nothing is spent, and nothing is made."""
@@ -136,10 +124,8 @@ def test_votes_of_a_run_that_ends_after_it_has_paid_are_there(tmp_path, called, 
     for path in stored:
         with np.load(path) as found:
             assert found["totals"].size
-    configure_people(tmp_path, VECTORS)
-    assert called(*AGAIN).returncode == 0
-    assert not (tmp_path / "private-out").exists()
-    configure_people(tmp_path, VECTORS, more="votes = true")
+    for path in stored:
+        path.unlink()
     assert "no votes are stored, because all was released by earlier runs" in called(*AGAIN).stderr
 
 
@@ -147,9 +133,6 @@ def test_a_private_folder_that_others_can_read_is_refused(project, called):
     (project / "private-out").mkdir()
     (project / "private-out").chmod(0o755)
     assert "private-out must belong to you and have mode 700" in refusal(called("run", "config.toml", cwd=project), 2)
-    (project / "private-out").rmdir()
-    (project / "private-out").symlink_to(project)
-    assert "private-out must belong to you" in refusal(called("run", "config.toml", cwd=project), 2)
 
 
 def test_results_that_cannot_be_written_leave_the_earlier_ones(finished, called, monkeypatch):  # noqa: F811
@@ -160,33 +143,10 @@ def test_results_that_cannot_be_written_leave_the_earlier_ones(finished, called,
     assert not (finished / "private-out").exists()
 
 
-@pytest.mark.parametrize("content", ['{"file": "release", "format": 1, "sha256": [1]}', "\udc80", "[" * 9999])
-def test_a_manifest_that_is_none_is_not_replaced(content, project, called):
+def test_a_manifest_that_is_none_is_not_replaced(project, called):
     (project / "out").mkdir()
-    (project / "out" / MANIFEST).write_bytes(content.encode(errors="surrogateescape"))
+    (project / "out" / MANIFEST).write_text('{"file": "release", "format": 1, "sha256": [1]}')
     assert f"out/{MANIFEST} would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
-
-
-def refuse_exchanges(monkeypatch: pytest.MonkeyPatch, error: int) -> None:
-    """Let the system refuse to exchange two names."""
-
-    def refused(*_: object) -> int:
-        ctypes.set_errno(error)
-        return -1
-
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused))
-
-
-@pytest.mark.parametrize("error", [None, errno.EXDEV, errno.EINVAL])
-def test_a_folder_takes_the_place_of_another_whole(error, tmp_path, monkeypatch):
-    """Where the system cannot exchange two names, the new folder still comes whole."""
-    if error is not None:
-        refuse_exchanges(monkeypatch, error)
-    for text in ("one", "two"):
-        release(tmp_path, text)
-        assert (tmp_path / "out" / "card.json").read_text() == text
-        Manifest.checked(tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def private_folder_left(folder: Path) -> Path:
@@ -197,7 +157,7 @@ def private_folder_left(folder: Path) -> Path:
     return private
 
 
-@pytest.mark.parametrize("name", ["staging-2024/patients.csv", "replaced/patients.csv", "lock", "patients.csv"])
+@pytest.mark.parametrize("name", ["staging-2024/patients.csv", "lock"])
 def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, tmp_path):
     file = tmp_path / "private-out" / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -215,7 +175,12 @@ def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, tmp_path)
 
 def test_a_kill_where_names_cannot_be_exchanged_leaves_one_release_whole(tmp_path, monkeypatch):
     """At any event of replacing a release by another: the next claim of the folder finds either of them."""
-    refuse_exchanges(monkeypatch, errno.EINVAL)
+
+    def refused(*_: object) -> int:
+        ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused))
     found = []
     for event in range(1, 100):
         folder = tmp_path / str(event)
@@ -300,24 +265,20 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(finished, ca
     manifest = Manifest.checked(finished / "out")
     assert manifest.recorded
     assert manifest.hash in Ledger.open(finished / "private.csv.ledger").history().manifests
-    load_student(finished / "out")
     assert called(*AGAIN).returncode == 0
     own = ("card", "out/card.json", "--output", "out", *ledger, "--state", "access=The registry.")
     assert called(*own).returncode == 0  # in its place, under another name
 
 
-def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monkeypatch):
+def test_labels_replace_labels_only(tmp_path, called):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     assert called(*LEDGER, cwd=tmp_path).returncode == 0
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output", "labels.csv")
     assert called(*given).returncode == 0
     before = contents(tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(outputs, "sync_all", full)
-        assert refusal(called(*given), 1) == "tutelage: labels.csv: No space left on device."
-    assert contents(tmp_path) == before
     assert called(*given).returncode == 0
+    assert contents(tmp_path) == before
     with (tmp_path / "labels.csv").open("a") as file:
         file.write("checked by me\n")
     assert "labels.csv would be replaced" in refusal(called(*given), 2)

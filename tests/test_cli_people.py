@@ -1,16 +1,16 @@
 """``tutelage run`` and ``audit`` where every person is a teacher, by votes on near rows or by a ballot of vectors."""
 
-import csv
 import json
 import re
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people
-from test_cli import FILES, ran, refusal, succeeded, tutelage, write_people
+from test_cli import FILES, refusal, succeeded, tutelage, write_people
 from tutelage import VoteHistogram
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
 from tutelage.cli.config import load_config
@@ -52,10 +52,9 @@ def finished(runs, tmp_path):
 
 
 def labels_of(folder: Path) -> set[str]:
-    with (folder / "out" / "labels.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 120
-    return {row["label"] for row in rows}
+    labels = pd.read_csv(folder / "out" / "labels.csv")["label"]
+    assert len(labels) == 120
+    return set(labels)
 
 
 def mechanism(name: str, settings: str) -> dict[str, str]:
@@ -66,9 +65,7 @@ def mechanism(name: str, settings: str) -> dict[str, str]:
     (NEAREST, {"private": SILO}, "`silos` make one teacher of each owner, and with CappedVotes every"),
     (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
     (NEAREST, mechanism("gnmax", "sigma = 3.0, cap = 2"), "must be one of capped"),
-    (NEAREST, {"method": "cap = 5"}, "`cap` is not a setting of [method] with the name capped-votes."),
     ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "`CappedGNMax` for"),
-    (VECTORS, {"method": "n_queries = 10"}, "`n_queries` is not a setting of [method] with the name noisy-mom"),
     (VECTORS, {"method": "rounds = 0"}, "`rounds` of VectorBallots must be an integer >= 1"),
     (VECTORS, mechanism("noisy-sum", "sigma = 3.0"), "with the name noisy-sum needs `noise_multiplier`. Add it."),
 ])  # fmt: skip
@@ -92,17 +89,12 @@ def test_a_run_asks_every_public_row_and_its_card_says_how(finished, tmp_path):
     assert card["student_accuracy"] > 0.8
     assert (card["frontier"], card["teachers"]) == ([], None)  # how many people there are is private
     assert labels_of(tmp_path) == {"no", "yes"}
+    assert "not stated" in (tmp_path / "said.txt").read_text()
+    for name in ("card.json", "card.md", "card.html"):
+        assert not re.search(r"\b1,?100\b", (tmp_path / "out" / name).read_text())
     (file,) = (tmp_path / "private-out").glob("private-votes-*.npz")
     votes = VoteHistogram.load(file)
     assert (votes.n_teachers, votes.cap, votes.counts.sum()) == (1100, 5, 5500)
-
-
-def test_nothing_that_may_be_published_says_how_many_people_there_are(finished, tmp_path):
-    finished(NEAREST)
-    assert "not stated" in (tmp_path / "said.txt").read_text()
-    for name in ("card.json", "card.md", "card.html"):
-        text = (tmp_path / "out" / name).read_text()
-        assert not re.search(r"\b1,?100\b", text)
 
 
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
@@ -128,13 +120,10 @@ def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sectio
 
 
 @pytest.mark.rest
-def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder):
-    configure_people(folder, NEAREST)
-    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbors", "entity", "--unit", "patient", "--accounting", "gaussian")
-    assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
-    made = ran(folder)["mechanism"]
-    configure_people(folder, NEAREST, privacy="")
-    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=folder)
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(finished, tmp_path):
+    made = finished(NEAREST)["mechanism"]
+    configure_people(tmp_path, NEAREST, privacy="")
+    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=tmp_path)
     reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
     assert reasons["ε as configured"].startswith(made)
 
@@ -154,30 +143,27 @@ def test_a_run_labels_every_public_row_by_sums_and_its_card_says_how(finished, t
     assert 0 < abs(card["teachers"] - 1100) < 300
 
 
-@pytest.mark.parametrize("private", ["", 'silo = "hospital"'])
-def test_people_cast_ballots_unless_a_method_is_named(private, tmp_path):
+def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
     rest = '[privacy]\nepsilon = 2.0\n[output]\nfolder = "out"\n'
-    (tmp_path / "config.toml").write_text(FILES.format(private=private, public="") + rest)
+    (tmp_path / "config.toml").write_text(FILES.format(private='silo = "hospital"', public="") + rest)
     settings = load_config(tmp_path / "config.toml")
     assert settings.method is None
     assert settings.chosen == NoisyMoments()
     assert settings.map == "steps"
 
 
-@pytest.mark.parametrize("ledger", [(), ("--ledger", "private.csv.ledger")])
-def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(ledger, finished, tmp_path):
+def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(finished, tmp_path):
     budget = finished(VECTORS)["budget"]
     assert budget["accounting"] == "gaussian"
-    assert "order" not in budget
-    succeeded(tutelage("card", "out", *ledger, cwd=tmp_path))
-    assert json.loads((tmp_path / "out" / "card.json").read_text())["budget"] == budget
+    for ledger in ((), ("--ledger", "private.csv.ledger")):
+        succeeded(tutelage("card", "out", *ledger, cwd=tmp_path))
+        assert json.loads((tmp_path / "out" / "card.json").read_text())["budget"] == budget
 
 
 FEWER = "states if units are only added or removed an ε"
 
 
 @pytest.mark.parametrize(("budget", "changes", "said"), [
-    ({"accounting": "exact"}, {}, "card.json states"),
     ({"spent": 1.0, "remaining": 1.0}, {}, "card.json states"),
     ({}, {"epsilon_if_added_or_removed": 0.1}, FEWER),
     ({}, {"public_epsilon": 2.0}, FEWER),
@@ -197,13 +183,9 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
     for form in ("card.md", "card.html"):
         text = " ".join((tmp_path / "out" / form).read_text().split())
-        assert "ε limits the effect if the rows of one patient are added, removed or changed." in text
         assert f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ" in text
         assert "is not the one of this card. Quote the larger ε." in text
-    shown = " ".join((tmp_path / "said.txt").read_text().split())
-    assert f"ε for adding or removing one unit │ {round_up(fewer):.4f}: not the published guarantee" in shown
-    assert tutelage("card", "out", cwd=tmp_path).returncode == 0
-    assert read_card(tmp_path / "out" / "card.json") == card
+    assert f"{round_up(fewer):.4f}: not the published guarantee" in (tmp_path / "said.txt").read_text()
 
 
 def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning(folder):
@@ -214,8 +196,7 @@ def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning
     result = succeeded(tutelage("run", "config.toml", cwd=folder))
     assert "empty cells" not in result.stderr
     files = sorted((folder / "private-out").glob("private-votes-*.npz"), key=lambda file: int(file.stem.split("-")[-1]))
-    count, first, second, joint = map(np.load, files)
+    count, *_, joint = map(np.load, files)
+    assert len(files) == 4
     assert count["totals"].tolist() == [[1100]]
-    assert first["totals"].shape == second["totals"].shape
     assert joint["totals"].shape == (1, 20)  # of three scores and two classes, gradient and Gram matrix
-    assert joint["unit"].tolist() == ["patient", "entity"]
