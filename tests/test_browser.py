@@ -1,7 +1,6 @@
 """What people read, in a real browser: the card and the site open from a disk without fault."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +23,9 @@ SITE = ["index", "faq", "examples/index", "howto/choose-noise", "proofs/pate2018
 FINDS = {
     "privacy_guarantee": ("ε", "epsilon"),
     "install": ("install", "cite", "Windows"),
-    "which-tool": ("OpenDP", "Opacus", "DP-SGD"),
+    "which-tool": ("OpenDP",),
     "howto/consortium": ("hospital",),
     "howto/tables": ("csv",),
-    "ledger": ("budget",),
     "faq": ("GDPR",),
 }
 
@@ -136,12 +134,3 @@ def test_search_shows_the_right_page_among_the_first_three(browser, site):
             links = page.eval_on_selector_all(".md-search-result__item > a", "links => links.map(one => one.pathname)")
             assert str(site / f"{name}.html") in links[:3], words
         assert faults == []
-
-
-@pytest.mark.rest
-def test_the_reference_names_nothing_private(site):
-    for path in (site / "reference").glob("*.html"):
-        text = path.read_text()
-        shown = re.findall(r'<div class="doc-signature.*?</div>|class="doc doc-class-bases".*?</p>', text, re.DOTALL)
-        assert "_internal" not in text, path.name
-        assert not re.findall(r"(?<!\w)_[a-z]\w*", re.sub(r"<[^>]*>", " ", "".join(shown))), path.name

@@ -70,46 +70,31 @@ FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 MARKUP = re.compile(r"``.+?``|`[^`]+`|\]\([^)]*\)|<[^>]+>|https?://\S+|\$[^$]+\$|'[^'\s]+'", re.DOTALL)
 
 
-def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
+def pieces(text: str) -> Iterator[str]:
+    """Yield the paragraphs, items and rows of a text, each as one line."""
+    for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.))", text):
+        yield " ".join(part.split())
+
+
+def prose_of_python(text: str) -> Iterator[str]:
     """Yield the comments, the docstrings and the messages: strings of several words."""
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# ")
+            yield token.string.lstrip("# ")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
-            yield from joined(re.sub(r"^ *>>>.*$|^ *\.\.\. .*$", "", node.value, flags=re.MULTILINE), node.lineno)
-
-
-def prose_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each piece of prose of a page or module, with the number of its first line and without code."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        yield from prose_of_python(text)
-        return
-    bare = FENCED.sub(lambda found: "\n" * found.group().count("\n"), text)
-    yield from joined(bare, 1)
-
-
-def joined(text: str, first: int) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs, items and rows of a text, each as one line, with the number of its first line."""
-    start, said = first, ""
-    for number, line in enumerate([*text.splitlines(), ""], first):
-        if said and (not line.strip() or re.match(r"\s*(?:[-*|#>]|\d+\.) ?", line)):
-            yield start, said
-            said = ""
-        start, said = (start, f"{said} {line.strip()}") if said else (number, line.strip())
+            yield from pieces(re.sub(r"^ *>>>.*$|^ *\.\.\. .*$", "", node.value, flags=re.MULTILINE))
 
 
 def found_in(path: Path, phrases: dict[str, str], sentences: str = "") -> list[str]:
-    pattern = re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in phrases), re.IGNORECASE)
-    starts = re.compile(rf"(?:^|(?<=[.:!] ))\s*(?:[-*|] )?{sentences}") if sentences else None
-    findings = []
-    for number, said in prose_of(path):
-        bare = MARKUP.sub(" ", said)
-        words = [found.group() for found in pattern.finditer(bare)]
-        words += [found.group().strip() for found in starts.finditer(bare)] if starts else []
-        findings += [f"{path.relative_to(REPOSITORY)}:{number}: {word!r}" for word in words]
-    return findings
+    """Return the phrases in the prose of a page or module, without its code."""
+    text = path.read_text(encoding="utf-8")
+    prose = prose_of_python(text) if path.suffix == ".py" else pieces(FENCED.sub("", text))
+    pattern = rf"(?i:\b(?:{'|'.join(phrases)})\b)"
+    if sentences:
+        pattern += rf"|(?:^|(?<=[.:!] ))\s*(?:[-*|] )?{sentences}"
+    told = ((said, found) for said in prose for found in re.findall(pattern, MARKUP.sub(" ", said)))
+    return [f"{path.relative_to(REPOSITORY)}: {found!r} in {said!r}" for said, found in told]
 
 
 def texts() -> list[Path]:

@@ -11,8 +11,6 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 
-pytest.importorskip("pandas")
-
 FILE = REPOSITORY / "examples" / "notebook.ipynb"
 NOTEBOOK: dict[str, Any] = json.loads(FILE.read_text())
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
