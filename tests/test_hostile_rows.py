@@ -5,14 +5,13 @@ Either a fit refuses a person before anything is spent, or it goes through, and 
 
 import datetime as dt
 import warnings
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -24,10 +23,9 @@ from tutelage.exceptions import TutelageError
 from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, Schema
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods import AdditiveMean
-from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches, as_table
-from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, NearestQueries, Ridge, VectorBallots
+from tutelage.teachers import CallableTeachers, ClassMeans, NearestQueries, Ridge, VectorBallots
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.TeacherLostWarning"),
@@ -50,21 +48,18 @@ def cells(*values: float) -> np.ndarray:
     return np.resize(np.array(values, dtype=np.float64), (1, COLUMNS))
 
 
-SIGNED = (1e308, MOST, 1e39, 2.0**63, 5e-324, 0.0, np.inf)
-OTHERS = (3.5e38, 1e155, 1e20, 1e30, 2.3e-308, 1e-310, 1e-45, np.nan)
+SIGNED = (1e308, MOST, 1e39, 2.0**63, 5e-324, 0.0)
+OTHERS = (3.5e38, 1e155, 1e20, 1e30, 2.3e-308, 1e-310, 1e-45, np.inf)
 NUMBERS: dict[str, np.ndarray] = {
     **{f"{value:.3g}": cells(value) for value in (*SIGNED, *(-value for value in SIGNED), *OTHERS)},
     "one cell of 1e39": np.array([[0.0, 1e39, 0.0]]),
     "both ends": cells(MOST, -MOST),
     "opposite rows": np.array([[MOST] * COLUMNS, [-MOST] * COLUMNS]),
-    "constant rows": np.ones((50, COLUMNS)),
     "ordinary": np.array([[0.1, -0.3, 1.0]]),
     "one missing": np.array([[0.0, np.nan, 1.0]]),
     "a public row": PUBLIC[:1],
-    "many rows": np.random.default_rng(1).normal(size=(10_000, COLUMNS)),
-    "many huge rows": np.random.default_rng(2).normal(size=(1_000, COLUMNS)) * 1e300,
+    "many huge rows": np.random.default_rng(2).normal(size=(300, COLUMNS)) * 1e300,
     "rows from tiny to huge": np.geomspace(1e-300, 1e300, 99).reshape(-1, COLUMNS),
-    "one huge among many": np.vstack([np.zeros((30, COLUMNS)), cells(1e308)]),
     "far along one axis": np.array([[1e16, 0.0, 0.0]]),
     "nearly the largest of single precision": cells(3.4028234e38),
 }
@@ -83,26 +78,25 @@ class Exploding(PublicFeatureMap):
 
 
 public = PublicRows(PUBLIC, "public rows")
-STUDENTS = [
-    LogisticRegression(), DecisionTreeClassifier(), GaussianNB(), SVC(), KNeighborsClassifier(),
+TEACHERS = [
+    ClassMeans(), Ridge(), LogisticRegression(), DecisionTreeClassifier(), SVC(),
     make_pipeline(StandardScaler(), LogisticRegression()), HistGradientBoostingClassifier(max_iter=2),
 ]  # fmt: skip
 VOTING = {"n_teachers": 8, "n_queries": 5, "mechanism": GNMax(5.0)}  # whose noise need not be searched for
 METHODS: dict[str, dict[str, Any]] = {
     "vector ballots": {"teacher": SMALL},
     "one round": {"teacher": VectorBallots(n_landmarks=15, rounds=1)},
-    "vector ballots, forest": {"teacher": SMALL, "student": RandomForestClassifier(3)},
     "vector ballots, axes": {"teacher": SMALL, "features": PublicPCA.learn(public, 2)},
     "vector ballots, brittle map": {"teacher": SMALL, "features": Brittle()},
     "vector ballots, exploding map": {"teacher": SMALL, "features": Exploding()},
     "few votes": {"teacher": NearestQueries(3), "mechanism": CappedGNMax(20.0, 3), "student": "label-propagation"},
-    "few votes, forest": {
+    "few votes, rounds": {
         "teacher": NearestQueries(3),
         "mechanism": CappedGNMax(20.0, 6),
         "student": RandomForestClassifier(3),
         "rounds": 2,
     },
-    **{type(teacher).__name__: {"teacher": teacher, **VOTING} for teacher in (ClassMeans(), Ridge(), *STUDENTS)},
+    **{type(teacher).__name__: {"teacher": teacher, **VOTING} for teacher in TEACHERS},
     "additive": {"public": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0", "1", "2"]})},
     "numbers": {
         "kind": _OfNumbers,
@@ -136,6 +130,7 @@ def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = P
         return model
     assert ledger.state().spent == 0, f"spent, and then {type(refusal).__name__}: {refusal}"
     assert "secret" not in str(refusal)
+    assert refusal.__context__ is None
     return None
 
 
@@ -145,52 +140,42 @@ def ballots_of(model: Any) -> np.ndarray:
     return first.counts if hasattr(first, "counts") else first.totals
 
 
-REFUSED = {"nan", "inf", "-inf", "one missing"}
+REFUSED = {"inf", "one missing"}
 QUICK = {  # one or more of each kind of release, teacher and map; the others are in `make test-all`
     "vector ballots", "one round", "vector ballots, axes", "vector ballots, brittle map",
     "vector ballots, exploding map", "few votes", "ClassMeans", "LogisticRegression", "additive", "numbers",
 }  # fmt: skip
 IN_TIERS = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.rest]) for name in METHODS]
-MANY = 1_000  # rows: more are cast where that is quick
 
 
 @pytest.mark.parametrize("method", IN_TIERS)
 def test_hostile_people_together_fail_no_fit_that_has_spent(method):
-    accepted = {name: rows for name, rows in NUMBERS.items() if name not in REFUSED and len(rows) < MANY}
+    accepted = {name: rows for name, rows in NUMBERS.items() if name not in REFUSED}
     rows = np.vstack([PRIVATE, *accepted.values()])
     ids = [*IDS, *(name for name, some in accepted.items() for _ in range(len(some)))]
     found = survives(METHODS[method], rows, np.arange(len(rows)) % 2, ids)
     assert (found is None) == ("map" in method)
-    for name in REFUSED:  # missing cells suit some teachers
-        assert (
-            survives(METHODS[method], *with_person(NUMBERS[name])) is None
-            or "inf" not in name
-            or "public" in METHODS[method]
-        )
+    survives(METHODS[method], *with_person(NUMBERS["one missing"]))  # which suits some teachers
+    infinite = survives(METHODS[method], *with_person(NUMBERS["inf"]))
+    assert infinite is None or "public" in METHODS[method]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_no_person_fails_a_fit_that_has_spent(method):
-    settings, refused = METHODS[method], set[str]()
-    plain = survives(settings, *with_person(NUMBERS["ordinary"]))
-    for name, rows in NUMBERS.items():
-        if method not in ("vector ballots", "few votes", "ClassMeans"):
-            rows = rows[:MANY]
-        model = survives(settings, *with_person(rows))
+def test_no_person_moves_more_than_one_ballot(method):
+    plain = survives(METHODS[method], *with_person(NUMBERS["ordinary"]))
+    for rows in NUMBERS.values():
+        model = survives(METHODS[method], *with_person(rows))
         if model is None:
-            refused.add(name)
-        elif plain is not None:  # one ballot at most is theirs
-            moved = ballots_of(model) - ballots_of(plain)
-            if hasattr(model, "votes_"):
-                assert np.abs(moved).sum(axis=1).max() <= 2
-            elif hasattr(model.ballots_[0], "counts"):
-                assert np.abs(moved).sum() <= 2 * 6
-            else:
-                lengths = 2 if model.ballots_[0].nonnegative else 4  # squared
-                assert (moved.astype(np.float64) ** 2).sum() <= lengths * model.ballots_[0].norm_squared
-    if "map" not in method:
-        assert refused <= REFUSED
+            continue
+        moved = ballots_of(model) - ballots_of(plain)
+        if hasattr(model, "votes_"):
+            assert np.abs(moved).sum(axis=1).max() <= 2
+        elif hasattr(model.ballots_[0], "counts"):
+            assert np.abs(moved).sum() <= 2 * 6
+        else:
+            lengths = 2 if model.ballots_[0].nonnegative else 4  # squared
+            assert (moved.astype(np.float64) ** 2).sum() <= lengths * model.ballots_[0].norm_squared
 
 
 BY_TEACHER: dict[type, dict[str, Any]] = {
@@ -207,31 +192,14 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "teacher",
-    [SMALL, *(pytest.param(one, marks=pytest.mark.rest) for one in (NearestQueries(3), ClassMeans()))],
-    ids=lambda it: type(it).__name__,
-)
-def test_no_text_fails_a_fit_that_has_spent(teacher):
-    some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
-    texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]
-    settings, public_texts = {"teacher": teacher, **BY_TEACHER[type(teacher)]}, texts + some * 4
-    words = list(WORDS.values())
-    labels, ids = np.arange(PEOPLE + len(words)) % 2, [word for word in words if word.strip()]
-    assert survives(settings, [*texts, *words], labels, [*IDS, *map(str, range(len(words)))], public_texts) is not None
-    survives(settings, [*texts, *texts[: len(words)]], labels, [*IDS, *words], public_texts)
-    assert survives(settings, [*texts, *ids], labels[: PEOPLE + len(ids)], [*IDS, *ids], public_texts) is not None
-
-
 def columns(n: int, **more: Any) -> dict[str, list[Any]]:
     random = np.random.default_rng(n)
-    start = dt.date(2020, 1, 1)
     found = {
         "dose": random.normal(size=n).tolist(),
         "age": random.integers(18, 90, n).tolist(),
         "ward": random.choice(["north", "south", "east"], n).tolist(),
         "note": [f"some words {number % 13}" for number in range(n)],
-        "day": [start + dt.timedelta(days=int(day)) for day in random.integers(0, 900, n)],
+        "day": [dt.date(2020, 1 + number % 12, 1 + number % 28) for number in range(n)],
     }
     return {name: [*cells, *more.get(name, [])] for name, cells in found.items()}
 
@@ -276,7 +244,11 @@ ODD_CELLS = [Unspeakable(), {}, [1], b"x", 1j, True, 10**5000, np.arange(3), np.
     ids=["vector ballots", "vector ballots, batches", "additive", "few votes", "trees"],
 )
 def test_hostile_cells_of_a_table_together_fail_no_fit_that_has_spent(teacher, batches):
-    settings = of_table(teacher)
+    settings = {"teacher": teacher, "classes": ["no", "yes"], **BY_TEACHER[type(teacher)]}
+    if teacher is not SCHEMA:
+        settings["features"] = PublicColumns.learn(columns(PUBLIC_ROWS), kinds={"day": "date"})
+    if isinstance(teacher, DecisionTreeClassifier):
+        settings["student"] = teacher  # which takes missing numbers
     assert tried(settings, [person for person in CELLS if person not in REFUSED_CELLS], batches) is not None
     for person in REFUSED_CELLS:
         assert (tried(settings, [person], batches) is None) == (teacher is not SCHEMA)
@@ -285,19 +257,10 @@ def test_hostile_cells_of_a_table_together_fail_no_fit_that_has_spent(teacher, b
         assert tried(settings, odd, batches) is None
 
 
-def of_table(teacher: Any) -> dict[str, Any]:
-    settings = {"teacher": teacher, "classes": ["no", "yes"], **BY_TEACHER[type(teacher)]}
-    if teacher is not SCHEMA:
-        settings["features"] = PublicColumns.learn(columns(PUBLIC_ROWS), kinds={"day": "date"})
-    if isinstance(teacher, DecisionTreeClassifier):
-        settings["student"] = teacher  # which takes missing numbers
-    return settings
-
-
 def tried(settings: dict[str, Any], people: list[dict[str, Any]], batches: bool) -> Any:
     """Return the model of a table with some people more; None where they are refused."""
     cells = {name: [{**ORDINARY, **person}[name] for person in people] for name in ORDINARY}
-    ids = [*IDS, *(f"hostile {number}" for number in range(len(people)))]
+    ids = [*IDS, *(f"{number} {word}" for number, word in zip(range(len(people)), cycle(WORDS.values())))]
     X = {**columns(PEOPLE, **cells), "person": ids, "ill": ["no", "yes"] * (len(ids) // 2) + ["no"] * (len(ids) % 2)}
     try:
         table: Any = as_table(X)
@@ -321,20 +284,10 @@ class Fickle:
         return [int((self.rows * query).sum() > 0) for query in queries]
 
 
-@pytest.mark.parametrize("kind", ["callable", "trees", "few votes"])
-def test_no_person_fails_a_session_that_has_spent(kind):
-    people = [*(row[np.newaxis] for row in PRIVATE), *(rows for rows in NUMBERS.values() if len(rows) < MANY)]
-    if kind != "callable":
-        people = [rows for rows in people if np.isfinite(rows).all()]
-    ids = [str(number) for number, rows in enumerate(people) for _ in range(len(rows))]
-    X, y, shards = np.vstack(people), np.arange(len(ids)) % 2, Shards.of_single_people(len(ids), ids)
-    voters: Any = {
-        "callable": lambda: CallableTeachers([Fickle(rows) for rows in people], n_classes=2, unit=UNIT),
-        "trees": lambda: EstimatorTeachers(SVC(), n_classes=2, seed=0).fit(X, y, shards),
-        "few votes": lambda: NearestQueries(3).fit(X, y, shards, n_classes=2),
-    }[kind]()
-    mechanism: Any = CappedGNMax(20.0, 6) if kind == "few votes" else GNMax(5.0)
+def test_no_person_fails_a_session_that_has_spent():
+    people = [*(row[np.newaxis] for row in PRIVATE), *NUMBERS.values()]
+    voters = CallableTeachers([Fickle(rows) for rows in people], n_classes=2, unit=UNIT)
     ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=UNIT)
-    session = LabelingSession(voters, mechanism, ledger, noise=SimulationNoise(0))
+    session = LabelingSession(voters, GNMax(5.0), ledger, noise=SimulationNoise(0))
     for first in (0, 5):
         assert len(session.ask(PUBLIC[first : first + 5]).labels) == 5
