@@ -42,8 +42,3 @@ def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
     if by is NUMBERS:
         text = re.sub('label = "ill"\nclasses = .*\n|\\[method\\]\nname = .*\n', "", text)
     (folder / "config.toml").write_text(text)
-
-
-def write_people(folder: Path) -> None:
-    """Write 3,000 private rows of 1,500 patients, and 260 public rows."""
-    test_cli.write_people(folder, 3000, 260)

@@ -9,14 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from test_cli import refusal
 from tutelage._internal import extras
 from tutelage._internal.extras import install
 from tutelage._internal.files import read_arrays
 from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
-
-GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 
 
 @pytest.fixture
@@ -34,14 +31,15 @@ def header(shape: tuple[int, ...], descr: str) -> bytes:
 
 
 @pytest.mark.usefixtures("nothing_unpacks")
-def test_votes_of_the_wrong_form_are_refused_by_their_headers(tmp_path, called):
-    np.savez(tmp_path / "floats.npz", counts=np.zeros((3, 2)))
-    np.savez(tmp_path / "more.npz", counts=np.ones((5, 2), dtype=int))
-    np.savez(tmp_path / "line.npz", counts=np.ones(5, dtype=int))
-    for name, message in (("floats", "must be integers"), ("line", "Got shape (5,)")):
-        assert message in refusal(called("account", f"{name}.npz", *GNMAX, "--delta", 1e-5, cwd=tmp_path), 1)
-    with pytest.raises(InvalidDataError, match=r"must hold votes on 3 queries.* Got 5\."):
-        VoteHistogram.load(tmp_path / "more.npz", n_queries=3)
+@pytest.mark.parametrize(("counts", "message"), [
+    (np.zeros((3, 2)), "must be integers"),
+    (np.ones(3, dtype=int), r"Got shape \(3,\)"),
+    (np.ones((5, 2), dtype=int), r"must hold votes on 3 queries.* Got 5\."),
+])  # fmt: skip
+def test_votes_of_the_wrong_form_are_refused_by_their_headers(counts, message, tmp_path):
+    np.savez(tmp_path / "votes.npz", counts=counts)
+    with pytest.raises(InvalidDataError, match=message):
+        VoteHistogram.load(tmp_path / "votes.npz", n_queries=3)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,6 @@ def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path
 
 
 @pytest.mark.parametrize(("origin", "command"), [
-    (None, "pip install 'tutelage[torch]'"),
     ({"url": "https://example.org/tutelage.whl", "archive_info": {}}, "pip install 'tutelage[torch]'"),
     ({"url": "file:///home/my%20code/tutelage", "dir_info": {"editable": True}},
      "pip install '/home/my code/tutelage[torch]'"),
@@ -82,6 +79,5 @@ def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path
      "pip install '/a/tutelage-1-py3-none-any.whl[torch]'"),
 ])  # fmt: skip
 def test_an_extra_is_added_from_where_the_package_was_installed(origin, command, monkeypatch):
-    text = None if origin is None else json.dumps(origin)
-    monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text))
+    monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: json.dumps(origin)))
     assert install("torch") == command

@@ -1,4 +1,3 @@
-import itertools
 from functools import partial
 
 import numpy as np
@@ -7,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
-from tutelage.partition import Shards, canonical_ids, folded_ids, refuse_overlap
+from tutelage.partition import Shards, canonical_ids, folded_ids
 from tutelage.privacy import NeighboringRelation
 
 KEY = b"a key of 32 bytes for the tests."
@@ -33,7 +32,6 @@ def test_deleting_or_adding_an_entity_moves_no_other_row(ids, data):
 def test_all_rows_of_an_entity_meet_in_one_shard(ids):
     doubled = assignment(ids + ids)
     assert doubled[: len(ids)] == doubled[len(ids) :]
-    refuse_overlap(np.array(doubled), np.array(ids + ids, dtype=object))
 
 
 @pytest.mark.parametrize("ids", [["17", " 017", "+17", "17.0", 17], ["Jose\u0301", "Jos\xe9"]])
@@ -54,26 +52,20 @@ def test_the_order_of_other_peoples_rows_does_not_reach_a_shard():
 
 
 @given(n_rows=st.integers(1, 300), n_shards=st.integers(1, 50))
-def test_shards_are_disjoint_and_cover_all_rows(n_rows, n_shards):
+def test_shards_are_disjoint_and_cover_all_rows_and_later_rows_move_no_earlier_one(n_rows, n_shards):
     shards = Shards.of_rows(n_rows, n_shards, key=KEY)
     assert len(shards.rows) == n_shards
     assert sorted(np.concatenate(shards.rows).tolist()) == list(range(n_rows))
     for number, rows in enumerate(shards.rows):
         assert np.all(shards.assignment[rows] == number)
-
-
-def test_changing_the_number_of_rows_moves_no_earlier_row():
-    short, long = Shards.of_rows(100, 9, key=KEY), Shards.of_rows(150, 9, key=KEY)
-    assert np.array_equal(short.assignment, long.assignment[:100])
+    assert np.array_equal(Shards.of_rows(n_rows + 50, n_shards, key=KEY).assignment[:n_rows], shards.assignment)
 
 
 @pytest.mark.parametrize("length", [16, 63, 64])
 def test_keys_that_differ_in_zero_bytes_at_their_end_are_different_keys(length):
     """HMAC pads a key with zero bytes; equal shards of 60 rows have a chance of 7^-60."""
-    key = b"k" * length
-    given = [Shards.of_rows(60, 7, key=key + bytes(zeros)).assignment.tolist() for zeros in range(3)]
-    assert not [pair for pair in itertools.combinations(given, 2) if pair[0] == pair[1]]
-    assert given[0] == Shards.of_rows(60, 7, key=key).assignment.tolist()
+    keys = [b"k" * length + bytes(zeros) for zeros in range(3)]
+    assert len({Shards.of_rows(60, 7, key=key).assignment.tobytes() for key in keys}) == 3
 
 
 def test_the_key_decides_and_shards_are_even():
@@ -97,8 +89,6 @@ def test_an_entity_in_two_shards_is_refused_without_naming_it():
     with pytest.raises(OverlappingShardsError, match="more than one shard") as caught:
         Shards.of_silos(["north", "south", "north"], ["ada", "bob", "bob"])
     assert "bob" not in str(caught.value)
-    with pytest.raises(OverlappingShardsError):
-        refuse_overlap([0, 1], [7, 7])
     assert Shards.of_silos(["north", "south", "north"], ["ada", "bob", "ada"]).n_shards == 2
 
 
@@ -117,8 +107,6 @@ def test_a_short_key_and_no_shards_are_refused():
         Shards.of_rows(5, 2, key=b"short")
     with pytest.raises(InvalidParameterError, match="`n_shards`"):
         Shards.of_rows(5, 0, key=KEY)
-    with pytest.raises(InvalidDataError, match="one id per row"):
-        refuse_overlap([0, 1, 1], [1, 2])
     assert "assignment hidden" in repr(Shards.of_rows(3, 2, key=KEY))
 
 
