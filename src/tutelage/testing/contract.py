@@ -169,7 +169,7 @@ class MechanismContract:
 
     def test_queries_do_not_share_noise(self) -> None:
         """Two rows of one batch agree as often as independent ones, however far apart they lie."""
-        labels = self._release(self._votes(self.histograms[1], self.draws), SystemNoise()).labels
+        labels = self._drawn_once(self.histograms[1]).labels
         frequencies = np.bincount(labels + 1) / len(labels)
         by_chance = float(np.sum(frequencies**2))
         for lag in (1, 2, 3, 5, 8, len(labels) // 4, len(labels) // 3, len(labels) // 2):
