@@ -1,4 +1,4 @@
-"""Made-up rows of three classes, for tests of classifiers."""
+"""Made-up rows of some classes, for tests of classifiers."""
 
 import numpy as np
 
@@ -12,3 +12,9 @@ def blobs(n, seed, shift=1.2):
 PRIVATE, LABELS = blobs(3000, 0)
 PUBLIC, _ = blobs(400, 1)
 TEST, TRUE = blobs(2000, 2)
+
+
+def groups(sizes, seed=0):
+    """Return groups of rows about the corners of a simplex, far apart, and the group of each row."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return 8 * np.eye(len(sizes))[group] + np.random.default_rng(seed).random((len(group), len(sizes))), group

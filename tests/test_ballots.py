@@ -1,5 +1,6 @@
 """Ballots of bounded length: what is summed, what is refused, and that one person moves the sum no further."""
 
+import math
 import pickle
 
 import numpy as np
@@ -36,15 +37,11 @@ def test_the_sum_is_that_of_all_ballots(n, seed):
 def test_no_ballot_that_is_let_through_is_longer_than_the_sum_says(n, seed):
     rng = np.random.default_rng(seed)
     weights, vectors = products(rng, n)
-    for norm in range(1, 2000):
-        try:
-            found = sum_of_products(weights, vectors, np.zeros(n, dtype=int), norm=norm)
-        except InvalidBallotError:
-            continue
-        assert (found.totals**2).sum() <= found.norm_squared
-        break
-    else:
-        pytest.fail("no norm was enough")
+    squared = int((added_up(weights, vectors) ** 2).sum())
+    if squared > 1:
+        with pytest.raises(InvalidBallotError):
+            sum_of_products(weights, vectors, np.zeros(n, dtype=int), norm=math.isqrt(squared - 1))
+    sum_of_products(weights, vectors, np.zeros(n, dtype=int), norm=2_000)
 
 
 def test_one_step_too_long_is_refused():
@@ -54,14 +51,10 @@ def test_one_step_too_long_is_refused():
     for vector, norm in ((vectors, 4), (np.array([[1, 1]]), 1)):
         with pytest.raises(InvalidBallotError, match=f"add up to at most {norm}"):
             sum_of_products(weights, vector, one, norm=norm)
-
-
-def test_products_of_one_teacher_count_together():
-    weights, vectors = np.array([[1, 0], [0, 1]]), np.array([[3, 4], [0, 5]])
-    sum_of_products(weights, vectors, np.array([0, 1]), norm=6)
-    with pytest.raises(InvalidBallotError):
-        sum_of_products(weights, vectors, np.array([0, 0]), norm=9)
-    sum_of_products(weights, vectors, np.array([0, 0]), norm=12)
+    several = np.eye(2, dtype=int), np.array([[3, 4], [0, 5]])
+    sum_of_products(*several, np.array([0, 1]), norm=6)
+    with pytest.raises(InvalidBallotError):  # products of one teacher count together
+        sum_of_products(*several, np.array([0, 0]), norm=9)
 
 
 ONES = np.ones((2, 3), dtype=int)
@@ -70,7 +63,6 @@ ONES = np.ones((2, 3), dtype=int)
 @pytest.mark.parametrize(("weights", "vectors", "teachers"), [
     (ONES * 0.5, ONES, [0, 1]),
     (ONES, ONES, [0, -1]),
-    (ONES, ONES, [0]),
     (ONES, np.full((2, 3), 2**40), [0, 1]),
     (ONES, np.ones(3, dtype=int), [0, 1, 2]),
 ])  # fmt: skip
@@ -86,7 +78,7 @@ def test_a_length_that_overflows_an_integer_is_too_long():
             sum_of_products(np.ones((1, 1), dtype=int), np.full((1, numbers), 2**24), one, norm=1)
 
 
-def test_a_sum_is_private():
+def test_a_sum_is_private_and_written_for_its_owner_alone(tmp_path):
     found = BallotSum(np.array([[4711, -4711]]), 10)
     assert "4711" not in repr(found)
     with pytest.raises(NotPublishableError):
@@ -95,15 +87,10 @@ def test_a_sum_is_private():
         found.totals[0, 0] = 1
     with pytest.raises(InvalidDataError):
         BallotSum(np.array([[0.5]]), 1)
-
-
-def test_a_sum_is_written_for_its_owner_alone(tmp_path):
-    BallotSum(np.array([[1, -1]]), 2).write(tmp_path / "sum.npz")
+    found.write(tmp_path / "sum.npz")
     assert (tmp_path / "sum.npz").stat().st_mode & 0o777 == 0o600
     with np.load(tmp_path / "sum.npz") as stored:
-        assert stored["format"] == 1
-        assert stored["totals"].tolist() == [[1, -1]]
-        assert stored["norm_squared"].tolist() == "2"
+        assert (stored["totals"].tolist(), stored["norm_squared"].tolist()) == ([[4711, -4711]], "10")
 
 
 def people(seed, n_people=6):
@@ -164,12 +151,6 @@ def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_rep
 
 
 ROW, LEFT = np.array([[1.0, 0.0]]), np.array([[0.5, -0.5]])
-
-
-def test_opposite_vectors_come_as_far_apart_as_the_bound_says():
-    one, other = (cast(sign * ROW, LEFT, np.zeros(1, int), np.sqrt(0.5)) for sign in (1, -1))
-    moved = ((one.totals - other.totals).astype(float) ** 2).sum() / (4 * one.norm_squared)
-    assert 0.99 < moved <= 1
 
 
 def test_a_person_with_many_rows_casts_their_mean():

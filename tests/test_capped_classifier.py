@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
-from tutelage import GNMax, Ledger, PATEClassifier, Shards, SimulationNoise
+from tutelage import GNMax, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.ballots import tally_few
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
@@ -59,13 +59,11 @@ def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
     assert np.mean([fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]) < 0.5
 
 
-@pytest.mark.parametrize(("epsilon", "cap"), [(None, CAP), (4.0, CAP)])
-def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
-    found = fitted(epsilon=epsilon, teacher=NearestQueries(cap))
-    target = epsilon or 1.0
+@pytest.mark.parametrize("epsilon", [None, 4.0])
+def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
+    found, target = fitted(epsilon=epsilon), epsilon or 1.0
     assert 0.97 * target < found.epsilon_.epsilon <= target
-    assert found.mechanism_.cap == cap
-    less = CappedGNMax(found.mechanism_.sigma * 0.9998, cap).event_of_one(3, ROW, simulated=True)
+    less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=True)
     limit = RenyiFilter.suited_to(target, DELTA)
     assert limit.cost(less) > limit.capacity >= limit.cost(found.release_.event)
 
@@ -113,30 +111,9 @@ def path(tmp_path):
     return tmp_path / "private.ledger"
 
 
-def test_a_second_fit_has_the_same_labels_at_no_cost(path):
-    first = fitted(noise=None, ledger=path)
-    assert first.ledger_.budget == 2.0
-    assert 1.99 < first.ledger_.spent <= 2.0
-    assert first.epsilon_.epsilon <= 2.0
-    with pytest.warns(BudgetContinuedWarning, match="All its queries were answered before") as caught:
-        again = fitted(noise=None, ledger=path)
-    assert FEW_VOTES_LEFT not in str(caught[0].message)
-    assert np.array_equal(first.release_.labels, again.release_.labels)
-    assert (again.release_.cost, again.drawn_, again.remembered_, again.ballots_) == (0.0, 0, 400, ())
-    assert Ledger.open(path).verify().spent == first.ledger_.spent
-
-
 def test_no_text_shows_rows_or_the_number_of_people():
     assert "n_shards=<hidden>" in repr(Shards.of_single_people(4, np.arange(4) // 2, name="patient_id"))
     assert repr(People(PRIVATE, LABELS, np.arange(3000), None, PRIVATE)) == "People(<private rows hidden>)"
-
-
-def test_a_gaussian_ledger_gives_the_noise_that_fills_it(path):
-    ledger = Ledger.create(path, epsilon=2.0, delta=DELTA, unit=ROW, accounting="gaussian")
-    found = fitted(ledger=path, noise=None)
-    assert 0.9998 * 2 <= found.ledger_.spent <= 2.0
-    less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=False)
-    assert ledger.share_of(less) > 2.0
 
 
 def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are_gone(path):

@@ -58,21 +58,16 @@ X, Y, SHARDS, QUERIES = made(50, 3)
 HOLED = np.where(np.arange(6) == 2, np.nan, X)
 
 
-@pytest.mark.parametrize(("rows", "queries"), [(HOLED, QUERIES), (X, QUERIES * np.inf)], ids=["rows", "queries"])
-def test_what_is_not_finite_is_refused(rows, queries):
-    with pytest.raises(InvalidDataError, match="holds NaN or infinity"):
-        HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(rows, Y, SHARDS, queries)
-
-
-@pytest.mark.parametrize(("rows", "labels", "message"), [
-    (X[:, 0], Y, r"shape \(rows, features\)"),
-    (np.full((50, 6), "Mrs Miller"), Y, "must hold numbers"),
-    (X, Y.astype(float), "class indices"),
-    (X, Y + 1, "class indices from 0 to 3"),
+@pytest.mark.parametrize(("rows", "labels", "queries", "message"), [
+    (HOLED, Y, QUERIES, "holds NaN or infinity"),
+    (X, Y, QUERIES * np.inf, "holds NaN or infinity"),
+    (X[:, 0], Y, QUERIES[:, 0], r"shape \(rows, features\)"),
+    (np.full((50, 6), "Mrs Miller"), Y, QUERIES, "must hold numbers"),
+    (X, Y + 1, QUERIES, "class indices from 0 to 3"),
 ])  # fmt: skip
-def test_wrong_shapes_are_refused(rows, labels, message):
+def test_rows_labels_and_queries_that_are_none_are_refused(rows, labels, queries, message):
     with pytest.raises(InvalidDataError, match=message) as refused:
-        HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit(rows, labels, SHARDS)
+        HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(rows, labels, SHARDS, queries)
     assert "Miller" not in str(refused.value)
 
 

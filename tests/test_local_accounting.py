@@ -164,17 +164,6 @@ def test_curves_are_finite_and_rise_at_every_order(value, classes):
         assert np.all(response_rdp(event, DEFAULT_ORDERS) >= 0)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: RandomizedResponse(0.0, 10, ONE_ENTITY),
-    lambda: RandomizedResponse(1.0, 1, ONE_ENTITY),
-    lambda: TruncatedGeometricResponse(0.0, 10, ONE_ENTITY),
-    lambda: NoisyBallot(-1.0, 10, ONE_ENTITY),
-])  # fmt: skip
-def test_events_with_impossible_parameters_are_refused(make):
-    with pytest.raises(InvalidParameterError):
-        make()
-
-
 @pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
 def test_the_accountant_adds_responses_and_refuses_to_cost_them_by_the_votes(event):
     accountant = Accountant()

@@ -70,17 +70,11 @@ def test_plurality_of_randomised_response_elects_whoever_has_most_votes(keep, cl
         assert plurality_threshold(channel) == 1
 
 
-@pytest.mark.parametrize("mechanism", [TruncatedGeometric(6.2), as_printed(6.9)])
-def test_plurality_that_would_elect_a_wrong_class_is_refused_with_the_fix(mechanism):
-    reports = mechanism.perturb(np.full((4, 3), 1), 10, SimulationNoise(0))
-    with pytest.raises(InvalidParameterError, match=r"Take 'likelihood' or 'inverse', or KRandomizedResponse"):
-        decode(reports, mechanism, 10, "plurality")
-
-
 CASES = [KRandomizedResponse(1.0), TruncatedGeometric(3.0), as_printed(3.0)]
+EACH = pytest.mark.parametrize("mechanism", CASES, ids=lambda it: type(it).__name__)
 
 
-@pytest.mark.parametrize("mechanism", CASES, ids=lambda it: type(it).__name__)
+@EACH
 def test_inverse_and_likelihood_find_the_votes_of_many_entities(mechanism):
     votes = np.array([100, 400, 200, 50, 250])
     ballots = np.repeat(np.arange(5), votes * 100)[:, None]
@@ -93,14 +87,14 @@ def test_inverse_and_likelihood_find_the_votes_of_many_entities(mechanism):
         assert decode(reports, mechanism, 5, decoder).tolist() == [1]
 
 
-@pytest.mark.parametrize("mechanism", CASES, ids=lambda it: type(it).__name__)
+@EACH
 def test_the_inverse_is_unbiased_in_exact_numbers(mechanism):
     channel = mechanism.channel(4)
     votes = np.array([[7, 0, 2, 5], [0, 0, 0, 3]])
     assert invert_channel(votes @ channel, channel) == pytest.approx(votes, abs=1e-9)
 
 
-@pytest.mark.parametrize("mechanism", CASES, ids=lambda it: type(it).__name__)
+@EACH
 def test_the_likelihood_is_the_largest_on_the_simplex(mechanism):
     channel = mechanism.channel(3)
     counts = np.random.default_rng(4).integers(0, 40, size=(5, channel.shape[1]))
@@ -118,8 +112,6 @@ def test_only_those_who_took_part_are_counted(mechanism):
     ballots[:, 2] = -1
     reports = mechanism.perturb(ballots, 4, SimulationNoise(8))
     assert decode(reports, mechanism, 4).tolist() == [2, 2, -1]
-    present = ballots[:, 1] >= 0
-    assert np.array_equal(decode(reports[present][:, 1:2], mechanism, 4), decode(reports[:, 1:2], mechanism, 4))
     if isinstance(mechanism, ClassResponse):
         assert count_reports(reports, 5).sum(axis=1).tolist() == [3000, 100, 0]
 
@@ -132,11 +124,9 @@ def test_nobody_and_nothing_are_decoded_to_nothing():
 
 @pytest.mark.parametrize(("mechanism", "reports"), [
     (KRandomizedResponse(1.0), np.array([[3]])),
-    (KRandomizedResponse(1.0), np.array([[-2]])),
     (KRandomizedResponse(1.0), np.array([0, 1])),
     (TruncatedGeometric(1.0), np.array([[np.nan]])),
     (as_printed(1.0), np.array([[4]])),
-    (LocalGaussian(1.0), np.array([[1, 2]])),
     (LocalGaussian(1.0), np.zeros((2, 2, 4), dtype=int)),
 ])  # fmt: skip
 def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, reports):
@@ -144,10 +134,12 @@ def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, repo
         decode(reports, mechanism, 3)
 
 
-def test_decoders_that_are_none_are_refused():
-    for reports, mechanism, decoder, message in (
-        (np.zeros((1, 1), dtype=int), KRandomizedResponse(1.0), "majority", "must be one of plurality, inverse"),
-        (np.zeros((1, 1, 3), dtype=int), LocalGaussian(1.0), Decoder.INVERSE, "it has no channel"),
-    ):
-        with pytest.raises(InvalidParameterError, match=message):
-            decode(reports, mechanism, 3, decoder)
+@pytest.mark.parametrize(("mechanism", "decoder", "reports", "message"), [
+    (KRandomizedResponse(1.0), "majority", [[0]], "must be one of plurality, inverse"),
+    (LocalGaussian(1.0), Decoder.INVERSE, [[[0] * 7]], "it has no channel"),
+    (TruncatedGeometric(4.1), "plurality", [[1]], "Take 'likelihood' or 'inverse', or KRandomizedResponse"),  # of 7
+    (as_printed(4.8), "plurality", [[1]], "Take 'likelihood' or 'inverse', or KRandomizedResponse"),
+])  # fmt: skip
+def test_decoders_that_do_not_suit_the_mechanism_are_refused(mechanism, decoder, reports, message):
+    with pytest.raises(InvalidParameterError, match=message):
+        decode(np.array(reports), mechanism, 7, decoder)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from conftest import GOLDEN
 from exact import discrete_laplace_masses, label_probabilities, neighbors
+from test_pate2018 import oracle_votes
 from tutelage import VoteHistogram
 from tutelage.accounting import Accountant, pate_bounds
 from tutelage.events import NoisyArgmaxLaplace, Repeated
@@ -14,10 +15,6 @@ from tutelage.privacy import PrivateEpsilon
 from tutelage_reproductions.epsilons import data_independent_moments
 
 ORACLE = json.loads((GOLDEN / "pate2017.json").read_text())
-
-
-def oracle_votes(name: str) -> VoteHistogram:
-    return VoteHistogram.load(GOLDEN / "votes.npz", array=name)
 
 
 def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:

@@ -87,13 +87,6 @@ def test_the_formula_to_fifty_digits(log_q, sigma, order):
     assert found == pytest.approx(theorem_6(log_q, sigma, order), rel=1e-9, abs=1e-12)
 
 
-def test_narrow_orders_count_like_others():
-    log_q = np.array([-3.0, -20.0])
-    floats = pate_bounds.answer_costs(log_q, 40.0, np.array([2.0, 18.0]))
-    for kind in (np.int8, np.float16):
-        assert pate_bounds.answer_costs(log_q, 40, np.array([2, 18], dtype=kind)) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.parametrize(("teachers", "sigma", "classes"), [(250, 0.5, 10), (5000, 4.0, 2), (250, 40.0, 2)])
 def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothing(teachers, sigma, classes):
     votes = VoteHistogram(np.array([[0] * (classes - 1) + [teachers]]), teachers)

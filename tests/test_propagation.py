@@ -6,26 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, issparse
 
+from blobs import groups
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbor_graph
-
-
-def blobs(n_classes: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Groups of rows about the corners of a simplex, far from one another."""
-    y = np.repeat(np.arange(n_classes), per_class)
-    return 8 * np.eye(n_classes)[y] + np.random.default_rng(seed).random((len(y), n_classes)), y
-
-
-def some_labels(y: Any, n_labels: int, right: float, seed: int = 0) -> np.ndarray:
-    """Labels of `n_labels` rows; of these a share of 1 − `right`, exactly, is another class."""
-    generator = np.random.default_rng(seed)
-    asked = generator.choice(len(y), n_labels, replace=False)
-    labels = np.full(len(y), -1)
-    labels[asked] = y[asked]
-    wrong = asked[: round((1 - right) * n_labels)]
-    n_classes = y.max() + 1
-    labels[wrong] = (y[wrong] + generator.integers(1, n_classes, len(wrong))) % n_classes
-    return labels
 
 
 def fitted(X: Any, labels: Any, **settings: Any) -> LabelPropagationStudent:
@@ -60,20 +43,21 @@ def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
 
 @pytest.mark.parametrize("right", [1.0, 0.6])
 def test_wrong_labels_are_outvoted_found_and_counted(right):
-    X, y = blobs(5, 80)
-    labels = some_labels(y, 75, right)
+    X, y = groups([80] * 5)
+    labels, asked = np.full(400, -1), np.random.default_rng(0).permutation(400)[:75]
+    labels[asked] = y[asked]
+    wrong = asked[: round((1 - right) * 75)]
+    labels[wrong] = (y[wrong] + np.arange(len(wrong)) % 4 + 1) % 5  # any other class
     student = fitted(X, labels)
     assert np.mean(student.propagated_ == y) == 1.0
     assert np.mean(student.predict(X) == y) == 1.0
     assert abs(student.label_noise_ - (1 - right)) < 0.08
-    asked = labels != -1
-    assert np.array_equal(np.isnan(student.trusts_), ~asked)
-    is_right = labels[asked] == y[asked]
-    assert np.array_equal(student.trusts_[asked] > 0.5, is_right)
+    assert np.array_equal(np.isnan(student.trusts_), labels == -1)
+    assert np.array_equal(student.trusts_[asked] > 0.5, labels[asked] == y[asked])
 
 
 def test_a_label_has_no_say_in_its_own_trial():
-    X, y = blobs(2, 30)
+    X, y = groups([30, 30])
     labels = np.where(np.arange(60) % 3 == 0, y, -1)
     planted = labels.copy()
     planted[3] = 1
