@@ -70,7 +70,7 @@ def test_nobody_abstains_because_of_what_others_use(error):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("teachers", ["http://model"]), ("unit", "patient"), ("n_classes", 1), ("max_workers", 0)],
+    [("teachers", ["http://model"]), ("unit", "patient"), ("max_workers", 0)],
 )
 def test_parameters_out_of_range_are_named(name, value):
     with pytest.raises(InvalidParameterError) as refused:

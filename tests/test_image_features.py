@@ -69,9 +69,6 @@ def test_edges_are_of_the_mean_of_the_channels_and_levels_of_each():
     assert np.allclose(found[:, :-192] ** 2, edges**2, atol=2e-4)
     pixels = images.reshape(5, 192).astype(float)
     assert np.allclose(found[:, -192:], pixels / np.linalg.norm(pixels, axis=1, keepdims=True))
-    gray = np.repeat(images[..., :1], 3, axis=3)
-    one, three = EdgesAndLevels((8, 8)).transform(gray[..., 0]), EdgesAndLevels((8, 8, 3)).transform(gray)
-    assert np.allclose(one[:, :-64], three[:, :-192])
 
 
 FLAT = PublicRows(DIGITS.X_test, "flat")

@@ -1,6 +1,5 @@
 """Numbers as targets: each sum on small worlds, one person at a time, and what the student says."""
 
-import json
 import warnings
 from typing import Any
 
@@ -11,23 +10,18 @@ from hypothesis import strategies as st
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import r2_score
 
-from test_additive import SCHEMA
+from test_additive import SCHEMA, people
 from tutelage import PATERegressor, SimulationNoise
-from tutelage.accounting import data_independent
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightError
 from tutelage.features import Schema
 from tutelage.methods.additive_mean import _LONGEST, STEPS, residuals_in_steps
-from tutelage.reporting import read_card
-from tutelage.students import load_student
 from tutelage.students.stacking import joint_norm, joint_steps
 
 
 def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
     """Return rows and numbers from about 0 to 10, of which the rows explain nine tenths."""
-    rng = np.random.default_rng(seed)
-    age, work, hours = rng.integers(17, 91, n), rng.choice(["private", "public"], n), rng.random(n)
-    y = 4 + (age - 50) / 20 + 1.5 * (work == "public") + 2 * hours + 0.4 * rng.normal(size=n)
-    return {"age": age, "work": work.astype(object), "hours": hours}, y
+    rows, age, rng = people(n, seed)
+    return rows, 4 + age / 20 + 1.5 * (rows["work"] == "public") + 2 * rows["hours"] + 0.4 * rng.normal(size=n)
 
 
 def of(seed: int = 0, **more: Any) -> PATERegressor:
@@ -77,25 +71,15 @@ def test_a_number_beyond_the_range_counts_as_its_end():
 # Fits
 
 
-def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
-    rows, y = made_up(8_000)
-    model = of(ledger=tmp_path / "a.ledger").fit(rows, y)
-    other, truth = made_up(2_000, 1)
-    assert model.score(other, truth) == r2_score(truth, model.predict(other)) > 0.8
-    assert model.predict(other).min() >= 0
-    assert model.predict(other).max() <= 10
-    release = model.fit_
-    assert len(release.release_.event.flatten()) == 4
-    assert data_independent.epsilon(release.release_.event, 1e-5).epsilon <= model.epsilon_.epsilon <= 1.0
-    assert 0.999 < release.ledger_.spent <= 1.0
-    folder = model.save(tmp_path / "out", model.card(other, truth))
-    np.testing.assert_array_equal(load_student(folder).predict(other), model.predict(other))
-    card = read_card(folder / "card.json")
+def test_a_card_and_a_score_say_how_far_off_predictions_are():
+    model, (other, truth) = of().fit(*made_up(8_000)), made_up(2_000, 1)
+    found = model.predict(other)
+    assert model.score(other, truth) == r2_score(truth, found) > 0.8
+    assert 0 <= found.min() < found.max() <= 10
+    card = model.card(other, truth)
     assert card.errors[0].explained == pytest.approx(model.score(other, truth))
     assert card.classes == ()
-    text = (folder / "card.md").read_text()
-    assert "noisy sums and public data alone" in " ".join(text.split())
-    assert "class" not in text.split("Utility")[1].split("Bias")[0]
+    assert "class" not in card.as_markdown().split("Utility")[1].split("Bias")[0]
 
 
 def test_quantiles_hold_as_many_numbers_as_they_say():
@@ -121,15 +105,6 @@ def test_columns_that_say_the_same_do_no_harm():
         assert of(public=schema, epsilon=epsilon).fit(rows, y).score(rows, y) > 0.8
 
 
-def test_a_fit_with_people_of_several_rows():
-    rows, y = made_up(6_000)
-    model = of(epsilon=3.0).fit(rows, y, entity_ids=np.arange(6_000) // 3)
-    assert model.score(rows, y) > 0.8
-    assert len(model.fit_.release_.event.flatten()) == 5  # and the number of people
-    assert 0.99 < model.fit_.ledger_.spent <= 3.0
-    assert model.fit_.n_private_rows_ is None
-
-
 def test_it_is_a_regressor_of_scikit_learn():
     model = of(epsilon=2.0, target_range=(0.0, 10.0), unit="person")
     assert is_regressor(model)
@@ -139,16 +114,6 @@ def test_it_is_a_regressor_of_scikit_learn():
     named: Any = model.fit({**rows, "days": y, "person": np.arange(1_000)}, "days", entity_ids="person")
     assert named.student_.effects() == copied.fit(rows, y, entity_ids=np.arange(1_000)).student_.effects()
     assert named.n_features_in_ == 3
-
-
-def test_the_table_of_effects_gives_the_numbers():
-    model, one = of(epsilon=3.0).fit(*made_up(2_000)), {"age": [40], "work": ["public"], "hours": [0.5]}
-    table, cells = model.student_.effects(), SCHEMA.cells
-    json.dumps(table)
-    bins = SCHEMA.transform(one)[0].astype(int)
-    chosen = [("", "every row"), *((name, cells[name][place]) for name, place in zip(cells, bins, strict=True))]
-    found = [line["effects"]["target"] for line in table if (line["column"], line["cells"]) in chosen]
-    assert sum(found) == pytest.approx(model.predict(one)[0])
 
 
 @pytest.mark.parametrize(

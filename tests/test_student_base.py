@@ -98,11 +98,27 @@ def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(studen
     assert fitted.predict(X).tolist() == [7] * 6
 
 
+@pytest.mark.parametrize("student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__)
+def test_every_student_says_a_rare_class(student):
+    rows = np.random.default_rng(0).random((200, 2))
+    rare = rows[:, 0] > 0.93
+    fitted = student.set_params(random_state=0).fit(rows, np.where(np.arange(200) < 150, rare, -1))
+    assert fitted.predict(rows)[rare].mean() > 0.7
+
+
+def test_a_forest_knows_how_rare_a_class_is_and_counts_it_as_told():
+    rows, labels = np.random.default_rng(0).random((200, 2)), np.arange(200) % 10 == 0
+    plain, weighed = (ForestStudent(class_weight=one, random_state=0).fit(rows, labels) for one in (None, {True: 9}))
+    assert plain.predict_proba(rows)[:, 1].mean() == pytest.approx(0.1, abs=0.05)
+    assert weighed.predict_proba(rows)[:, 1].mean() == pytest.approx(0.5, abs=0.15)
+
+
 def test_a_clone_is_given_weights_only_if_it_takes_them_and_is_silent_and_seeded_throughout():
     rows, labels, weights = np.repeat(X, 2, axis=0), np.arange(12) % 2, np.linspace(0.1, 1, 12)
     forest = fit_clone(RandomForestClassifier(5, verbose=1), rows, labels, 3, weights)
     same = RandomForestClassifier(5, random_state=3).fit(rows, labels, weights)
     assert np.array_equal(forest.predict_proba(rows), same.predict_proba(rows))
-    assert forest.verbose == 0
-    inner = fit_clone(make_pipeline(RandomForestClassifier(5)), rows, labels, 3, weights)
-    assert inner[-1].random_state == 3
+    assert (forest.verbose, forest.random_state) == (0, 3)
+    assert fit_clone(RandomForestClassifier(5, random_state=9), rows, labels, 3, None).random_state == 9
+    inner = fit_clone(make_pipeline(RandomForestClassifier(5), memory="cache"), rows, labels, 3, weights)
+    assert (inner.memory, inner[-1].random_state) == (None, 3)  # it would file rows of a shard

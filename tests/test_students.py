@@ -3,7 +3,6 @@ import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -26,13 +25,6 @@ def test_a_student_learns_the_answered_queries_in_the_users_words():
     assert student.tree_.n_node_samples[0] == 4
 
 
-def test_the_same_seed_gives_the_same_student_and_a_set_one_stays():
-    X, labels = np.random.default_rng(0).uniform(size=(60, 3)), np.arange(60) % 2
-    one, other = (fit_student(RandomForestClassifier(3), X, labels, CLASSES, seed=4) for _ in range(2))
-    assert np.array_equal(one.predict_proba(X), other.predict_proba(X))
-    assert fit_student(RandomForestClassifier(3, random_state=9), X, labels, CLASSES, seed=4).random_state == 9
-
-
 def test_one_released_class_makes_a_constant_student_and_says_so():
     with pytest.warns(OneClassWarning, match="same class"):
         student = fit_student(LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0)
@@ -40,7 +32,7 @@ def test_one_released_class_makes_a_constant_student_and_says_so():
 
 
 @pytest.mark.parametrize("estimator", [
-    ForestStudent(), HistGradientBoostingClassifier(max_iter=3), KNeighborsClassifier(),
+    HistGradientBoostingClassifier(max_iter=3),
     make_pipeline(StandardScaler(), MLPClassifier(max_iter=1000)), CalibratedClassifierCV(LogisticRegression()),
 ], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
 def test_a_student_comes_back_from_disk(estimator, tmp_path):
@@ -78,7 +70,7 @@ def test_noisier_labels_need_larger_leaves_and_mislead_less_than_with_small_ones
 
 
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
-@pytest.mark.parametrize("labels", [[0, -1, -1], [2, 0, 1], [0, 0, 0, 0, 1, 2, -1, 2]], ids=str)
+@pytest.mark.parametrize("labels", [[0, -1, -1], [0, 0, 0, 0, 1, 2, -1, 2]], ids=str)
 def test_a_forest_takes_a_handful_of_labels_and_missing_cells(labels):
     X = np.random.default_rng(0).random((len(labels), 2))
     X[0, 1] = np.nan

@@ -81,9 +81,10 @@ class Crowded(ClassifierMixin, BaseEstimator):
 
 
 class Exhausted(DecisionTreeClassifier):
-    """A classifier that finds no memory, and quotes a row, for shards that have a marked row."""
+    """A classifier that quotes its rows, and finds no memory for shards that have a marked row."""
 
     def fit(self, X, y, sample_weight=None, check_input=True):
+        warnings.warn(f"the row of Mrs Miller is {X[0]}", stacklevel=1)
         if (X == LETHAL).any():
             raise MemoryError(f"the row of Mrs Miller is {X[0]}")
         return super().fit(X, y)
@@ -160,12 +161,12 @@ def test_the_last_thread_out_undoes_what_the_first_one_in_did():
 
 
 @pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
-def test_no_teacher_abstains_for_lack_of_memory_and_no_message_comes_out(back_end, on, rows):
+def test_no_teacher_abstains_for_lack_of_memory_and_no_message_comes_out(back_end, on, rows, capfd):
     X, _, shards = rows
     X[shards.rows[3][0], 0] = LETHAL
     with on(back_end), pytest.raises(TeacherTrainingError, match="of shard 3 raised MemoryError") as caught:
         ballots(rows, Exhausted())
-    assert "Miller" not in str(caught.value)
+    assert "Miller" not in str(caught.value) + capfd.readouterr().err
 
 
 def dying(rows, marker):
