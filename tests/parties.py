@@ -128,10 +128,9 @@ class Running(Child):
         *given: Any,
         tells: bool = False,
         room: int = _ROOM,
-        recorded: Path | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(_run, party, body, given, {"timeout": BACKSTOP} | options, tells, room, recorded)
+        super().__init__(_run, party, body, given, {"timeout": BACKSTOP} | options, tells, room)
 
     def waits_for(self, *names: str) -> None:
         """Return once the party says that it waits for these and for nobody else."""
@@ -155,12 +154,8 @@ class Running(Child):
         self.process.join()
 
 
-def _run(
-    pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int, recorded: Path | None
-) -> None:
+def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int) -> None:
     links.MOST_UNASKED_BYTES = room
-    if recorded is not None:
-        record(recorded)
 
     def tell(missing: tuple[str, ...]) -> None:
         pipe.send(missing)
@@ -211,12 +206,7 @@ def summands(values: np.ndarray) -> list[np.ndarray]:
     return [decode(share, values.shape) for share in split(values)]
 
 
-def run_three(
-    body: Callable[..., Any], given: list[tuple[Any, ...]], *, records: list[Path] | None = None, **options: Any
-) -> list[Ended]:
+def run_three(body: Body, given: list[tuple[Any, ...]], **options: Any) -> list[Ended]:
     """Run the body in three processes, each with what is given to it, and return how they ended."""
-    running = [
-        Running(party, body, *mine, recorded=records[party.me] if records else None, **options)
-        for party, mine in zip(three(), given, strict=True)
-    ]
+    running = [Running(party, body, *mine, **options) for party, mine in zip(three(), given, strict=True)]
     return [one.ended() for one in running]

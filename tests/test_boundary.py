@@ -87,19 +87,11 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
     assert asked(everybody, flip=False) == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "form"),
-    [
-        (NoisySum(5.0), OneHot(3, ONE_TEACHER)),
-        (NoisySum(5.0), OneHot(3, ONE_TEACHER, 2)),
-        *((one, Vector((3, 1), 1, ONE_TEACHER)) for one in (GNMax(5.0), CappedGNMax(5.0, 2), ConfidentGNMax(9, 5, 5))),
-        (CappedGNMax(5.0, 2), OneHot(3, ONE_TEACHER, 3)),
-        (CappedGNMax(5.0, 2), OneHot(3, ONE_TEACHER)),
-    ],
-)
-def test_a_mechanism_refuses_a_form_for_which_it_has_no_theorem(mechanism, form):
-    with pytest.raises(InvalidParameterError):
-        mechanism.most(form, simulated=False)
+def test_a_mechanism_refuses_a_form_for_which_it_has_no_theorem():
+    vector = Vector((3, 1), 1, ONE_TEACHER)  # of capped votes: tests/test_capped_votes.py
+    for mechanism, form in ((NoisySum(5.0), OneHot(3, ONE_TEACHER)), (GNMax(5.0), vector), (CappedGNMax(5, 2), vector)):
+        with pytest.raises(InvalidParameterError):
+            mechanism.most(form, simulated=False)
 
 
 def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_checks():
@@ -305,7 +297,5 @@ def test_sums_are_added_only_where_blocks_hold_different_people():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_that_is_not_calibrated_does_not_run(name):
-    sizes = Sizes(n_classes=3, n_public=80, unit=UNITS)
-    assert EVERY[name].noise is None
     with pytest.raises(InvalidParameterError, match="is not calibrated"):
-        EVERY[name].event(sizes)
+        EVERY[name].event(Sizes(n_classes=3, n_public=80, unit=UNITS))

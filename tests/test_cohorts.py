@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from processes import forked
+from processes import ended, forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import shift_mu_squared
 from tutelage.boundary import Boundary
 from tutelage.digests import canonical
-from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian
+from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisySumGaussian
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -35,7 +35,6 @@ from tutelage.exceptions import (
 )
 from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
-from tutelage.ledger.store import Transaction
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS as METHODS_OF_ALL
 from tutelage.methods import AdditiveMean, Sizes
@@ -79,9 +78,9 @@ class Accountant:
         for costs in self.of_person.values():
             assert sum(costs.values()) <= self.limit.capacity
 
-    def agrees(self, ledger: Ledger, *, whole: bool) -> None:
+    def agrees(self, ledger: Ledger) -> None:
         """Compare the whole ledger with what was paid."""
-        state, history = ledger.verify() if whole else ledger.state(), ledger.history()
+        state, history = ledger.verify(), ledger.history()
         assert (state.cohorts.keys(), [one.epsilon for one in state.raised]) == (self.begun.keys(), self.raised)
         assert {one.number: one.reserved.content["release"] for one in history.charges} == self.paid
         for person, costs in self.of_person.items():
@@ -89,22 +88,12 @@ class Accountant:
             assert share <= state.cohorts[self.cohort_of[person]] <= ledger.epsilon
         assert "person" not in str([entry.text for entry in history.entries])
 
-    def raises(self, ledger: Ledger, epsilon: float, seen: Counter[str], *, fails: bool) -> None:
-        """Raise the budget, or have the process end before it is."""
-        if fails:
-            with pytest.MonkeyPatch.context() as patched, suppress(KeyboardInterrupt, InvalidParameterError):
-                patched.setattr(Transaction, "_seal", lambda *_: interrupt())
-                ledger.raise_budget(epsilon, by="somebody", why="a reason")
-        elif epsilon * (1 - 1e-9) <= self.limit.epsilon:
-            with pytest.raises(InvalidParameterError, match="never lowered"):
-                ledger.raise_budget(epsilon, by="somebody", why="a reason")
-        else:
-            before, self.limit = self.limit, self.limit.raised(epsilon)
-            assert ledger.raise_budget(epsilon, by="somebody", why="a reason").budget == epsilon
-            assert ledger.limit.capacity > before.capacity
-            assert all(ledger.limit.cost(one) == before.cost(one) for one in EVENTS)
-            self.raised.append(epsilon)
-            seen["raised"] += 1
+    def raises(self, ledger: Ledger, epsilon: float) -> None:
+        """Raise the budget."""
+        before, self.limit = self.limit, self.limit.raised(epsilon)
+        assert ledger.raise_budget(epsilon, by="somebody", why="a reason").budget == epsilon
+        assert all(ledger.limit.cost(one) == before.cost(one) for one in EVENTS)
+        self.raised.append(epsilon)
 
 
 class Release:
@@ -155,10 +144,6 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
         name = str(random.choice(list(plans))) if plans and random.random() < 0.4 else f"release {turn}"
         steps = [EVENTS[one] for one in random.integers(0, len(EVENTS), size=random.integers(1, 4))]
         plan = plans.setdefault(name, (f"question {random.integers(2)}", steps))
-        if name in book.begun and random.random() < 0.1:
-            with pytest.raises(LedgerMismatchError, match="other settings"):
-                Release(opened(), book, name, "another question", steps, present)
-            seen["other settings"] += 1
         if late is None and random.random() < 0.3:  # admitted beside all others, where nobody waits for a turn
             late = Release(opened(), book, *((name, *plan) if random.random() < 0.5 else ("late", "", steps)), present)
         this = opened()
@@ -173,23 +158,27 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
             seen["no room"] += 1
         except LedgerMismatchError:
             seen["at the same time"] += 1
-        if book.begun and random.random() < 0.1:
-            with pytest.raises(LedgerMismatchError, match=r"must name each release|People have withdrawn"):
-                opened().reserve(EVENTS[3], 1)
-        if random.random() < 0.15:
-            more = book.limit.epsilon * random.choice([0.5, 1.0, 1.5, 2.0])
-            book.raises(opened(), float(more), seen, fails=random.random() < 0.3)
+        if random.random() < 0.1:
+            book.raises(opened(), book.limit.epsilon * float(random.choice([1.5, 2.0])))
         if random.random() < 0.2:
             gone = [f"person {one}" for one in random.integers(0, 9, size=random.integers(1, 3))]
             opened().withdraw(gone, unknown=True)
             book.withdrawn |= set(gone)
             seen["withdrew"] += bool(present.intersection(gone))
         seen["nobody"] += not present
-    book.agrees(opened(), whole=seed % 4 == 0)
-    return seen + Counter(releases=len(book.begun), paid=sum(map(len, book.of_person.values())))
+    book.agrees(opened())
+    return seen + Counter(raised=len(book.raised), paid=sum(map(len, book.of_person.values())))
 
 
-HAPPENS = ("other settings", "raced", "no room", "at the same time", "nobody", "paid", "raised", "withdrew")
+HAPPENS = ("raced", "no room", "at the same time", "nobody", "paid", "raised", "withdrew")
+MANY = [range(1000 + part, 101_000, 10) for part in range(10)]
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seeds", [range(60), *(pytest.param(part, marks=pytest.mark.slow) for part in MANY)])
+def test_nobody_is_charged_too_little_in_random_histories(seeds, tmp_path):
+    seen = sum((live(seed, tmp_path / f"{seed}.ledger" if seed % 10 == 0 else None) for seed in seeds), Counter())
+    assert min(seen[one] for one in HAPPENS) > 3
 
 
 ORDERS = np.array([1.02, 1.5, 3.0, 10.0, 60.0, 300.0])
@@ -204,7 +193,7 @@ def on_one_side(event: Event) -> tuple[Any, Any]:
     return renyi, sum(times * shift_mu_squared(sigma, distance) for sigma, distance, times in moved)
 
 
-@pytest.mark.parametrize("noise", [0.6, 1.5, 8.0, 200.0])
+@pytest.mark.parametrize("noise", [0.6, 8.0])
 @pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if kind.of_people)])
 def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, noise):
     more: dict[str, Any]
@@ -219,40 +208,21 @@ def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, nois
             assert 2 * shifts <= data_independent.mu_squared(charged) * (1 + 1e-12)
 
 
-def test_a_ballot_on_one_side_costs_more_than_half_of_other_steps():
-    vote, order = NoisyArgmaxGaussian(0.5, 10, UNIT), np.array([1.1])
-    charged = data_independent.rdp_of_three_outcomes(vote, order).values
-    alone = data_independent._rdp_if_added(vote, order)
-    assert 0.5 * charged < alone < 0.52 * charged
-
-
-def test_nobody_is_charged_too_little_in_random_histories(tmp_path):
-    seen = sum((live(seed, tmp_path / f"{seed}.ledger" if seed % 10 == 0 else None) for seed in range(100)), Counter())
-    assert min(seen[one] for one in HAPPENS) > 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("part", range(10))
-def test_nobody_is_charged_too_little_in_a_hundred_thousand_histories(part):
-    seeds = range(1000 + part, 101_000, 10)
-    assert sum((live(seed) for seed in seeds), Counter())["paid"] > 100_000
-
-
 RANDOM = np.random.default_rng(0)
-X = RANDOM.uniform(size=(360, 4))
+X = RANDOM.uniform(size=(190, 4))
 Y = (X[:, 0] > 0.5).astype(int)
-IDS = np.array([f"person {row}" for row in range(300)])
+IDS = np.array([f"person {row}" for row in range(150)])
 METHODS: dict[str, dict[str, Any]] = {
     "vectors and labels": {"labeled": True},
     "capped votes": {"teacher": NearestQueries(3), "student": GaussianNB(), "random_state": 0},
     "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
 }
-OLD, NEW, ALL = range(200), range(200, 300), range(300)
+OLD, NEW, ALL, PUBLIC = range(100), range(100, 150), range(150), X[150:]
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)  # a model of public labels sees no private row
     return tmp_path / "a.ledger"
 
 
@@ -267,8 +237,8 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **settings: Any) -> Any:
     own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
-    rows, who = {} if "public" in own else {"X_public": X[300:]}, np.asarray(who)
-    rows |= {"y_public": Y[300:]} if own.pop("labeled", False) else {}
+    rows, who = {} if "public" in own else {"X_public": PUBLIC}, np.asarray(who)
+    rows |= {"y_public": Y[150:]} if own.pop("labeled", False) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = PATEClassifier(ledger=path, release=release, **own)
@@ -277,7 +247,7 @@ def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **sett
 
 def shown(model: Any) -> Any:
     """Return what the student of a fit gives to public rows."""
-    return model.predict(X[300:]).tolist() if model.release_.labels.size else model.predict_proba(X[300:]).tolist()
+    return (model.predict if model.release_.labels.size else model.predict_proba)(PUBLIC).tolist()
 
 
 def exported(path: Path) -> list[dict[str, Any]]:
@@ -303,7 +273,7 @@ def interrupt() -> None:
 WITHIN, BETWEEN = (NoisySum, "release"), (Ledger, "reserve_new")
 
 
-@pytest.mark.parametrize(("place", "step"), [(WITHIN, 1), (BETWEEN, 2), (WITHIN, 3)])
+@pytest.mark.parametrize(("place", "step"), [(BETWEEN, 2), (WITHIN, 3)])
 def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_finished_since(
     place, step, path, monkeypatch
 ):
@@ -320,17 +290,8 @@ def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_fin
     assert Ledger.open(path).verify().cohorts == spent
 
 
-def test_a_release_learns_from_earlier_ones_of_its_question_alone(path):
-    own = {"epsilon": 0.6, **METHODS["schema"]}
-    fit(path, "January", OLD, **own)
-    copy = copied(path, "another folder")
-    alone, alike = fit(path, "February", ALL, **own, question="other"), fit(copy, "February", ALL, **own)
-    assert alike.release_.cost == alone.release_.cost
-    assert not np.allclose(alike.predict_proba(X), alone.predict_proba(X), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("method", "sums"), [("vectors and labels", 4), ("schema", 4)])
-def test_every_sum_of_every_earlier_release_is_averaged(method, sums, path, monkeypatch):
+@pytest.mark.parametrize("method", ["vectors and labels", "schema"])
+def test_every_sum_of_every_earlier_release_of_the_question_is_averaged_and_no_other(method, path, monkeypatch):
     honest, drawn, recalled = Boundary._answer, list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
 
     def answer(self: Boundary, request: Any) -> Any:
@@ -344,11 +305,14 @@ def test_every_sum_of_every_earlier_release_is_averaged(method, sums, path, monk
         recalled.clear()
         before, _ = list(drawn), fit(path, name, who, epsilon=0.6, **METHODS[method])
         assert sorted(recalled) == sorted(before)
-    assert len(drawn) == 3 * sums  # with the number of people
+    assert len(drawn) == 3 * 4  # with the number of people
+    recalled.clear()
+    fit(path, "April", ALL, epsilon=0.6, question="other", **METHODS[method])
+    assert recalled == []
 
 
 def test_votes_of_a_release_join_the_labels_of_earlier_ones(path, monkeypatch):
-    own = {**METHODS["capped votes"], "n_queries": 20, "epsilon": 0.6}
+    own = {**METHODS["capped votes"], "n_queries": 13, "epsilon": 0.6}
     january = fit(path, "January", OLD, **own)
     with monkeypatch.context() as patched:  # between the campaign, which is paid, and its batch
         patched.setattr(CappedGNMax, "release", lambda *_: interrupt())
@@ -356,7 +320,7 @@ def test_votes_of_a_release_join_the_labels_of_earlier_ones(path, monkeypatch):
             fit(path, "between", OLD, **own)
     february, march = fit(path, "February", ALL, **own), fit(path, "March", NEW, **own)
     queries = [set(one.queries_.tolist()) for one in (january, february, march)]
-    assert list(map(len, queries)) == [20, 40, 60]
+    assert list(map(len, queries)) == [13, 26, 39]
     assert queries[0] < queries[1] < queries[2]
     labels = [dict(zip(one.queries_.tolist(), one.release_.labels.tolist(), strict=True)) for one in (january, march)]
     assert labels[0].items() <= labels[1].items()
@@ -364,7 +328,7 @@ def test_votes_of_a_release_join_the_labels_of_earlier_ones(path, monkeypatch):
     again = fit(path, "February", ALL, **own)
     assert (again.release_.cost, again.queries_.tolist()) == (0, february.queries_.tolist())
     april = fit(path, "April", NEW, **own)  # for which too few rows are left, but for those of the oldest labels
-    assert len(april.queries_) == 60
+    assert len(april.queries_) == 39
     assert april.release_.cost > 0
 
 
@@ -375,9 +339,9 @@ def test_a_repeated_release_is_the_same_where_averages_have_other_last_digits(mo
     assert fit(path, "February", ALL, epsilon=0.6).release_.cost == 0
 
 
-def test_how_a_release_begins_is_not_pickled(path):
+def test_how_a_release_begins_is_not_shown_and_not_pickled(path):
     model = PATEClassifier(ledger=path, budget=2.0, classes=[0, 1], insist=True)
-    begins = model.beginning(X[:300], Y[:300], X_public=X[300:], entity_ids=IDS)
+    begins = model.beginning(X[:150], Y[:150], X_public=PUBLIC, entity_ids=IDS)
     assert "person" not in repr(begins)
     with pytest.raises(TutelageError, match="Budget is not pickled"):
         pickle.dumps(begins)
@@ -399,21 +363,21 @@ def test_people_of_a_spent_cohort_change_nothing_that_leaves_also_where_nobody_e
     own = METHODS[method]
     fit(path, "January", OLD, **{**own, "epsilon": 2.0})
     more, less = (copied(path, name) for name in ("more", "less"))
-    for name, some, fewer in (("nobody", OLD, [7]), ("one person", [*OLD, 200], [200])):
+    for name, some, fewer in (("nobody", OLD, [7]), ("one person", [*OLD, 100], [100])):
         one, other = fit(more, name, some, **own, question=name), fit(less, name, fewer, **own, question=name)
         assert shown(one) == shown(other)
         assert one.n_teachers_ == other.n_teachers_
         assert one.release_.cost > 0
     assert exported(more) == exported(less)
     assert people(more) == people(less)
-    assert Counter(people(more).values()) == {"January": 200, "one person": 1}
+    assert Counter(people(more).values()) == {"January": 100, "one person": 1}
 
 
 def test_a_release_in_which_hardly_anybody_takes_part_is_refused_before_it_spends(path):
     own = {**METHODS["schema"], "epsilon": 2.0}
     fit(path, "January", OLD, **own)
     before = exported(path)
-    for who in (OLD, [*OLD, 200, 201, 202]):
+    for who in (OLD, [*OLD, 100, 101]):
         with pytest.raises(PreflightError, match=r"Too few people take part in February.*pass `insist=True`"):
             fit(path, "February", who, **own, insist=False)
     assert exported(path) == before
@@ -443,30 +407,29 @@ def copied(path: Path, folder: str) -> Path:
 def fit_until_killed(path: Path, draw: int) -> None:
     """Fit, and die in the draw of this number: it is reserved then, and not settled."""
     NoisySum.release = after(draw, NoisySum.release, lambda: os.kill(os.getpid(), signal.SIGKILL))  # type: ignore
-    fit(path, "February", range(100, 250))
+    fit(path, "February", range(50, 125))
 
 
 @pytest.mark.parametrize("draw", [1, 3])
 def test_a_release_that_was_killed_goes_on_with_a_person_more_and_one_less(draw, path):
     fit(path, "January", OLD)
-    child = forked(lambda: fit_until_killed(path, draw))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    fit(path, "February", range(101, 251))
+    assert ended(forked(lambda: fit_until_killed(path, draw))) == -signal.SIGKILL
+    fit(path, "February", range(51, 126))
     state = Ledger.open(path).verify()
     assert state.unsettled == 0
     assert state.cohorts["January"] == 2 * state.cohorts["February"] <= 2
-    assert Counter(people(path).values()) == {"January": 200, "February": 51}
+    assert Counter(people(path).values()) == {"January": 100, "February": 26}
 
 
 def test_two_processes_that_begin_releases_with_the_same_newcomers_charge_them_for_both(path):
     fit(path, "January", OLD)
-    children = [forked(lambda name=name: fit(path, name, range(150, 250))) for name in ("February", "March")]
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    children = [forked(lambda name=name: fit(path, name, range(75, 125))) for name in ("February", "March")]
+    assert list(map(ended, children)) == [0, 0]
     spent = Ledger.open(path).verify().cohorts
     first, second = sorted(("February", "March"), key=spent.__getitem__, reverse=True)
     assert spent["January"] == pytest.approx(3 * spent[second], rel=1e-12)
     assert spent[first] == pytest.approx(2 * spent[second], rel=1e-12)
-    assert Counter(people(path).values()) == {"January": 200, first: 50}
+    assert Counter(people(path).values()) == {"January": 100, first: 25}
 
 
 def name_fewer_cohorts(raw: sqlite3.Connection) -> None:
@@ -524,7 +487,7 @@ def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path)
     batches = Batches("", ("a", "label", "id"), lambda _: iter(()))
     model = PATEClassifier(ledger=path.with_name("b.ledger"), release="January", classes=[0, 1], budget=1.0)
     with pytest.raises(InvalidParameterError, match="not for rows that are read in batches"):
-        model.fit(batches, "label", X_public={"a": X[300:, 0]}, entity_ids="id")
+        model.fit(batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id")
 
 
 @pytest.mark.parametrize("release", ["February", None])
@@ -539,11 +502,11 @@ def test_a_new_ledger_beside_one_that_knows_somebody_is_refused_whatever_its_nam
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_numbers_have_releases_with_names_too(path):
-    settings: Any = {"epsilon": 0.6, "budget": 1.3, "insist": True, "noise": SimulationNoise(3), "ledger": path}
-    found = []
-    for name, who in (("January", OLD), ("January", ALL), ("February", ALL)):
-        model = PATERegressor(METHODS["schema"]["public"], (0, 1), release=name, **settings)
-        found.append(model.fit(X[who], X[who, 0], entity_ids=IDS[who]))
-    first, again, later = found
-    assert (again.fit_.release_.cost, later.fit_.release_.cost) == (0, first.fit_.release_.cost)
-    assert np.array_equal(again.predict(X), first.predict(X))
+    def cost(release: str, who: range) -> float:
+        model = PATERegressor(
+            METHODS["schema"]["public"], (0, 1), release=release, epsilon=0.6, budget=1.3, ledger=path
+        )
+        return model.set_params(insist=True).fit(X[who], X[who, 0], entity_ids=IDS[who]).fit_.release_.cost
+
+    first = cost("January", OLD)
+    assert (cost("January", ALL), cost("February", ALL)) == (0, first)

@@ -2,29 +2,28 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, unanimous
-from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
+from tutelage.exceptions import FederationError, ForgedMessageError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty, Identity, Role
 from tutelage.federation.computing_party import EntityShares, read_statement
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
-from tutelage.mechanisms import ConfidentGNMax, GNMax
+from tutelage.mechanisms import ConfidentGNMax
 
 pytestmark = pytest.mark.rest
 
 HOSPITALS = [f"hospital-{number}" for number in range(4)]
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
-QUIET = GNMax(3.0)  # 100 unanimous teachers against this noise: a wrong label once in 1e50
+QUIET = ConfidentGNMax(55.0, 3.0, 3.0)  # of 75 teachers or more who agree: an abstention once in 1e8
 
 
 @pytest.fixture(scope="module")
 def founded(tmp_path_factory):
-    return found(tmp_path_factory.mktemp("founded"), QUIET, epsilon=1000.0)
+    return found(tmp_path_factory.mktemp("founded"), QUIET, epsilon=5000.0)
 
 
 @pytest.fixture
@@ -62,53 +61,27 @@ def test_labels_reach_the_aggregator_and_nobody_else(first_computed, computed):
     assert {one.entities for one in first_computed[2]} == {tuple(HOSPITALS)}
     for _ in range(2):
         assert members.aggregator().collect(batch, members.mailbox).labels.tolist() == LABELS.tolist()
-    assert settled(members) == ["opened", "reserved", "answered"]
-    state = members.ledger("aggregator").state()
     assert members.aggregator().ask(batch.rows, members.mailbox) is None  # remembered
-    assert members.ledger("aggregator").state() == state
+    assert settled(members) == ["opened", "reserved", "answered"]
 
 
-def test_what_a_party_receives_and_opens_holds_no_vote_count(first_computed):
-    seen = received_and_opened(first_computed[0].folder / "records" / "left")
-    assert len(seen) > 1000
-    reach = 4 * TEACHERS + 12 * 6  # a count or a total with all noise is not larger; uniform numbers are, but for 1e-21
+def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(computed):
+    """Of what is opened to all, which is masked by 60 bits, 0 says that a product with something random is 0."""
+    members, batch = computed
+    lines = [json.loads(line) for line in (members.folder / "records" / "left").read_text().splitlines()]
+    seen = [value for line in lines for name in ("elements", "opened") for value in line.get(name, ())]
+    members.aggregator().collect(batch, members.mailbox)
+    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+    seen += [int(value) for shares in held.values() for value in shares.blocks.ravel()]
+    for _, _, share in members.aggregator()._answers(batch, members.mailbox):
+        seen += decode(share, (batch.n_queries,)).tolist()
+    assert len(seen) > 10_000
+    reach = 4 * TEACHERS + 12 * 6  # a count or a total with all noise is not larger; uniform numbers are, but for 1e-20
     assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]
 
 
-def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(tmp_path):
-    members = found(tmp_path, GNMax(40.0), epsilon=5.0)
-    rng, records = np.random.default_rng(0), tmp_path / "records"
-    records.mkdir()
-    batch, counts = members.ask(40), np.zeros((40, 3), dtype=int)
-    for name in HOSPITALS:
-        ballots = rng.integers(0, 3, (TEACHERS, 40))
-        counts += np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
-        members.send(batch, name, ballots)
-    all_ended(members, batch, records=records)
-    members.aggregator().collect(batch, members.mailbox)
-    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
-    own = [int(value) for shares in held.values() for value in shares.blocks.ravel()]
-    answers = members.aggregator()._answers(batch, members.mailbox)
-    labels = [int(value) for _, _, share in answers for value in decode(share, (batch.n_queries,))]
-    seen = received_and_opened(records / "left") + own + labels
-    assert len(seen) > 10_000
-    reach = TEACHERS * 4 + 12 * 80  # a count, a total, or either with all noise, is not larger
-    assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]  # uniform: one in 1e23 would be
-    assert 0 < counts.min() <= counts.max() <= reach  # what was looked for
-
-
-def received_and_opened(path):
-    """Return every field element that a party received from the others, and all that was opened to it.
-
-    What is opened is masked by 60 bits; 0 says that a product with something random is 0, as a comparison needs.
-    """
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [int(value) for line in lines for name in ("elements", "opened") for value in line.get(name, ())]
-
-
-def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
-    members = found(tmp_path, ConfidentGNMax(80.0, 3.0, 3.0), epsilon=2000.0)
-    batch, split_votes = members.ask(6), np.resize([0, 1], (TEACHERS, 1))
+def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(members):
+    batch, split_votes = members.ask(6), np.resize([0, 1, 2], (TEACHERS, 1))
     for name in HOSPITALS:
         members.send(batch, name, np.hstack([unanimous(LABELS[:3]), np.tile(split_votes, (1, 3))]))
     all_ended(members, batch)
@@ -190,7 +163,7 @@ def stuff(members, batch, name, votes):
 
 
 def stuffed(size):
-    votes = np.zeros((1, len(LABELS), 3), dtype=int)
+    votes = np.zeros((2, len(LABELS), 3), dtype=int)
     votes[0, :, 1] = size
     return votes
 
@@ -268,24 +241,13 @@ def test_parties_at_different_batches_open_nothing(members):
     assert [members.labels(batch, party) for batch in (one, other) for party in PARTIES] == [[]] * 6
 
 
-def test_a_party_with_other_keys_is_no_peer(members):
-    batch, home = voted(members), members.folder / "right"
-    impostor = Identity.generate("right", Role.COMPUTING, str(members.member("right").address))
+def test_a_party_whose_keys_are_not_those_that_it_joined_with_does_not_begin(members):
+    home = members.folder / "right"
     for path in home.glob("right.*.json"):
         path.unlink()
-    impostor.save(home)
+    Identity.generate("right", Role.COMPUTING, str(members.member("right").address)).save(home)
     with pytest.raises(FederationError, match="not those that right joined with"):
         ComputingParty(members.home("right"))
-    others = [member for member in members.consortium.members if member.name != "right"]
-    theirs = replace(members, consortium=replace(members.consortium, members=(*others, impostor.member)))
-    (home / "rosters" / "0.json").unlink()
-    theirs.consortium.save(home / "rosters" / "0.json")
-    for name in HOSPITALS:  # or it would lack a quorum before it meets anybody
-        payload = bytes(HEAD_BYTES) + split(stuffed(0))[2]
-        forge(theirs, batch, name, theirs.sealed(batch, Kind.SHARES, name, "right", payload), party="right")
-    outcomes = all_ended(members, batch, PartyLostError, timeout=6.0)
-    assert all("right answered with other keys" in str(one) for one in outcomes[:2])
-    assert [members.labels(batch, party) for party in PARTIES] == [[]] * 3
 
 
 def test_a_label_that_one_party_falsified_is_found_out(computed):
@@ -299,12 +261,10 @@ def test_a_label_that_one_party_falsified_is_found_out(computed):
     assert settled(members) == ["opened", "reserved"]
 
 
-@pytest.mark.parametrize(
-    "change", [{"begun": {}}, {"begun": {"a": ["x"]}}, {"held": {"a": ["x"]}}, {"nonce": 1}, {"x": 1}]
-)
-def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
+def test_a_statement_in_another_form_is_refused():
     said = {"file": "statement", "format": 1, "roster": "r", "batch": "b", "queries": "q", "nonce": "n"}
     said |= {"held": {"a": ["s", "d"]}, "begun": None}
     assert read_statement(json.dumps(said).encode()).held == {"a": ("s", "d")}
-    with pytest.raises(ForgedMessageError, match="not in the form"):
-        read_statement(json.dumps(said | change).encode())
+    for change in ({"begun": {"a": ["x"]}}, {"held": {"a": ["x"]}}, {"nonce": 1}, {"x": 1}):
+        with pytest.raises(ForgedMessageError, match="not in the form"):
+            read_statement(json.dumps(said | change).encode())

@@ -13,7 +13,7 @@ from tutelage.features import Schema
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.federation.terms import _word
-from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, KRandomizedResponse, LNMax, NoisySum
+from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
@@ -28,11 +28,6 @@ SECURE = Consortium(
 )  # fmt: skip
 PEOPLE = {"schema": Schema({"age": (0, 89)}), "people": (300, 200, 100, 400, 500)}
 SUM = replace(SECURE, mechanism=NoisySum(8), teachers_per_entity=1, unit=PATIENTS, **PEOPLE)
-
-
-def test_roles_are_found_in_the_order_of_the_members():
-    assert (SECURE.entities, SECURE.computing_parties, SECURE.aggregator) == (ENTITIES, PARTIES, AGGREGATOR)
-    assert SECURE.honest == 3
 
 
 @pytest.mark.parametrize("consortium", [
@@ -73,14 +68,11 @@ OTHER_SUMS: list[dict[str, Any]] = [
 
 def test_the_digest_covers_every_field():
     assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"people", "schema"}
-    others = [replace(SECURE, **{name: value}) for name, value in OTHERS.items()]
+    others = [SECURE, SUM, *(replace(SECURE, **{name: value}) for name, value in OTHERS.items())]
     others += [replace(SUM, **change) for change in OTHER_SUMS]
-    assert len({one.roster_hash for one in (*others, SECURE, SUM)}) == len(OTHERS) + len(OTHER_SUMS) + 2
-    of_terms = [
-        one for one in others if (one.members, one.roster) == (SECURE.members, 0) and one.people in ((), SUM.people)
-    ]
-    assert len({one.fingerprint for one in (*of_terms, SECURE, SUM)}) == len(of_terms) + 2
-    assert len(SECURE.fingerprint) == 64
+    assert len({one.roster_hash for one in others}) == len(others)
+    amended = len({"members", "roster", "people"})  # which are no terms
+    assert len({one.fingerprint for one in others}) == len(others) - amended
 
 
 def test_the_terms_stay_the_same_when_members_are_amended_or_columns_reordered():
@@ -108,25 +100,19 @@ def test_the_digest_covers_every_field_of_a_member(field):
 
 
 @pytest.mark.parametrize(("terms", "changes", "why"), [
-    *((SECURE, {"classes": classes}, "classes") for classes in (("a",), ("a", "a"), ("a", "\n"))),
+    (SECURE, {"classes": ("a", "a")}, "classes"),
     (SECURE, {"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
     (SECURE, {"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
-    (SECURE, {"mechanism": KRandomizedResponse(2)}, "be one of GNMax, ConfidentGNMax, NoisySum. Got KRandomizedR"),
     (SECURE, {"members": (ENTITIES[0], AGGREGATOR, *PARTIES), "quorum": 1, "colluding": 0}, "entity 2 or more"),
     (SECURE, {"members": (*ENTITIES, *PARTIES)}, "role aggregator 1 times. Got 0"),
-    (SECURE, {"members": (*ENTITIES, AGGREGATOR, *PARTIES[:2])}, "role computing 3 times. Got 2"),
-    (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
     (SECURE, {"teachers_per_entity": 0}, "teachers_per_entity"),
     (SECURE, {"quorum": 6}, "`quorum` of Consortium must be at most 5"),
     (SECURE, {"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
     (SECURE, {"name": "a\nb"}, "printable"),
-    (SECURE, {"identifier": "A" * 32}, "identifier"),
-    (SECURE, {"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
     (SECURE, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for"),
     (SUM, {"schema": None}, "`schema` of Consortium must be a Schema for a NoisySum. Got None."),
-    (SUM, {"schema": {"age": (1, 2)}}, "`schema` of Consortium must be a Schema. Got a dict"),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
-    *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5, 2**27)),
+    (SUM, {"people": (1, 1, 1, 1, 2**27)}, "`people` of Consortium"),
     (SUM, {"teachers_per_entity": 2}, "`teachers_per_entity` of Consortium must be at most 1"),
     (SUM, {"unit": ONE_ENTITY}, "must be a person or a row for a NoisySum"),
 ])  # fmt: skip
@@ -137,7 +123,6 @@ def test_terms_that_make_no_sense_are_refused(terms, changes, why):
 
 @pytest.mark.parametrize(("place", "changes", "what"), [
     (1, {"name": "HOSPITAL0"}, "name"),
-    (1, {"signing_key": ENTITIES[0].signing_key}, "key"),
     (5, {"sealing_key": ENTITIES[0].sealing_key}, "key"),
     (7, {"address": PARTIES[0].address}, "address"),
 ])  # fmt: skip
@@ -148,20 +133,14 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
         replace(SECURE, members=tuple(members))
 
 
-INCOMPLETE = "no complete consortium file"
-
-
 @pytest.mark.parametrize(("terms", "changes", "why"), [
     (SECURE, {"format": 2}, r"another format \(2\)"),
-    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": 0}}, "sigma"),
-    *((SECURE, {"mechanism": {"kind": "GNMax", "sigma": sigma}}, "sigma") for sigma in ("40", True)),
-    (SECURE, {"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
+    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": "40"}}, "sigma"),
     (SECURE, {"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
     (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` has a value that is not known"),
-    (SUM, {"schema": {"columns": {}}}, "must map 1 to 200 names"),
-    (SUM, {"schema": {"trees": 3}}, INCOMPLETE),
-    *((SECURE, change, INCOMPLETE) for change in ({"file": "batch"}, {"format": True}, {"more": 1}, {"members": [1]})),
-    *((SECURE, {"mechanism": kind}, INCOMPLETE) for kind in ("GNMax", {"kind": "GNMax"})),
+    (SUM, {"schema": {"trees": 3}}, "no complete consortium file"),
+    (SECURE, {"more": 1}, "no complete consortium file"),
+    (SECURE, {"mechanism": {"kind": "GNMax"}}, "no complete consortium file"),
 ])  # fmt: skip
 def test_a_file_that_says_something_else_is_refused(terms, changes, why, tmp_path):
     path = tmp_path / "consortium.json"

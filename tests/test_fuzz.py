@@ -8,7 +8,6 @@ import string
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +26,19 @@ from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_table
 
-EACH = 500
+EACH = 300
 SEEDS = [*range(EACH // 10), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(EACH // 10, EACH))]
 
 # TOML
 
 VALUES = (
-    "9e400", "-9e400", "nan", "inf", "1" + "0" * 400, "-1" + "0" * 30, "0", "-1", "1e-300", "0.5", "true", "''",
-    "' '", "'x'", "[]", "[[]]", "[1, 2]", "['a', 'a']", "['a', 1]", "[nan, inf]", "[1e400, 2]", "{}", "{ a = 1 }",
-    "{ name = 'x' }", "{ name = [] }", "2020-01-01", "2020-01-01T00:00:00Z", "12:00:00", '"\\u0000"', '"\\u202e"',
-    '"~"', '"/"', '"."', '".."', "'private.csv'", "'config.toml'", "'yes'", "[['yes']]", "'" + "x" * 300 + "'",
-    "[" * 60 + "]" * 60, "[" * 3000 + "]" * 3000, "{ " + "a.b." * 50 + "c = 1 }", "9" * 5000, "0x1f", "1_0",
-    "[{ a = 1 }]", "'é'", "'\udcff'",
+    "9e400", "nan", "inf", "1" + "0" * 400, "0", "-1", "1e-300", "0.5", "true", "''", "' '", "[]", "[1, 2]",
+    "['a', 'a']", "['a', 1]", "[nan, 1e400]", "{ a = 1 }", "{ name = 'x' }", "{ name = [] }", "2020-01-01", "12:00:00",
+    '"\\u0000"', '"\\u202e"', '"~"', '"/"', '".."', "'private.csv'", "'config.toml'", "[['yes']]",
+    "'" + "x" * 300 + "'", "[" * 3000 + "]" * 3000, "{ " + "a.b." * 50 + "c = 1 }", "9" * 5000, "0x1f", "'\udcff'",
 )  # fmt: skip
-SECTIONS = ("[private]", "[public]", "[columns]", "[features]", "[x]", "[schema]", "[statements]", "[[published]]")
-KEYS = ("a." * 20_000 + "a", "a." * 300 + "a", "name", "file", "''", "é", "epsilon", "classes", "range", "x")
+SECTIONS = ("[private]", "[columns]", "[x]", "[schema]", "[[published]]")
+KEYS = ("a." * 20_000 + "a", "name", "file", "''", "é", "epsilon", "classes", "range")
 
 
 def hostile_toml(text: str, draw: random.Random) -> str:
@@ -77,9 +74,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ends_in_sentences(result: Any, *codes: int) -> None:
-    """Require that a command was refused by sentences, and by nothing else."""
-    assert result.returncode in codes, (result.returncode, result.stdout, result.stderr)
+def is_refused(project: Path, called: Callable[..., Any]) -> None:
+    """Require that a run is refused by sentences, and leaves nothing."""
+    before = {*project.rglob("*")}
+    result = called("run", "config.toml", cwd=project)
+    assert {*project.rglob("*")} == before
+    assert result.returncode in (1, 2), (result.returncode, result.stdout, result.stderr)
     lines = [line for line in result.stderr.strip().splitlines() if not is_finding(line)]
     assert lines
     assert all(line.startswith("tutelage: ") and line.endswith((".", "?")) for line in lines), lines
@@ -91,19 +91,15 @@ def test_hostile_configurations_are_refused_in_sentences(seed, project, called):
     configure_people(project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"')
     text = hostile_toml((project / "config.toml").read_text(), draw)
     (project / "config.toml").write_text(text, encoding="utf-8", errors="surrogateescape")
-    before = {path for path in project.rglob("*") if path.is_file()}
-    result = called("run", "config.toml", cwd=project)
-    ends_in_sentences(result, 1, 2)
-    assert {path for path in project.rglob("*") if path.is_file()} == before
+    is_refused(project, called)
 
 
 # csv
 
 CELLS = (
-    b'"', b'""', b'"\n"', b",,", b"\r", b"\r\n", b"\n\n", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xe9", b"\x1b[31m",
-    b"nan", b"inf", b"1e400", b"-1e400", b"9" * 400, b"1_000", b"0x10", b"1,5", b"1.000,5", b"=1+1", b"2020-13-45",
-    b"13/02/2020", b"NA", b"?", b" ", b"\t", b"x" * 3000, b"\xe2\x80\xae", b"'", b";", b"|", b"p1", b"true", b"1.0",
-    b"00", b"-0", b"\xf0\x9f\x98\x80",
+    b'"', b'"\n"', b",,", b"\r", b"\r\n", b"\n\n", b"\0", b"\xff", b"\xef\xbb\xbf", b"\x1b[31m", b"nan", b"-1e400",
+    b"9" * 400, b"1_000", b"0x10", b"1.000,5", b"=1+1", b"2020-13-45", b"NA", b"\t", b"x" * 3000, b"\xe2\x80\xae",
+    b";", b"p1", b"true", b"-0", b"\xf0\x9f\x98\x80",
 )  # fmt: skip
 
 
@@ -137,11 +133,8 @@ def test_hostile_tables_are_refused_in_sentences(seed, project, called):
     configure_people(project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"')
     name = draw.choice([*kept])
     (project / name).write_bytes(hostile_csv(kept[name], draw))
-    before = {path for path in project.rglob("*") if path.is_file()}
     try:
-        result = called("run", "config.toml", cwd=project)
-        ends_in_sentences(result, 1, 2)
-        assert {path for path in project.rglob("*") if path.is_file()} == before
+        is_refused(project, called)
     finally:
         for one, content in kept.items():
             (project / one).write_bytes(content)
@@ -150,10 +143,9 @@ def test_hostile_tables_are_refused_in_sentences(seed, project, called):
 # Python
 
 ARGUMENTS: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 3, 10**400, -(10**400), 0.5, 1e308, float("nan"), float("inf"), 1j, "", "x", "\0",
-    "\udcff", "x" * 500, b"x", [], [[]], [1, 2], ["a", None], [float("nan")], [10**400], {}, {"a": 1}, {"a": [1, 2]},
-    {1: 2}, (), set(), object(), int, len, np.array([]), np.array(3), np.zeros((2, 0)), np.zeros((3, 3)),
-    np.array(["a", "b", None], dtype=object), np.array(["a", "b"]), np.datetime64("NaT"), np.float32("nan"),
+    None, True, -1, 0, 3, 10**400, 0.5, 1e308, float("nan"), float("inf"), 1j, "", "x", "\0", "\udcff", b"x", [], [[]],
+    [1, 2], ["a", None], [10**400], {}, {"a": 1}, {"a": [1, 2]}, {1: 2}, object(), len, np.array([]), np.array(3),
+    np.zeros((2, 0)), np.zeros((3, 3)), np.array(["a", "b", None], dtype=object), np.datetime64("NaT"),
     np.array([1, 2], dtype="u8") + np.uint64(2**63), range(3), Path(), iter(()),
 )  # fmt: skip
 ROWS, LABELS = np.arange(24.0).reshape(12, 2), np.array(["no", "yes"] * 6)
@@ -175,33 +167,26 @@ def fitted(kind: type, draw: random.Random) -> object:
     return kind(**settings).fit(given.pop("X"), given.pop("y"), **given)
 
 
-CALLS: tuple[Callable[[random.Random], object], ...] = (
-    partial(fitted, PATEClassifier),
-    partial(fitted, PATEClassifier),
-    partial(fitted, PATERegressor),
-    lambda draw: Ledger.in_memory(epsilon=some(draw), delta=some(draw), unit=ONE_ENTITY),
-    lambda draw: Schema({"a": some(draw), "b": some(draw)}),
-    lambda draw: Schema(some(draw)),
-    lambda draw: VoteHistogram(some(draw), some(draw)),
-    lambda draw: GNMax(some(draw)),
-    lambda draw: canonical_ids(some(draw)),
-    lambda draw: Shards.of_entities(some(draw), some(draw), key=some(draw)),
-    lambda draw: Shards.of_silos(some(draw), some(draw)),
-    lambda draw: read_table(some(draw)),
-    lambda draw: read_card(some(draw)),
-    lambda draw: load_student(some(draw)),
-)
-
-
-def some(draw: random.Random) -> Any:
-    """Return an argument of any kind."""
-    return draw.choice(ARGUMENTS)
+CALLS: dict[int, tuple[Callable[..., object], ...]] = {
+    1: (Schema, GNMax, canonical_ids, read_table, read_card, load_student),
+    2: (
+        VoteHistogram,
+        Shards.of_silos,
+        lambda one, other: Ledger.in_memory(epsilon=one, delta=other, unit=ONE_ENTITY),
+        lambda one, other: Schema({"a": one, "b": other}),
+        lambda one, other: Shards.of_entities(one, 3, key=other),
+    ),
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hostile_calls_are_refused_by_errors_of_tutelage(seed):
     draw = random.Random(seed)  # noqa: S311
+    taken = seed % 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with suppress(TutelageError):
-            draw.choice(CALLS)(draw)
+            if taken == 0:
+                fitted(draw.choice((PATEClassifier, PATERegressor)), draw)
+            else:
+                draw.choice(CALLS[taken])(*(draw.choice(ARGUMENTS) for _ in range(taken)))

@@ -1,13 +1,12 @@
 """Every file that is read passes the gate first: no pipe, folder, device, oversized file or bomb gets to a parser."""
 
-import ast
 import gzip
 import json
 import os
+import re
 import resource
 import sys
 import tracemalloc
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from pyarrow import parquet
 
 import tutelage
 from processes import called_by_itself
-from tutelage import Ledger, PATEClassifier, SimulationNoise, VoteHistogram
+from tutelage import Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import files, gate, releases
 from tutelage._internal.releases import Manifest
 from tutelage.cli import config, publish, settings
@@ -60,26 +59,15 @@ WITHOUT_GATE = {
 }
 
 
-def direct_readers() -> set[str]:
-    """Return the modules that open a file themselves."""
-    found = set()
-    for path in SOURCE.rglob("*.py"):
-        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
-            function = call.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-            of = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
-            modes = [a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)]
-            writes = any(isinstance(mode, str) and mode[:1] in ("w", "x", "a") for mode in modes)
-            opens = name in ("read_text", "read_bytes", "ZipFile") or (name == "load" and of == "np")
-            opens |= name == "connect" and of == "sqlite3"
-            opens |= name == "open" and of not in ("Ledger", "cls", "os", "library", "archive", "self") and not writes
-            if opens and not (isinstance(function, ast.Name) and name == "read_text"):
-                found.add(path.relative_to(SOURCE).as_posix())
-    return found
+READS = re.compile(
+    r"[^\s(]\.(read_text|read_bytes)\(|\bZipFile\(|np\.load\(|sqlite3\.connect\("
+    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!def )(?<!\w)open\((?![^()]*\"[wxa])"
+)
 
 
 def test_nothing_reads_a_file_but_through_the_gate():
-    assert direct_readers() == set(WITHOUT_GATE)
+    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if READS.search(path.read_text())}
+    assert found == WITHOUT_GATE.keys()
 
 
 NONE: Any = None
@@ -171,17 +159,14 @@ def test_a_compressed_table_of_usual_size_is_read(tmp_path):
 MEMORY = r"its content takes at least 0\.0 GiB of memory, and 0\.0 are free"
 
 
-def test_a_table_that_needs_more_memory_than_there_is_is_refused(tmp_path, monkeypatch):
+def test_a_parquet_file_that_needs_more_memory_than_there_is_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "free_memory", lambda: 2**20)
-    (tmp_path / "rows.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
-    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))
-    parquet.write_table(pa.table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
-    parquet.write_table(
-        pa.table({"a": [bytes(1000)] * 1000}, pa.schema([("a", pa.binary(1000))])), tmp_path / "wide.parquet"
-    )
-    for name in ("rows.csv", "rows.csv.gz", "rows.parquet", "wide.parquet"):
+    long = pa.table({"a": np.zeros(10**6, dtype=np.int8)})
+    wide = pa.table({"a": [bytes(1000)] * 1000}, pa.schema([("a", pa.binary(1000))]))
+    for table in (long, wide):
+        parquet.write_table(table, tmp_path / "rows.parquet")
         with pytest.raises(InvalidDataError, match=MEMORY):
-            read_table(tmp_path / name)
+            read_table(tmp_path / "rows.parquet")
 
 
 @pytest.mark.parametrize(("text", "suffix"), [
@@ -230,9 +215,6 @@ def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(tmp_path):
             assert table.levels == {}
 
 
-# Paths
-
-
 @pytest.mark.parametrize("path", [":memory:", "file:x?mode=memory", "/", ""])
 def test_what_is_no_path_is_refused(path):
     unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
@@ -240,7 +222,6 @@ def test_what_is_no_path_is_refused(path):
         lambda: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=unit),
         lambda: Ledger.open(path),
         lambda: read_table(path),
-        lambda: gate.read_text(path),
     ):
         with pytest.raises(InvalidParameterError, match="must"):
             use()
@@ -259,9 +240,6 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
     assert f"{tmp_path / 'none.csv'} cannot be read: No such file" in done.stderr
 
 
-# Frames and numbers
-
-
 @pytest.mark.parametrize("place", ["X", "y"])
 def test_two_columns_of_one_name_are_refused(place):
     pandas = pytest.importorskip("pandas")
@@ -270,17 +248,3 @@ def test_two_columns_of_one_name_are_refused(place):
     given = {"X": once, "y": np.arange(60) % 2, "X_public": once, place: twice}
     with pytest.raises(InvalidDataError, match="must have different names"):
         PATEClassifier(epsilon=1.0, classes=[0, 1]).fit(**given)
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("cell", [1e308, 5e-324])
-def test_numbers_at_the_end_of_the_range_warn_of_nothing(cell):
-    random = np.random.default_rng(0)
-    private, public = ({"a": random.random(80), "b": random.random(80)} for _ in range(2))
-    private["a"][0] = cell
-    labels = np.array([0, 1] * 40)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        warnings.simplefilter("ignore", UserWarning)
-        model = PATEClassifier(epsilon=1.0, classes=[0, 1], noise=SimulationNoise(0))
-        model.fit(private, labels, X_public=public).predict(public)

@@ -28,9 +28,7 @@ def test_an_invite_comes_back_whole_and_only_its_owner_can_read_it(tmp_path):
         INVITE.save(path)
 
 
-OUTSIDE = [
-    "kit", "kit/", "kit/..", "kit/../out", "kit/a/../../out", "../kit/out", "/kit/out", "other/out", "kit\\..\\out",
-]  # fmt: skip
+OUTSIDE = ["kit/", "kit/..", "kit/a/../../out", "../kit/out", "/kit/out", "other/out", "kit\\..\\out"]
 
 
 def added(path: Path, name: str, content: bytes) -> Path:

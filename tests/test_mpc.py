@@ -19,22 +19,16 @@ from tutelage.federation.mpc import Endpoint, run_party
 from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.session import REPETITIONS, Session, _coefficients, _projections
-from tutelage.federation.sharing import MODULUS, MOST_TESTED_BITS, recombine
+from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, MOST_TESTED_BITS, from_random, recombine
 
 pytestmark = pytest.mark.rest
 
 A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
 
 
-def labels_in(votes, bits, check=None):
+def labels_in(votes, bits):
     """Return the task of finding labels for each party, and the labels + 1 that numpy finds."""
-    expected = votes.argmax(axis=1) + 1
-    if check is None:
-        return [("labels", share, bits) for share in summands(votes)], expected
-    totals, threshold = check
-    shares = zip(summands(votes), summands(totals), strict=True)
-    expected = np.where(totals.max(axis=1) >= threshold, expected, 0)
-    return [("labels", share, bits, (other, threshold)) for share, other in shares], expected
+    return [("labels", share, bits) for share in summands(votes)], votes.argmax(axis=1) + 1
 
 
 def hard_votes(rng, classes, bits, queries=40):
@@ -55,7 +49,9 @@ def checked(rng, classes, bits):
     totals[1::3, -1], totals[2::6, 0], totals[5::6, 1] = threshold + end - 1, threshold, threshold - 1
     votes[5], votes[5, -1] = 2 ** (bits - 2), -(2 ** (bits - 2))
     votes[6], votes[6, -1] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
-    return labels_in(votes, bits, (totals, threshold))
+    task, expected = labels_in(votes, bits)
+    tasks = [(*one, (share, threshold)) for one, share in zip(task, summands(totals), strict=True)]
+    return tasks, np.where(totals.max(axis=1) >= threshold, expected, 0)
 
 
 async def computing(session, say, tasks):
@@ -71,14 +67,14 @@ ENDS = 2 ** (MOST_TESTED_BITS - 1)
 def bounded():
     """Vectors, the bound of each, and which can have a projection beyond it."""
     rng, none = np.random.default_rng(7), [0] * (LENGTH - 1)
-    within = [(10, 10), (-10, 10), (0, 1), (1000, 1001), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
-    beyond = [(11, 10), (-11, 10), (1000, 999), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (4 * ENDS - 1, 1), (2**61, 1000),
-              (-(2**62), ENDS - 1), (2**62 - 5, 1000), (MODULUS // 2, 10), (MODULUS // 3, 1000)]  # fmt: skip
+    within = [(10, 10), (-10, 10), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
+    beyond = [(11, 10), (-11, 10), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (4 * ENDS - 1, 1), (2**61, 1000)]
+    beyond += [(MODULUS // 2, 10), (MODULUS // 3, 1000)]
     cases = [([value, *none], bound) for value, bound in within]
     cases += [(rng.integers(-33, 34, LENGTH).tolist(), 1000) for _ in range(4)]
     right = len(cases)
     cases += [([value, *none], bound) for value, bound in beyond]
-    cases += [(_uniform(rng, LENGTH).tolist(), 1000), ([2**88 + (-1) ** place for place in range(LENGTH)], 1000)]
+    cases += [(uniform(rng, LENGTH).tolist(), 1000)]
     vectors, bounds = zip(*cases, strict=True)
     return np.array(vectors, dtype=object), [*bounds], [place >= right for place in range(len(cases))]
 
@@ -86,23 +82,21 @@ def bounded():
 def summands_of_elements(values):
     """Additive shares of anything in the field."""
     rng = np.random.default_rng(3)
-    two = [_uniform(rng, values.shape) for _ in range(2)]
+    two = [uniform(rng, values.size).reshape(values.shape) for _ in range(2)]
     return [*two, (values - two[0] - two[1]) % MODULUS]
 
 
-def _uniform(rng, shape):
-    flat = [int.from_bytes(rng.bytes(12), "little") % MODULUS for _ in range(int(np.prod(shape)))]
-    return np.array(flat, dtype=object).reshape(shape)
+def uniform(rng, count):
+    return from_random(rng.bytes(count * ELEMENT_BYTES))
 
 
-BITS = {1: 4, 3: 2, 10: 13, 5: 26}  # of so many classes
+BITS = {1: 4, 3: 2, 5: 26}  # of so many classes
 CHECKED = {3: 9, 10: 26}
 
 
 @pytest.fixture(scope="module")
-def computed(tmp_path_factory):
-    """Many computations in one session of three processes, with what each party saw."""
-    paths = [tmp_path_factory.mktemp("seen") / f"{place}.jsonl" for place in range(3)]
+def computed():
+    """Many computations in one session of three processes."""
     rng = np.random.default_rng(0)
     labels = {f"{classes} classes": labels_in(hard_votes(rng, classes, bits), bits) for classes, bits in BITS.items()}
     labels |= {f"check of {bits} bits": checked(rng, classes, bits) for classes, bits in CHECKED.items()}
@@ -112,10 +106,10 @@ def computed(tmp_path_factory):
     tasks["oversized"] = [("oversized", share, bounds, SEED) for share in summands_of_elements(vectors)]
     tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
     given = [([task[place] for task in tasks.values()],) for place in range(3)]
-    ends = run_three(computing, given, records=paths)
-    assert [(end.error, end.printed) for end in ends] == [(None, "")] * 3
-    results = {name: [end.result[number] for end in ends] for number, name in enumerate(tasks)}
-    return SimpleNamespace(results=results, labels=labels, paths=paths)
+    ends = run_three(computing, given)
+    assert {(end.error, end.printed) for end in ends} == {(None, "")}
+    results = dict(zip(tasks, zip(*(end.result for end in ends), strict=True), strict=True))
+    return SimpleNamespace(results=results, labels=labels)
 
 
 def test_labels_are_those_that_numpy_finds(computed):
@@ -132,7 +126,7 @@ def test_totals_outside_the_range_open_no_number_but_a_class():
 
 def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_tested(computed):
     *_, beyond = bounded()
-    assert computed.results["oversized"] == [beyond] * 3
+    assert computed.results["oversized"] == (beyond,) * 3
 
 
 def test_a_bound_too_large_to_be_tested_is_refused():
@@ -141,20 +135,8 @@ def test_a_bound_too_large_to_be_tested_is_refused():
         asyncio.run(session.oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
 
 
-def test_what_a_party_receives_and_opens_holds_no_count(computed):
-    for place, path in enumerate(computed.paths):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        elements = [value for line in lines for value in line.get("elements", ())]
-        assert {line["from"] for line in lines if "elements" in line} == {0, 1, 2} - {place}
-        assert len(elements) > 10_000
-        assert all(2**40 < value < MODULUS - 2**40 for value in elements)  # no count is; else by chance of 2^-30
-        opened = {value for line in lines for value in line.get("opened", ())}
-        assert len(opened) > 1_000
-        assert all(value == 0 or 2**40 < value < MODULUS - 2**40 for value in opened)  # zero tests, or well masked
-
-
 def test_projections_are_those_of_whole_numbers():
-    values, seed = _uniform(np.random.default_rng(2), (2, 50)), b"seed"
+    values, seed = uniform(np.random.default_rng(2), 100).reshape(2, 50), b"seed"
     expected = values @ _coefficients(50, seed).astype(object) % MODULUS
     np.testing.assert_array_equal(_projections(values, seed), expected)
     drawn = _coefficients(20_000, seed)
@@ -224,21 +206,21 @@ async def a_few(session, say, votes):
 
 
 async def silent(session, say, guilty):
-    """Let one party never say what the others wait for, but something else again and again, and let time pass."""
-    links, drips = session._links, 50
+    """Let one party answer something else while time passes, and never say what the others wait for."""
+    links = session._links
     if session._me == guilty:
-        for label in range(50, 50 + drips):
+        for label in (2, 3):
             for link in links.values():
+                await link.receive(label, FrameKind.BYTES)
                 link.send(label, b"", FrameKind.BYTES)
         await asyncio.Future()
-    awaited = {place: link.receive(1, FrameKind.BYTES) for place, link in links.items()}
-    for link in links.values():
-        link.send(1, b"", FrameKind.BYTES)
-    await asyncio.gather(*(message for place, message in awaited.items() if place != guilty))
-    while len(links[guilty]._arrived) < drips:
-        await asyncio.sleep(0.01)
-    time_passes(A_WHILE)
-    return await awaited[guilty]
+    link = links[guilty]
+    awaited = link.receive(1, FrameKind.BYTES)
+    for label in (2, 3):
+        time_passes(0.6 * BACKSTOP)
+        link.send(label, b"", FrameKind.BYTES)
+        await link.receive(label, FrameKind.BYTES)
+    return await awaited
 
 
 def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_timeout():
@@ -249,9 +231,8 @@ def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_t
 
 
 async def endless(session, say):
-    while True:
-        await session.exchange(b"")
-        await asyncio.sleep(0.05)
+    await session.exchange(b"")
+    await asyncio.Future()
 
 
 def test_a_computation_that_never_ends_is_given_up_at_the_deadline():
@@ -372,13 +353,12 @@ def frame(kind, label, payload):
 
 @pytest.mark.parametrize("said", [
     frame(FrameKind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
-    frame(FrameKind.ELEMENTS, 1, b"odd"),
     frame(FrameKind.ELEMENTS, 1, pickle.dumps("odd").ljust(12 * 12, b"\xff")),
     frame(9, 1, b"unknown kind"),
     frame(FrameKind.BYTES, 7, b"not asked for") * 2,
     b"".join(frame(FrameKind.ELEMENTS, -label, b"") for label in range(MOST_UNASKED + 1)),
     b"".join(frame(FrameKind.ELEMENTS, -label, bytes(ROOM // 4)) for label in range(5)),
-], ids=["too large", "no elements", "pickled", "unknown kind", "twice the same", "too many", "too much"])  # fmt: skip
+], ids=["too large", "pickled", "unknown kind", "twice the same", "too many", "too much"])  # fmt: skip
 def test_what_is_no_message_ends_the_computation(said):
     def hostile(writer):
         agreed = frame(FrameKind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode())
@@ -396,10 +376,8 @@ def test_parties_with_different_tasks_open_nothing():
 
 def test_a_taken_port_is_said():
     party = three()[2]
-    with (
-        socket.create_server(("127.0.0.1", party.endpoints[2].port)),
-        pytest.raises(FederationError, match=r"Cannot listen at 127\.0\.0\.1:\d+: Address already in use\. Free"),
-    ):
-        run_party(2, party.endpoints, party.key, greeting, timeout=1.0)  # type: ignore[arg-type]
-    with pytest.raises(FederationError, match=r"Cannot listen at no\.such\.invalid:1: .*\. Free"):
-        run_party(2, party.endpoints, party.key, greeting, timeout=1.0, listen=("no.such.invalid", 1))  # type: ignore[arg-type]
+    taken = ("127.0.0.1", party.endpoints[2].port)
+    with socket.create_server(taken):
+        for place in (taken, ("no.such.invalid", 1)):
+            with pytest.raises(FederationError, match=rf"Cannot listen at {place[0]}:\d+: .*\. Free"):
+                run_party(2, party.endpoints, party.key, greeting, timeout=1.0, listen=place)  # type: ignore[arg-type]

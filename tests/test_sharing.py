@@ -40,11 +40,11 @@ def departure_from_uniform(method: Split, values: np.ndarray, bins: int = 8) -> 
     return min(chances)
 
 
-FALSE_ALARM = 1e-9  # six statistics of eight data sets below: 48 times this is the chance that a right split fails
+FALSE_ALARM = 1e-9  # six statistics of six data sets below: 36 times this is the chance that a right split fails
 
 
 @pytest.mark.parametrize("method", [split, partial(split, summed=True)], ids=["votes", "sums"])
-@pytest.mark.parametrize("value", [0, 1, -1, 2**40 - 1])
+@pytest.mark.parametrize("value", [0, -1, 2**40 - 1])
 def test_any_two_shares_are_uniform(value, method):
     assert departure_from_uniform(method, np.full(20_000, value)) > FALSE_ALARM
 
@@ -96,10 +96,10 @@ def test_bytes_that_are_no_elements_are_forged(data, shape):
     assert all(type(element) is int for element in decoded.ravel().tolist())
 
 
-@pytest.mark.parametrize("element", [MODULUS, MODULUS + 1, 2**96 - 1])
-def test_an_element_beyond_the_field_is_forged(element):
-    with pytest.raises(ForgedMessageError, match="no element"):
-        decode(element.to_bytes(12, "little"), (1,))
+def test_an_element_beyond_the_field_is_forged():
+    for element in (MODULUS, MODULUS + 1, 2**96 - 1):
+        with pytest.raises(ForgedMessageError, match="no element"):
+            decode(element.to_bytes(12, "little"), (1,))
 
 
 def on_lines(values: list[int], slopes: list[int]) -> list[bytes]:

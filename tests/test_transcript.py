@@ -11,7 +11,6 @@ import sqlite3
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,43 +78,28 @@ def test_all_entries_of_an_ask_have_the_day_on_which_it_began(clock):
     assert ledger.state().opened == "2031-05-17"
 
 
-def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
-    ledger = ledger_of()
-    reservation = ledger.reserve(ONE, 1)
-    clock.append(clock[-1] + timedelta(days=3))
-    ledger.settle(reservation, {bytes(32): (1,)}, ONE)
-    assert len({entry["written"] for entry in ledger.export()[1:]}) == 1
-
-
-def made_up(seed):
-    return np.random.default_rng(seed).normal(size=(400, 4)), np.arange(400) % 2
-
-
-def test_a_repeat_needs_no_place_in_the_file(tmp_path):
-    (X, y), (public, _) = made_up(0), made_up(1)
-    path = tmp_path / "a.ledger"
-    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(X, y, X_public=public)
+def test_a_repeat_needs_no_place_in_the_file(binary_rows, tmp_path):
+    (X, y), path = binary_rows, tmp_path / "a.ledger"
+    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(X, y, X_public=X[:60])
     before, labels = path.read_bytes(), model.release_.labels
     with pytest.warns(BudgetContinuedWarning):
-        model.set_params(ledger=Ledger.open(path, read_only=True)).fit(X, y, X_public=public)
+        model.set_params(ledger=Ledger.open(path, read_only=True)).fit(X, y, X_public=X[:60])
     assert model.drawn_ == 0
     assert np.array_equal(model.release_.labels, labels)
     assert path.read_bytes() == before
 
 
-def test_a_refused_release_confirms_no_change_for_the_next_one(tmp_path):
-    (X, y), (public, _) = made_up(0), made_up(1)
-    terms = {"epsilon": 1.0, "delta": 1e-5, "unit": Shards.of_rows(2, 2, key=bytes(range(16))).unit}
-    ledger = Ledger.create(tmp_path / "a.ledger", **terms, accounting="gaussian")
-    settings = {"classes": [0, 1], "ledger": ledger, "random_state": 0}
-    model = PATEClassifier(mechanism=NoisySum(60.0), **settings).fit(X, y, X_public=public)
+def test_a_refused_release_confirms_no_change_for_the_next_one(binary_rows, tmp_path):
+    X, y = binary_rows
+    settings = {"classes": [0, 1], "ledger": tmp_path / "a.ledger", "budget": 1.0, "random_state": 0}
+    model = PATEClassifier(mechanism=NoisySum(60.0), **settings).fit(X, y, X_public=X[:60])
     too_much = PATEClassifier(mechanism=NoisySum(0.5), data_changed=True, **settings)
     with pytest.raises(BudgetExceededError):
-        too_much.fit(X + 1, y, X_public=public)
+        too_much.fit(X + 1, y, X_public=X[:60])
     with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
-        model.fit(X + 1, y, X_public=public)
+        model.fit(X + 1, y, X_public=X[:60])
     with pytest.warns(BudgetContinuedWarning):
-        model.fit(X, y, X_public=public)
+        model.fit(X, y, X_public=X[:60])
     assert model.drawn_ == 0
 
 
@@ -134,9 +118,18 @@ def test_every_release_leaves_the_same_trace_of_its_data(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
-def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
+def test_a_fit_has_one_day_and_one_binding_and_the_file_nothing_without_a_reservation(
+    clock, binary_rows, tmp_path, monkeypatch
+):
     X, y = binary_rows
-    settings = {"ledger": tmp_path / "a.ledger", "budget": 20.0, "epsilon": 1.0, "data_changed": True}
+    path, seen, settle = tmp_path / "a.ledger", [], Ledger.settle
+
+    def looked_at(ledger, *given):
+        seen.append([entry["kind"] for entry in Ledger.open(path).export()])
+        return settle(ledger, *given)
+
+    monkeypatch.setattr(Ledger, "settle", looked_at)
+    settings = {"ledger": path, "budget": 20.0, "epsilon": 1.0, "data_changed": True}
     for rows, question in ((X, "first"), (X, "second"), (X[:300], "third")):
         model = PATEClassifier(VectorBallots(), question=question, **settings)
         entries = model.fit(rows, y[: len(rows)], X_public=X[:60]).open_ledger_.export()
@@ -145,6 +138,7 @@ def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
     sums = VectorBallots().rounds
     of_a_fit = ["kept", "intended", "bound", *["reserved", "answered"] * sums]
     assert [entry["kind"] for entry in entries] == ["opened", *of_a_fit * 3]
+    assert seen[0] == ["opened", *of_a_fit[:4]]
 
 
 def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_rows):
@@ -182,21 +176,6 @@ def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(publi
     with pytest.raises(TutelageError):
         fit(public, question="another", data_changed=True)
     assert path.read_bytes() == before
-
-
-def test_the_file_has_opening_binding_and_reservation_or_is_not_there(binary_rows, tmp_path, monkeypatch):
-    X, y = binary_rows
-    path, seen = tmp_path / "a.ledger", []
-    settle = Ledger.settle
-
-    def looked_at(ledger, *given):
-        seen.append([entry["kind"] for entry in Ledger.open(path).export()])
-        return settle(ledger, *given)
-
-    monkeypatch.setattr(Ledger, "settle", looked_at)
-    PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0).fit(X, y, X_public=X[:60])
-    assert seen[0] == ["opened", "kept", "intended", "bound", "reserved"]
-    assert Ledger.open(path).verify().unsettled == 0
 
 
 def test_what_a_kill_leaves_of_a_new_ledger_is_removed(tmp_path):
@@ -242,15 +221,6 @@ def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(bin
 # What was stored is there, and nothing beside it
 
 
-def labeled(tmp_path):
-    def ask(ledger=None):
-        LabelingSession(VOTES, GNMax(40.0), ledger or Ledger.open(path)).ask(np.array([[0.0]]))
-
-    path = tmp_path / "a.ledger"
-    ask(ledger_of(path))
-    return path, ask
-
-
 EDITS = {
     "answers deleted": "DELETE FROM answers",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
@@ -260,18 +230,15 @@ EDITS = {
 
 @pytest.mark.parametrize("change", EDITS)
 def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(change, tmp_path):
-    path, ask = labeled(tmp_path)
+    path = tmp_path / "a.ledger"
+    open_before = ledger_of(path)
+    LabelingSession(VOTES, GNMax(40.0), open_before).ask(np.array([[0.0]]))
     edit(path, EDITS[change])
     with pytest.raises(LedgerTamperedError, match=r"fewer or more labels|missing or foreign"):
-        ask()
-
-
-def test_a_trigger_that_is_planted_while_the_ledger_is_open_is_found(tmp_path):
-    path, _ = labeled(tmp_path)
-    ledger = Ledger.open(path)
-    edit(path, EDITS["a trigger"])
-    with pytest.raises(LedgerTamperedError, match="is missing or foreign"):
-        ledger.reserve(ONE, 1)
+        LabelingSession(VOTES, GNMax(40.0), Ledger.open(path)).ask(np.array([[0.0]]))
+    if change == "a trigger":
+        with pytest.raises(LedgerTamperedError, match="is missing or foreign"):
+            open_before.reserve(ONE, 1)
 
 
 # Everything that leaves
@@ -331,42 +298,14 @@ def world(monkeypatch, repeatable):
     return World(monkeypatch)
 
 
-def one_person(rows):
-    return [place for place, row in enumerate(rows) if row["patient"] == "p7"]
-
-
-def with_label(rows):
-    return [{**row, "ill": "no" if row["ill"] == "yes" else "yes"} if row["patient"] == "p7" else row for row in rows]
-
-
-def with_values(rows):
-    return [{**row, "age": "7", "dose": "9", "ward": "south"} if row["patient"] == "p7" else row for row in rows]
-
-
-def with_rows(n, rows):
-    person = [rows[place] for place in one_person(rows)]
-    return rows + [{**person[number % len(person)], "age": str(20 + number % 60)} for number in range(n)]
-
-
-def without(rows):
-    return [row for row in rows if row["patient"] != "p7"]
-
-
-def with_somebody(rows):
-    return [*rows, {**rows[0], "patient": "p-new", "ill": "yes"}]
-
-
-def with_cells(rows):
-    return without(rows) + [{**rows[place], "age": " 1e1 ", "dose": ""} for place in one_person(rows)]
-
-
+# What the rows of one of the people become.
 CHANGES = {
-    "another label": with_label,
-    "other values": with_values,
-    "more rows": partial(with_rows, 60),
-    "leaves": without,
-    "somebody joins": with_somebody,
-    "other cells": with_cells,
+    "another label": lambda rows: [{**row, "ill": "no" if row["ill"] == "yes" else "yes"} for row in rows],
+    "other values": lambda rows: [{**row, "age": "7", "dose": "9", "ward": "south"} for row in rows],
+    "more rows": lambda rows: rows + [{**rows[0], "age": str(20 + number)} for number in range(60)],
+    "leaves": lambda _: [],
+    "somebody joins": lambda rows: [*rows, {**rows[0], "patient": "p-new", "ill": "yes"}],
+    "other cells": lambda rows: [{**row, "age": " 1e1 ", "dose": ""} for row in rows],
 }
 NEW_RELEASE = ("run", "config.toml", "--overwrite", "--data-changed")
 LEDGER = "private.csv.ledger"
@@ -380,21 +319,27 @@ COMMANDS = [
     ("ledger", "verify", LEDGER),
     ("card", "--ledger", LEDGER, "--output", "again"),
 ]
-# Every method with some of the changes, and every change with at least two of the methods.
+# Every method with two of the changes, and every change with at least one of the methods.
 BY = {
-    "sums": (VECTORS, ["another label", "more rows", "other cells"]),
+    "sums": (VECTORS, ["another label", "more rows"]),
     "votes of trees": (None, ["other values", "leaves"]),
     "votes of people": (NEAREST, ["more rows", "another label"]),
-    "sums without public rows": (ADDITIVE, ["other values", "more rows", "leaves"]),
+    "sums without public rows": (ADDITIVE, ["other values", "leaves"]),
     "sums of numbers": (NUMBERS, ["other cells", "somebody joins"]),
 }
 
 
-def write_private(folder, rows):
+def rows_of(folder):
+    with (folder / "private.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def change_one_person(folder, change):
+    rows, chosen = rows_of(folder), [row for row in rows_of(folder) if row["patient"] == "p7"]
     with (folder / "private.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows([*(row for row in rows if row not in chosen), *change(chosen)])
 
 
 def files_of(folder):
@@ -424,22 +369,16 @@ def published(world, folder, called, change, commands, from_command=0):
     transcript = {}
     for number, command in enumerate(commands):
         if change is not None and number == from_command:
-            write_private(folder, change(rows_of(folder)))
+            change_one_person(folder, change)
         world.elapsed = 24 * number  # whoever calls it does so at a time of their own
         answer = called(*command, cwd=folder)
-        assert answer.returncode in ((0, 3, 4) if command[0] == "plan" else (0,)), (
-            answer.stderr
-        )  # which may advise against
+        advice = (3, 4) if command[0] == "plan" else ()  # against it
+        assert answer.returncode in (0, *advice), answer.stderr
         transcript[f"output of {number}: {' '.join(command)}"] = answer.stdout.encode()
     ledger = Ledger.open(folder / LEDGER)
     inputs = ("config.toml", "public.csv", "plan.csv", "schema.toml")
     files = {name: content for name, content in files_of(folder).items() if name not in inputs}
     return unlinked(transcript | files, ledger)
-
-
-def rows_of(folder):
-    with (folder / "private.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def differing(one, other):
@@ -449,7 +388,7 @@ def differing(one, other):
 
 def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS, from_command=0):
     """Yield the transcript of a data set, and then those of data sets that differ from it in one person."""
-    for number, change in enumerate((list, *changes)):
+    for number, change in enumerate((None, *changes)):
         folder = tmp_path / str(number)
         folder.mkdir()
         write_people(folder, 300, 120)
@@ -463,7 +402,8 @@ IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by == "votes of people"
 
 
 @pytest.mark.parametrize("by", IN_TIERS)
-def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
+def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path, monkeypatch):
+    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)  # a model of public labels sees no private row
     method, changes = BY[by]
     one, *others = neighbors(world, called, tmp_path, method, [CHANGES[name] for name in changes])
     for name, other in zip(changes, others, strict=True):
@@ -474,9 +414,9 @@ def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, cal
 
 def test_whether_the_data_changed_between_two_releases_does_not_show(world, called, tmp_path):
     changes = [CHANGES["somebody joins"]]
-    one, other = neighbors(world, called, tmp_path, VECTORS, changes, COMMANDS[:4], from_command=2)
+    one, other = neighbors(world, called, tmp_path, VECTORS, changes, TWICE, from_command=1)
     assert differing(one, other) == []
-    export = one[f"output of 3: ledger export {LEDGER}"].decode()
+    export = one[f"output of 2: ledger export {LEDGER}"].decode()
     assert export.count('"kind": "bound"') == 2
 
 
@@ -522,24 +462,21 @@ def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world
     assert b"that is spent" in one["budget.html"]
 
 
+TWICE = [COMMANDS[0], NEW_RELEASE, ("ledger", "export", LEDGER)]
 PUBLISHED = {
-    "the number of rows on standard output": (cli_run, "_print_summary", count_people, "output of 0: run config.toml"),
-    "seconds on the card": (cli_run, "card_of", card_with_seconds, "out/card.json"),
-    "addresses in the student": (store, "_without_traces", bytes, "out/student.skops"),
+    "the number of rows on standard output": (cli_run, "_print_summary", count_people),
+    "seconds on the card": (cli_run, "card_of", card_with_seconds),
+    "addresses in the student": (store, "_without_traces", bytes),
+    "a binding only where the data changed": (Ledger, "bind", bind_if_changed),
 }
 
 
 def test_planted_faults_show_in_the_transcript(world, called, tmp_path, monkeypatch):
-    for place, name, planted, _ in PUBLISHED.values():
+    for place, name, planted in PUBLISHED.values():
         monkeypatch.setattr(place, name, planted)
-    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["more rows"]], COMMANDS[:1])
-    assert {part for *_, part in PUBLISHED.values()} <= set(differing(one, other))
-
-
-def test_a_binding_only_where_the_data_changed_shows_in_the_transcript(world, called, tmp_path, monkeypatch):
-    monkeypatch.setattr(Ledger, "bind", bind_if_changed)
-    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["leaves"]], COMMANDS[:4], from_command=2)
-    assert f"output of 3: ledger export {LEDGER}" in differing(one, other)
+    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["leaves"]], TWICE, from_command=1)
+    commands = [f"output of {number}: {' '.join(TWICE[number])}" for number in (1, 2)]
+    assert {*commands, "out/card.json", "out/student.skops"} <= set(differing(one, other))
 
 
 def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world, called, tmp_path):
@@ -561,7 +498,7 @@ def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world,
     assert "labels.csv" in transcripts[0]
 
 
-@pytest.mark.parametrize("n_rows", [3_000, pytest.param(150_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rows", [1_000, pytest.param(150_000, marks=pytest.mark.slow)])
 def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, world, tmp_path):
     polars = pytest.importorskip("polars")
     transcripts, cells = [], np.random.default_rng(0).uniform(size=(300, 3))
