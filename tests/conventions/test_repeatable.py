@@ -10,7 +10,6 @@ CLOCKS = {"sleep", "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter
 # Where a clock is what is tested, or where no assertion depends on it.
 MAY_READ_A_CLOCK = {
     "processes.py": "looks again and again whether a condition holds, for as long as it takes",
-    "test_mpc.py": "tests of time limits",
 }
 
 
