@@ -89,7 +89,7 @@ def of_sums_between_hospitals(folder: Path, _: object) -> Iterator[Path]:
     members = test_federation_sums.agreed(folder)
     for _ in range(3):
         batch, _ = test_federation_sums.asked_by(members)
-        test_federation_sums.cast_by(members, batch)
+        test_federation_sums.cast_by_all(members, batch)
         all_ended(members, batch)
         members.aggregator().collect_sum(batch, members.mailbox)
     yield folder / "hospital-0" / "ledger"
