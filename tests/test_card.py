@@ -179,7 +179,7 @@ def test_no_place_on_a_card_takes_a_private_value_however_deep():
     {"proposal": {"caps": [0.1, [4711.0]]}}, {"proposal": {"chances": [0.4711]}},
     {"budget": {**BUDGET, "exact epsilon": 0.4711}}, {"queries": 4711.5}, {"epsilon": 0.4711},
     {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
-    {"event": Composed((Repeated(LIST, 3),))},
+    {"event": Composed((Repeated(LIST, 3),))}, {"student_accuracy": np.float64(0.4711)}, {"queries": True},
 ])  # fmt: skip
 def test_numbers_are_refused_where_they_do_not_belong(changes):
     with pytest.raises(NotPublishableError) as refused:

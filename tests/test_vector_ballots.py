@@ -15,6 +15,7 @@ from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting.calibration import least_noise
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, OneClassWarning
 from tutelage.mechanisms import NoisySum
+from tutelage.methods import NoisyMoments, Sizes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier, load_student
 from tutelage.students.store import write_student
@@ -187,3 +188,10 @@ def test_a_second_round_mends_what_differs_between_public_and_private_rows():
     """With public rows of other correlations, one round leaves a part of the classes untold that a second tells."""
     one, three = (fitted(PUBLIC[:60], teacher=VectorBallots(rounds=rounds), epsilon=20.0) for rounds in (1, 3))
     assert three.score(TEST, TRUE) > one.score(TEST, TRUE)
+
+
+@pytest.mark.parametrize("relation", NeighboringRelation)
+def test_the_number_of_people_is_paid_for_where_it_is_private(relation):
+    sizes = Sizes(n_classes=2, n_public=50, unit=PrivacyUnit("person", relation), simulated=True)
+    paid = NoisyMoments(mechanism=NoisySum(60.0)).event_of_count(sizes)
+    assert bool(paid) == (relation is not NeighboringRelation.CHANGE_ONE_ROW)
