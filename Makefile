@@ -24,7 +24,7 @@ test-all: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest tests reproductions/tests -m slow
 
-# Faults planted one after the other, and which tests see them: hours.
+# Faults planted one after the other, and which tests see them: minutes, or hours where the tests on file do not.
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tools/mutants.py
 
