@@ -23,6 +23,7 @@ pytest_plugins = ("core_seconds",)
 REPOSITORY = Path(__file__).parent
 GOLDEN = REPOSITORY / "tests" / "golden"
 
+_FRESH: dict[tuple[str, str], Any] = {}  # states of the streams of modules once those are imported
 _ROOM = 4 * 2**30  # bytes, several times what all tests together leave
 
 hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=50)
@@ -43,6 +44,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_file = {path: random.random() for path in sorted({item.path for item in items})}
         of_item = {item: random.random() for item in items}
         items.sort(key=lambda item: (of_file[item.path], of_item[item]))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let what a test draws from a stream of its module not depend on the tests before it."""
+    module = getattr(item, "module", None)
+    if module is None:  # a test of a page
+        return
+    for name, stream in vars(module).items():
+        if isinstance(stream, np.random.Generator):
+            bits = stream.bit_generator
+            bits.state = _FRESH.setdefault((module.__name__, name), bits.state)
 
 
 def pytest_configure(config: pytest.Config) -> None:
