@@ -57,6 +57,12 @@ def test_a_run_of_several_kinds_adds_up_order_by_order():
     assert both.data_independent(DELTA) == data_independent.epsilon(released, DELTA)
 
 
+def test_a_query_asked_twice_is_paid_twice():
+    once, twice = VOTES.first(1), VOTES.select(np.array([0, 0]))
+    orders = np.array([3.0])
+    assert ExactCosts(LAPLACE, twice).total(orders) == pytest.approx(2 * ExactCosts(LAPLACE, once).total(orders))
+
+
 def test_the_analyses_come_in_their_order():
     accountant, gaussian = accountant_of((LAPLACE, VOTES)), accountant_of((GAUSSIAN, VOTES))
     exact = accountant.exact(DELTA).reveal()
@@ -89,6 +95,7 @@ def test_everything_that_reads_votes_is_guarded():
 
 @pytest.mark.parametrize(("add", "message"), [
     (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
+    (lambda a: a.add(Repeated(LAPLACE, 41), VOTES), "happened 41 times"),
     (lambda a: a.add(Repeated(CHECK, 40), offsets=np.zeros((40, 4))), "go with `votes`"),
     (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
     (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),

@@ -24,7 +24,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import shift_mu_squared
 from tutelage.boundary import Boundary
 from tutelage.digests import canonical
-from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisySumGaussian
+from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -206,6 +206,13 @@ def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, nois
         assert np.all(2 * renyi <= data_independent.rdp_of_three_outcomes(charged, ORDERS).values * (1 + 1e-12))
         if noise > 2:  # with less, no Gaussian budget holds votes
             assert 2 * shifts <= data_independent.mu_squared(charged) * (1 + 1e-12)
+
+
+def test_a_ballot_on_one_side_costs_more_than_half_of_other_steps():
+    vote, order = NoisyArgmaxGaussian(0.5, 10, UNIT), np.array([1.1])
+    charged = data_independent.rdp_of_three_outcomes(vote, order).values
+    alone = data_independent._rdp_if_added(vote, order)
+    assert 0.5 * charged < alone < 0.52 * charged
 
 
 RANDOM = np.random.default_rng(0)

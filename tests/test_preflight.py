@@ -607,6 +607,8 @@ def test_equal_rows_are_chance_in_a_table_of_few_and_not_in_one_of_many():
     few = rng.integers(0, 3, (500, 4))
     assert not shared(few, rng.integers(0, 3, (200, 4)))
     assert shared(few, few)
+    pairs = rng.integers(0, 4, (30, 2))  # so few that all rows equal look like chance, unless they are the same rows
+    assert shared(pairs, rng.permutation(pairs))
     many, others = rng.uniform(size=(500, 4)), rng.uniform(size=(200, 4))
     assert not shared(many, others)
     assert shared(many, np.concatenate([others, many[:1]]))
