@@ -298,12 +298,12 @@ def test_weights_multiply_the_odds_and_a_goal_is_what_a_score_says():
     [
         ({}, {"X_public": np.zeros((60, 3))}, "Leave out `X_public` and `y_public`"),
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
-        ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` must not be a column of the schema"),
+        ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` of PATEClassifier.fit must not be a column of the schema"),
         ({"features": SCHEMA}, {}, "`features`"),
-        ({"method": NoisyMoments()}, {}, "the method must be Additive"),
-        ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}, "Additive needs a public schema"),
+        ({"method": NoisyMoments()}, {}, "must be Additive"),
+        ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}, "must be a Schema for Additive"),
         ({"public": "schema.toml"}, {}, "`public`"),
-        ({"student": AdditiveClassifier()}, {}, "`student` of Additive follows from the noisy sums"),
+        ({"student": AdditiveClassifier()}, {}, "`student` of Additive must be left out"),
     ],
 )
 def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
@@ -316,7 +316,7 @@ def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
 
 
 def test_a_plan_refuses_what_cannot_be_tried_on_public_rows():
-    with pytest.raises(InvalidParameterError, match="A plan tries methods on public rows"):
+    with pytest.raises(InvalidParameterError, match="a method that takes public rows"):
         plan(1.0, people=900, X_public=np.eye(60), y_public=np.arange(60) % 2, parameters={"method": Additive()})
 
 

@@ -135,7 +135,7 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
     people = method.prepare(public, requests.PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
     assert repr(people) == "PeopleReady()"
-    with pytest.raises(InvalidParameterError, match="must have simulated noise"):
+    with pytest.raises(InvalidParameterError, match="must be simulated"):
         rehearsed(method.steps(public), people, SystemNoise())
 
 
@@ -297,5 +297,5 @@ def test_sums_are_added_only_where_blocks_hold_different_people():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_that_is_not_calibrated_does_not_run(name):
-    with pytest.raises(InvalidParameterError, match="is not calibrated"):
+    with pytest.raises(InvalidParameterError, match="must be given, or follow"):
         EVERY[name].event(Sizes(n_classes=3, n_public=80, unit=UNITS))

@@ -3,10 +3,12 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
 from test_cli import INTERACTIVE, configure, refusal, succeeded, write_rows
 from test_docs import blocks, executed
+from tutelage.audit.checklist import PrivateRows, check_rows
 
 pytestmark = pytest.mark.rest
 
@@ -61,6 +63,13 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
 def test_wrong_calls_are_one_sentence(folder, called):
     wrong = called("audit", folder / "config.toml", "--draws", 100_000_000_000)
     assert "`--draws` of audit must be at most 10,000,000" in refusal(wrong, 2)
+
+
+def test_people_in_two_silos_fail(binary_rows):
+    X, y = binary_rows
+    found = check_rows(PrivateRows(X, y, np.arange(400) // 2, np.arange(400) % 2), X[:1] + 1)
+    assert found[1].verdict == "fail"
+    assert "200 have rows in several silos" in found[1].reason
 
 
 def test_the_documented_audits_work():

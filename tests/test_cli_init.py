@@ -163,17 +163,16 @@ def test_with_a_row_for_each_person_the_number_of_rows_decides_delta(folder, cal
 
 def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_feature(folder, called, monkeypatch):
     for name, number in (("stays", 600), ("clinic", 150)):
-        write_rows(
-            folder / f"{name}.csv", number, number, extra={"patient_nbr": [f"{row // 2}" for row in range(number)]}
-        )
+        ids = [f"{row // 2}" for row in range(number)]
+        write_rows(folder / f"{name}.csv", number, number, extra={"patient_nbr": ids, "case_id": ids})
     for given in (flags(person="each row"), flags(person="each row", ids="yes")):
         assert "--ids" in refusal(called("init", *given), 2)
         assert not (folder / "my.toml").exists()
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["stays.csv", "each row", "ignore", "ill", "clinic.csv"])))
     asked = called("init", "--epsilon", "4", "--goal", "accuracy", "--output", "my.toml")
     assert "These columns look like ids of people: patient_nbr" in asked.stderr
-    assert written()["private"]["ignore"][0] == "patient_nbr"
-    assert "patient_nbr" not in load_sources(load_config(Path("my.toml"))).features
+    assert written()["private"]["ignore"] == ["patient_nbr", "case_id"]
+    assert not {"patient_nbr", "case_id"} & {*load_sources(load_config(Path("my.toml"))).features}
     kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))
     assert "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student" in kept.stderr
 

@@ -133,6 +133,9 @@ def test_a_private_folder_that_others_can_read_is_refused(project, called):
     (project / "private-out").mkdir()
     (project / "private-out").chmod(0o755)
     assert "private-out must belong to you and have mode 700" in refusal(called("run", "config.toml", cwd=project), 2)
+    (project / "private-out").rmdir()
+    (project / "private-out").symlink_to(project)
+    assert "private-out must belong to you" in refusal(called("run", "config.toml", cwd=project), 2)
 
 
 def test_results_that_cannot_be_written_leave_the_earlier_ones(finished, called, monkeypatch):  # noqa: F811

@@ -62,7 +62,7 @@ def mechanism(name: str, settings: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("by", "sections", "said"), [
-    (NEAREST, {"private": SILO}, "`silos` make one teacher of each owner, and with CappedVotes every"),
+    (NEAREST, {"private": SILO}, "`silo` in [private] must be left out for CappedVotes"),
     (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
     (NEAREST, mechanism("gnmax", "sigma = 3.0, cap = 2"), "must be one of capped"),
     ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "`CappedGNMax` for"),
@@ -164,6 +164,7 @@ FEWER = "states if units are only added or removed an ε"
 
 
 @pytest.mark.parametrize(("budget", "changes", "said"), [
+    ({"accounting": "exact"}, {}, "card.json states"),
     ({"spent": 1.0, "remaining": 1.0}, {}, "card.json states"),
     ({}, {"epsilon_if_added_or_removed": 0.1}, FEWER),
     ({}, {"public_epsilon": 2.0}, FEWER),

@@ -91,7 +91,7 @@ def test_a_card_draws_curves_in_html_and_leaves_them_out_of_markdown():
     "wrong", [{"noise": [0.1]}, {"noise": [0.1, 0.1, -0.1]}, {"effects": [0.0, 1.0, float("nan")]}],
 )  # fmt: skip
 def test_a_card_refuses_curves_that_say_nothing_clear(wrong):
-    with pytest.raises((InvalidParameterError, InvalidDataError), match="`curves"):
+    with pytest.raises((InvalidParameterError, InvalidDataError), match="curves"):
         full_card(curves=(replace(CURVES[0], **wrong),))
 
 

@@ -87,7 +87,7 @@ def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tm
 )
 def test_releases_divide_a_budget_and_nothing_else(binary_rows, tmp_path, changes):
     settings: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "budget": 2.0, "releases": 3, **changes}
-    with pytest.raises(InvalidParameterError, match="`releases` of PATEClassifier divides the `budget`"):
+    with pytest.raises(InvalidParameterError, match="`releases` of PATEClassifier must come with `budget`"):
         PATEClassifier(**settings).fit(*binary_rows, X_public=PUBLIC)
 
 

@@ -81,7 +81,7 @@ def test_fits_clones_pipelines_and_files_keep_what_was_learned(feature_map):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_map_is_learned_from_finite_rows_that_are_declared_public(name):
-    with pytest.raises(InvalidParameterError, match=f"{name} is learned from public rows only"):
+    with pytest.raises(InvalidParameterError, match=f"{name} must be PublicRows"):
         LEARNERS[name](DIGITS)
     rows = DIGITS[:50].copy()
     rows[7, 20] = np.inf

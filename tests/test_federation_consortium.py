@@ -109,7 +109,7 @@ def test_the_digest_covers_every_field_of_a_member(field):
     (SECURE, {"quorum": 6}, "`quorum` of Consortium must be at most 5"),
     (SECURE, {"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
     (SECURE, {"name": "a\nb"}, "printable"),
-    (SECURE, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for"),
+    (SECURE, {"people": (1,) * 5}, "`people` of Consortium must be left out"),
     (SUM, {"schema": None}, "`schema` of Consortium must be a Schema for a NoisySum. Got None."),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
     (SUM, {"people": (1, 1, 1, 1, 2**27)}, "`people` of Consortium"),

@@ -10,7 +10,7 @@ import file_attack
 from test_cell_roads import READERS, pandas
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import FewPublicRowsWarning, InvalidDataError
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import numbered_rows
 from tutelage.partition import canonical_ids
 from tutelage.tables import read_batches, read_table
@@ -108,6 +108,13 @@ def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
     assert numbered_rows(frame, frame, None) is not None
     with pytest.raises(InvalidDataError, match="holds text, and a number of 19 digits or more"):
         numbered_rows(frame.assign(seen="12 345 678 901 234 567 890"), frame, None)
+    # Categories of numbers and of truth values are those that the plain column has.
+    frame = pandas.DataFrame({"code": [1, 2] * 30, "well": [True, False] * 30})
+    schema = Schema({"code": ["1", "2"], "well": ["True", "False"]})
+    plain, categories = (schema.transform(schema.table(rows)) for rows in (frame, frame.astype("category")))
+    assert plain.tobytes() == categories.tobytes()
+    with pytest.raises(InvalidDataError, match="Column 'code' holds floats with fractions or empty cells"):
+        schema.table(frame.assign(code=[1, None] * 30).astype("category"))
 
 
 def test_a_matrix_of_text_is_refused():

@@ -192,6 +192,17 @@ WORDS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "teacher", [SMALL, pytest.param(NearestQueries(3), marks=pytest.mark.rest)], ids=["vector ballots", "few votes"]
+)
+def test_no_text_fails_a_fit_that_has_spent(teacher):
+    some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
+    texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]
+    settings, words = {"teacher": teacher, **BY_TEACHER[type(teacher)]}, list(WORDS.values())
+    ids = [*IDS, *map(str, range(len(words)))]
+    assert survives(settings, [*texts, *words], np.arange(PEOPLE + len(words)) % 2, ids, texts + some * 4) is not None
+
+
 def columns(n: int, **more: Any) -> dict[str, list[Any]]:
     random = np.random.default_rng(n)
     found = {

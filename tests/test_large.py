@@ -278,8 +278,8 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     for asked, given_rows, said in (
         (other, {}, r"must be NoisyMoments\(\).*load all rows into memory"),
         (model(classes=None), {}, "must list all class values"),
-        (one, {"y": PRIVATE["ill"]}, "must be names of columns"),
-        (one, {"X_public": np.eye(3)}, "need an `X_public` with named columns"),
+        (one, {"y": PRIVATE["ill"]}, "must name a column"),
+        (one, {"X_public": np.eye(3)}, "`X_public` of PATEClassifier.fit must have named columns"),
     ):
         with pytest.raises(InvalidParameterError, match=said):
             asked.fit(batches, **{"y": "ill", "X_public": PUBLIC, **given_rows})

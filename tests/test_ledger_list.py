@@ -55,6 +55,8 @@ def test_a_folder_of_ledgers_is_listed(kept):
     found = json.loads(listed(kept, "--json"))
     releases = {one["file"].removesuffix(".ledger"): one["releases"] for one in found["ledgers"]}
     assert releases == {"all": 1, "months": 2, "others": 1, "trial": 1, "years": 1}
+    spent = {one["file"]: one["spent"] for one in found["ledgers"]}
+    assert spent["months.ledger"] == Ledger.open(kept / "months.ledger").state().spent > spent["years.ledger"]
     assert list(found["refused"]) == ["damaged.ledger"]
     said = listed(kept)
     assert "damaged.ledger cannot be listed" in said

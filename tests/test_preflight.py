@@ -126,7 +126,7 @@ def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
         try:
             model.check(case.private, "ill", X_public=case.public, y_public=labels, entity_ids=case.entity)
         except PreflightError as error:
-            refused = error.problems
+            refused = error.said()
     return list(refused), [str(one.message) for one in told if issubclass(one.category, PreflightWarning)]
 
 
@@ -436,7 +436,7 @@ def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_s
     for asked in (model.check, model.fit):
         with pytest.raises(PreflightError) as refused:
             asked(cells, days)
-        (said,) = refused.value.problems
+        (said,) = refused.value.said()
         assert READ_OFF + named in said
         assert not re.search(r"0\.\d|west", said)  # no cell is quoted
     assert not list(tmp_path.iterdir())
@@ -508,7 +508,7 @@ def test_all_problems_of_parameters_are_told_at_once():
     given: Any = {"epsilon": -1, "delta": 2, "rounds": 0, "selection": "nonsense", "student": "nonsense"}
     with pytest.raises(InvalidParameterError) as refused:
         PATEClassifier(**given).fit([[1.0]], [1])
-    assert len(refused.value.problems) == 5
+    assert len(refused.value.said()) == 5
 
 
 INSIDE = """

@@ -162,8 +162,8 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(t
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        ({"X_public": None}, InvalidParameterError, "`y_public` of PATERegressor.fit needs the public rows"),
-        ({"y_public": None}, InvalidParameterError, "takes the place of public rows without numbers"),
+        ({"X_public": None}, InvalidParameterError, "`y_public` of PATERegressor.fit must come with the public rows"),
+        ({"y_public": None}, InvalidParameterError, "must be left out if you pass public rows without numbers"),
         ({"y_public": [1.0] * 149}, InvalidDataError, "one number per public row, 150. Got 149"),
         ({"y_public": [float("nan")] * 150}, InvalidDataError, "y_public must hold a finite number"),
         ({**known(FEWEST - 1)}, InvalidDataError, f"at least {FEWEST} public rows. Got {FEWEST - 1}"),

@@ -67,7 +67,7 @@ def doubled(X):
 
 
 @pytest.mark.parametrize(("transformer", "public", "message"), [
-    (StandardScaler(), ROWS, "learned from public rows only"),
+    (StandardScaler(), ROWS, "must be PublicRows"),
     (StandardScaler, PUBLIC, "must be a scikit-learn transformer.* Got StandardScaler"),
     (SelectKBest(k=2), PUBLIC, "fitted on the public rows without labels. It raised"),
 ])  # fmt: skip

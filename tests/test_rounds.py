@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from tutelage import GNMax, InteractiveGNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.boundary import Boundary
 from tutelage.events import Composed, InteractiveCheck
-from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError, Problem
 from tutelage.labeling import ask_in_rounds
 from tutelage.methods.rounds import even_rounds
 from tutelage.students.selection import (
@@ -104,7 +104,7 @@ class Odd(QuerySelector):
 
     def check(self, X, n_classes):
         if self.too_few_classes:
-            raise InvalidParameterError("there are too few classes")
+            raise InvalidParameterError(Problem("Odd.n_classes", "be larger"))
 
     def _choose(self, known, n_queries, generator):
         raise AssertionError
@@ -173,7 +173,7 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
     ({"features": np.zeros((5, 1))}, "features of 5"),
     ({"first": Odd()}, "must be a rule that needs no labels"),
     ({"then": LeastConfident(), "student": RidgeClassifier()}, "rounds use its predictions. Got a RidgeClassifier"),
-    ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
+    ({"then": Odd(too_few_classes=True)}, "`n_classes` of Odd must be larger"),
 ])  # fmt: skip
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
     asking = session()
@@ -188,7 +188,7 @@ def test_votes_must_know_all_rows_of_several_rounds():
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
     some = LabelingSession(votes.first(60), GNMax(5.0), ledger, X_voted=X[:60])
     for asking, message in (
-        (LabelingSession(votes, GNMax(5.0), ledger), "must know which rows its votes are about: `X_voted`"),
+        (LabelingSession(votes, GNMax(5.0), ledger), "`X_voted` of LabelingSession must be given"),
         (some, "a row that is not in `X_voted`"),
         (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, or guesses are confirmed"),
     ):

@@ -21,7 +21,7 @@ from tutelage.features import Schema
 from tutelage.federation import Batch, ComputingParty, Consortium, Entity, Home, Identity, Role, aggregator
 from tutelage.federation.computing_party import agreed_pins, read_statement, statement_of
 from tutelage.federation.mailbox import Kind, consortium_status
-from tutelage.federation.serving import Serving
+from tutelage.federation.serving import Serving, question_of
 from tutelage.federation.sharing import HEAD_BYTES, added, split
 from tutelage.federation.sums import REHEARSAL, SharedSums
 from tutelage.ledger import turns
@@ -146,6 +146,12 @@ def after_one(computed, tmp_path):
     play = computed[0].copied(tmp_path)
     play.collect(computed[1])
     return play
+
+
+def test_the_question_says_who_comes_and_the_words(play):
+    terms = play.members.consortium
+    assert question_of(None, terms).startswith("4 hospitals join 'Hospitals': hospital-0, hospital-1,")
+    assert terms.words in question_of(None, terms)
 
 
 def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_words(play):

@@ -78,6 +78,14 @@ def test_all_entries_of_an_ask_have_the_day_on_which_it_began(clock):
     assert ledger.state().opened == "2031-05-17"
 
 
+def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
+    ledger = ledger_of()
+    reservation = ledger.reserve(ONE, 1)
+    clock.append(clock[-1] + timedelta(days=3))
+    ledger.settle(reservation, {bytes(32): (1,)}, ONE)
+    assert len({entry["written"] for entry in ledger.export()[1:]}) == 1
+
+
 def test_a_repeat_needs_no_place_in_the_file(binary_rows, tmp_path):
     (X, y), path = binary_rows, tmp_path / "a.ledger"
     model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(X, y, X_public=X[:60])

@@ -128,7 +128,7 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
     ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
     ({"n_queries": 10}, "n_queries"),
-    ({"data_changed": True}, "about a ledger"),
+    ({"data_changed": True}, "must be left out without a ledger"),
 ])  # fmt: skip
 def test_parameters_that_mean_nothing_are_refused(changes, said):
     with pytest.raises(InvalidParameterError, match=said):
@@ -170,7 +170,7 @@ def test_least_noise_is_the_smallest_to_five_digits(share, least):
 
 
 def test_what_no_noise_can_meet_is_refused():
-    with pytest.raises(InvalidParameterError, match="No amount of noise"):
+    with pytest.raises(InvalidParameterError, match="no amount of noise"):
         least_noise(lambda _: 1.1)
 
 

@@ -37,9 +37,9 @@ def test_every_reproduction_says_what_it_is(called):
 
 def test_a_name_that_is_none_is_refused_with_those_that_are(called):
     sentence = refusal(called("reproduce", "mnist-teacher"), 2)
-    assert "There is no reproduction 'mnist-teacher'. Choose one of: mnist-baseline, svhn-baseline" in sentence
+    assert "be one of mnist-baseline, svhn-baseline" in sentence
     assert "--list" in refusal(called("reproduce"), 2)
-    with pytest.raises(InvalidParameterError, match="Choose one of: "):
+    with pytest.raises(InvalidParameterError, match="must be one of"):
         load("os")
 
 

@@ -32,6 +32,7 @@ from tutelage.exceptions import (
     LedgerLockedError,
     LedgerMismatchError,
     LedgerStorageError,
+    Problem,
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
@@ -301,7 +302,7 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
     for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
         if _OWN_NAMES.get(name, kind) is not kind:
             raise InvalidParameterError(
-                f"`mechanism` must have a name of its own. Got another class named {kind.__qualname__}; rename it."
+                Problem("mechanism", "have a name of its own", f"another class named {kind.__qualname__}", "Rename it.")
             )
 
 

@@ -32,7 +32,7 @@ from tutelage._internal.validation import (
     number_of_votes,
     probability,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, UnsupportedEventError, shown
 from tutelage.privacy import PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
@@ -44,13 +44,13 @@ CERTAIN = 2**60  # the chance of what always happens, in the units of `Publicati
 def _bound_of_ballot(value: object, name: str, owner: str) -> int:
     whole, bits = integer_at_least(value, 1, name, owner), _MOST_BITS[name]
     if whole > 2**bits:
-        raise InvalidParameterError(f"`{name}` of {owner} must be an integer up to 2**{bits}. Got a larger one.")
+        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be an integer up to 2**{bits}", "a larger one"))
     return whole
 
 
 def _truth_value(value: object, name: str, owner: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidParameterError(f"`{name}` of {owner} must be True or False. Got {shown(value)}.")
+        raise InvalidParameterError(Problem(f"{owner}.{name}", "be True or False", shown(value)))
     return value
 
 
@@ -263,10 +263,10 @@ class PublicationTest(_Checked):
         chances = tuple(self.chances)
         if len(chances) < 2 or not all(type(chance) is int and 0 < chance < CERTAIN for chance in chances):
             raise InvalidParameterError(
-                "`chances` of PublicationTest must be two or more whole numbers above 0 and below 2**60."
+                Problem("PublicationTest.chances", "be two or more whole numbers above 0 and below 2**60")
             )
         if any(later > earlier for earlier, later in pairwise(chances)):
-            raise InvalidParameterError("`chances` of PublicationTest must not rise with the shortfall.")
+            raise InvalidParameterError(Problem("PublicationTest.chances", "not rise with the shortfall"))
         object.__setattr__(self, "chances", chances)
 
 
@@ -291,17 +291,24 @@ class SummedNoise(Event):
     def __post_init__(self) -> None:
         if not isinstance(self.event, Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidParameterError(
-                "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or "
-                f"NoisySumGaussian. Got a {type(self.event).__name__}."
+                Problem(
+                    "SummedNoise.event",
+                    "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
+                    f"a {type(self.event).__name__}",
+                )
             )
         object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
         if self.shares > _MOST_SHARES:
-            raise InvalidParameterError(f"`shares` of SummedNoise must be at most {_MOST_SHARES}.")
+            raise InvalidParameterError(Problem("SummedNoise.shares", f"be at most {_MOST_SHARES}"))
         least = LEAST_SHARE * sqrt(self.shares)
         if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
             raise InvalidParameterError(
-                f"`event` of SummedNoise must have a sigma of at least {LEAST_SHARE:g} times the root of its "
-                f"shares, {least:.6g}. Got {self.event.sigma:g}; take more noise or fewer shares."
+                Problem(
+                    "SummedNoise.event",
+                    f"have a sigma of at least {LEAST_SHARE:g} times the root of its shares, {least:.6g}",
+                    f"{self.event.sigma:g}",
+                    "Take more noise or fewer shares.",
+                )
             )
 
     @property
@@ -371,7 +378,7 @@ class Composed(Event):
 
     def __post_init__(self) -> None:
         if not self.events:
-            raise InvalidParameterError("`events` of Composed must hold at least one event. Got none.")
+            raise InvalidParameterError(Problem("Composed.events", "hold at least one event", "none"))
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases that the event is made of, each with how often it happened."""

@@ -6,7 +6,8 @@ An error is an output: a message names parameters, columns and files, never a vo
 import re
 import sys
 from numbers import Real
-from typing import ClassVar
+from string import Template
+from typing import ClassVar, NamedTuple, Protocol
 
 _MOST_LETTERS = 60
 
@@ -25,10 +26,62 @@ def _for_owner(text: str) -> str:
     return shown if shown == text else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
 
 
-class TutelageError(Exception):
-    """Base of all errors of tutelage. Some name several problems: `problems` has a sentence for each.
+class Words(Protocol):
+    """How an interface calls a parameter, by what it belongs to."""
 
-    Programs should compare `code` and `parameter`, which are stable; messages may be reworded.
+    def __call__(self, owner: str, name: str, *, first: bool = True) -> str:
+        """Return the name of a parameter: `first` in the sentence about it, or later in one about another."""
+        ...
+
+
+def in_python(owner: str, name: str, *, first: bool = True) -> str:
+    """Return how a program calls a parameter."""
+    called = name if name.startswith("-") or " " in name else f"`{name}`"
+    return f"{called} of {owner}" if owner and first else called
+
+
+class Problem(NamedTuple):
+    """A parameter that is not what it must be; each interface makes the sentence in its own words.
+
+    Attributes
+    ----------
+    name : str
+        The parameter, after what it belongs to: ``GNMax.sigma``.
+    must : str
+        What it must do, as in ``be a number above 0``. Other parameters are written ``$budget``.
+    got : str
+        What was given, if that is public.
+    fix : str
+        What to do, in one sentence or more.
+    """
+
+    name: str
+    must: str
+    got: str = ""
+    fix: str = ""
+
+    def said(self, words: Words = in_python) -> str:
+        """Return the sentence in the words of an interface."""
+        owner, _, name = self.name.rpartition(".")
+        others = _Others(owner, words)
+        must, fix = (Template(text).safe_substitute(others) for text in (self.must, self.fix))
+        parts = (f"{words(owner, name)} must {must}.", f"Got {self.got}." if self.got else "", fix)
+        return " ".join(filter(None, parts))
+
+
+class _Others(dict[str, str]):
+    """The other parameters that a sentence names, in the words of an interface."""
+
+    def __init__(self, owner: str, words: Words) -> None:
+        super().__init__()
+        self._owner, self._words = owner, words
+
+    def __missing__(self, name: str) -> str:
+        return self._words(self._owner, name, first=False)
+
+
+class TutelageError(Exception):
+    """Base of all errors of tutelage. Programs should compare `code`, which is stable; messages may be reworded.
 
     Attributes
     ----------
@@ -42,23 +95,35 @@ class TutelageError(Exception):
         super().__init_subclass__()
         cls.code = code or cls.code
 
-    @property
-    def parameter(self) -> str | None:
-        """The parameter, column or setting that the message names first, in backticks; None if it names none."""
-        found = re.search("`([^`]*)`", str(self))
-        return found[1] if found else None
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """The problems, one sentence or more each."""
+    def said(self, _words: Words = in_python, /) -> tuple[str, ...]:
+        """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(map(str, self.args))
 
     def __str__(self) -> str:
-        return "\n".join(self.problems)
+        return "\n".join(self.said())
 
 
 class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter"):
-    """A parameter is outside its documented range."""
+    """A parameter is outside its documented range.
+
+    Attributes
+    ----------
+    problems : tuple of Problem
+        All problems of the call.
+    """
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    @property
+    def parameter(self) -> str:
+        """The parameter that the first problem is about."""
+        return self.problems[0].name.rpartition(".")[2]
+
+    def said(self, words: Words = in_python, /) -> tuple[str, ...]:
+        """Return a text for each problem, one sentence or more, in the words of an interface."""
+        return tuple(dict.fromkeys(problem.said(words) for problem in self.problems))
 
 
 class InvalidDataError(TutelageError, ValueError, code="invalid-data"):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.metrics import average_precision_score
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage.exceptions import InvalidParameterError, shown
+from tutelage.exceptions import InvalidParameterError, Problem, shown
 
 _RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
 _LEAST_SHARE = 1e-6  # of a class
@@ -49,7 +49,9 @@ class Goal:
     def __post_init__(self) -> None:
         known = ("accuracy", "balanced_accuracy", "average_precision")
         if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
-            raise InvalidParameterError(f"`goal` must be {', '.join(known)} or recall at k %. Got {shown(self.name)}.")
+            raise InvalidParameterError(
+                Problem("Goal.goal", f"be {', '.join(known)} or recall at k %", shown(self.name))
+            )
 
     @property
     def _share(self) -> float:
@@ -104,7 +106,11 @@ class Goal:
         good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
         if not good or not all(isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()):
             raise InvalidParameterError(
-                f"`class_weight` must map class values ({', '.join(map(repr, known))}) to positive numbers, as in "
-                f"{{{known[-1]!r}: 10}}. Got {shown(class_weight)}."
+                Problem(
+                    "PATEClassifier.class_weight",
+                    f"map class values ({', '.join(map(repr, known))}) to positive numbers, as in "
+                    f"{{{known[-1]!r}: 10}}",
+                    shown(class_weight),
+                )
             )
         return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))

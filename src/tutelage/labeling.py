@@ -15,7 +15,13 @@ from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.boundary import Boundary, require_name_of_its_own
 from tutelage.digests import row_bytes
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, InteractiveCheck, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, UnsupportedEventError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    PreflightWarning,
+    Problem,
+    UnsupportedEventError,
+)
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.methods.requests import Request, first_places
@@ -86,7 +92,7 @@ class LabelingSession:
         for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
             if not isinstance(value, kind):
                 raise InvalidParameterError(
-                    f"`{name}` of LabelingSession must be a {kind.__name__}. Got a {type(value).__name__}."
+                    Problem(f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}")
                 )
         require_name_of_its_own(mechanism)
         self._voters = _present(voters, X_voted)
@@ -344,7 +350,12 @@ def ask_in_rounds(
     )
     rounds.check()
     if not session.takes_any_rows:
-        raise InvalidParameterError("The session of ask_in_rounds must know which rows its votes are about: `X_voted`.")
+        raise InvalidParameterError(
+            Problem(
+                "LabelingSession.X_voted",
+                "be given for ask_in_rounds, which must know the rows that the votes are about",
+            )
+        )
     if len(n_queries) > 1:
         session.check_voted(rows)
     return session.run(rounds)
@@ -361,11 +372,14 @@ def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | Peopl
         return TalliedVotes.on(voters, rows)
     if not callable(getattr(voters, "ballots", None)) and not isinstance(voters, NearestTeachers):
         raise InvalidParameterError(
-            f"`voters` of LabelingSession must be a VoteHistogram or fitted teachers. Got a {type(voters).__name__}."
+            Problem("LabelingSession.voters", "be a VoteHistogram or fitted teachers", f"a {type(voters).__name__}")
         )
     if X_voted is not None:
         raise InvalidParameterError(
-            "`X_voted` of LabelingSession says what a VoteHistogram is about; teachers vote on any rows. Leave it out."
+            Problem(
+                "LabelingSession.X_voted",
+                "be left out for teachers, who vote on any rows: it says what a VoteHistogram is about",
+            )
         )
     return PeoplePresent(voters) if isinstance(voters, NearestTeachers) else TeachersPresent(voters)
 

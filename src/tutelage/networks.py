@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from tutelage._internal.streams import streams_in_use
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 __all__ = ["ImageInput", "TwoConvolutions"]
 
@@ -31,7 +31,7 @@ def device_named(name: str | None, owner: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError):
         raise InvalidParameterError(
-            f"`device` of {owner} must be one that torch can use here, such as 'cpu'. Got {name!r}."
+            Problem(f"{owner}.device", "be one that torch can use here, such as 'cpu'", f"{name!r}")
         ) from None
     return device
 
@@ -130,13 +130,20 @@ class TwoConvolutions:
         for name, count in {"image_shape": (2, 3), "channels": (2,), "hidden": None}.items():
             sizes = getattr(self, name)
             if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
-                raise InvalidParameterError(f"`{name}` of TwoConvolutions must be a tuple of sizes. Got {sizes!r}.")
+                raise InvalidParameterError(Problem(f"TwoConvolutions.{name}", "be a tuple of sizes", f"{sizes!r}"))
             for size in sizes:
                 integer_at_least(size, 1, name, "TwoConvolutions")
         if min(self._sides()) < 1:
             raise InvalidParameterError(
-                "`image_shape` of TwoConvolutions must be (height, width) or (height, width, channels), each side at "
-                f"least {3 * self.kernel + 1} for a kernel of {self.kernel}. Got {self.image_shape!r}."
+                Problem(
+                    "TwoConvolutions.image_shape",
+                    (
+                        "be (height, width) or (height, width, channels), each side at least "
+                        f"{3 * self.kernel + 1} for a "
+                        f"kernel of {self.kernel}"
+                    ),
+                    f"{self.image_shape!r}",
+                )
             )
 
     @classmethod

@@ -19,7 +19,7 @@ from tutelage._internal.forks import BriefLock
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 # OpenDP's settings, its import, the generator of its OpenSSL and numpy's generators all lock something that a child
 # would find locked for ever if it were forked in the middle of a draw.
@@ -192,7 +192,7 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
     epsilon = local_epsilon(epsilon, "SystemNoise")
     integer_at_least(n_classes, 2, "n_classes", "SystemNoise")
     if n_classes > _MOST_CLASSES:
-        raise InvalidParameterError(f"`n_classes` of SystemNoise must be at most {_MOST_CLASSES}. Got {n_classes}.")
+        raise InvalidParameterError(Problem("SystemNoise.n_classes", f"be at most {_MOST_CLASSES}", f"{n_classes}"))
     below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))  # the 60 digits are those nearest to e^ε
     odds = Fraction(below)
     return floor(odds / (odds + n_classes - 1) * 2**_CHANCE_BITS)
@@ -204,10 +204,10 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
         return SystemNoise()
     if not isinstance(noise, SystemNoise | SimulationNoise):
         raise InvalidParameterError(
-            f"`noise` of {owner} must be something like SystemNoise(). Got a {type(noise).__name__}."
+            Problem(f"{owner}.noise", "be something like SystemNoise()", f"a {type(noise).__name__}")
         )
     if isinstance(noise, SimulationNoise) and not noise.simulated:
-        raise InvalidParameterError(f"`noise` of {owner} is simulated and must say so.")
+        raise InvalidParameterError(Problem(f"{owner}.noise", "say that it is simulated"))
     return noise
 
 

@@ -4,10 +4,12 @@
 """
 
 import ast
+import pickle
 from pathlib import Path
 
 import tutelage
 from tutelage import exceptions
+from tutelage.cli.words import on_command_line
 
 SENTENCES = Path(__file__).parents[1] / "golden" / "sentences.txt"
 ERRORS = {
@@ -15,6 +17,7 @@ ERRORS = {
     for name, kind in vars(exceptions).items()
     if isinstance(kind, type) and issubclass(kind, exceptions.TutelageError)
 }
+OF_PROBLEMS = {"InvalidParameterError", "UnknownParameterError"}
 
 
 def template(message: ast.expr) -> str:
@@ -32,13 +35,24 @@ def template(message: ast.expr) -> str:
             return "{}"
 
 
+def problem(call: ast.Call) -> str:
+    """Return the sentence of a `Problem`, as a program would read it."""
+    name, must, got, fix = [*map(template, call.args), "", "", ""][:4]
+    fix = next((template(keyword.value) for keyword in call.keywords), fix)
+    owner, _, name = name.rpartition(".")
+    return f"`{name}` of {owner or 'no class'} must {must}.{' Got {}.' * bool(got)} {fix}".rstrip()
+
+
 def sentences() -> list[str]:
     """Return the kind and message of every error that the package makes."""
     found = set[str]()
     for path in Path(tutelage.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS and node.args:
-                found.add(f"{node.func.id}: {template(node.args[0])}".replace("\n", "\\n"))
+            match node:
+                case ast.Call(func=ast.Name(id="Problem")):
+                    found.add(f"Problem: {problem(node)}")
+                case ast.Call(func=ast.Name(id=kind), args=[message, *_]) if kind in ERRORS - OF_PROBLEMS:
+                    found.add(f"{kind}: {template(message)}".replace("\n", "\\n"))
     return sorted(found)
 
 
@@ -49,9 +63,11 @@ def test_the_sentences_of_errors_are_those_of_the_list():
 
 
 def test_a_program_can_tell_errors_apart_without_their_sentences():
-    error = exceptions.InvalidParameterError("`epsilon` of plan must be above 0, and `delta` below 1.")
+    error = exceptions.InvalidParameterError(exceptions.Problem("plan.epsilon", "be above 0", "-1", "Raise $epsilon."))
     assert (error.code, error.parameter) == ("invalid-parameter", "epsilon")
-    assert exceptions.QuorumError("Too few.").parameter is None
+    assert str(error) == "`epsilon` of plan must be above 0. Got -1. Raise `epsilon`."
+    assert error.said(on_command_line) == ("--epsilon must be above 0. Got -1. Raise --epsilon.",)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
 
 
 if __name__ == "__main__":

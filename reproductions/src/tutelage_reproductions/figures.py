@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,7 +171,9 @@ def blank(width: float, height: float) -> "Canvas":
     try:
         from matplotlib.figure import Figure as Canvas
     except ModuleNotFoundError:
-        raise InvalidParameterError("Drawing needs matplotlib: pip install matplotlib.") from None
+        raise InvalidParameterError(
+            Problem("figure.path", "be left out without matplotlib", fix="Type: pip install matplotlib.")
+        ) from None
     return Canvas(figsize=(width, height), layout="constrained")
 
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import PublicFeatureMap, PublicPCA, PublicProjection, PublicRows
 from tutelage.features.base import require_public
 from tutelage.features.images import LEVELS, Directions, edge_histograms, flat_images
@@ -99,7 +99,7 @@ class GlyphGradients(PublicFeatureMap):
             integer_at_least(side, 4, "image_shape", "GlyphGradients")
         positive(self.white, "white", "GlyphGradients")
         if integer_at_least(self.cell, 1, "cell", "GlyphGradients") > _LARGEST_CELL:
-            raise InvalidParameterError(f"`cell` of GlyphGradients must be at most {_LARGEST_CELL}. Got {self.cell!r}.")
+            raise InvalidParameterError(Problem("GlyphGradients.cell", f"be at most {_LARGEST_CELL}", f"{self.cell!r}"))
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """Return float32 features: each direction's cells from left to right and top to bottom."""
@@ -276,7 +276,7 @@ def _public_numbers(public: object, owner: str) -> FloatArray:
 def _at_most(value: Any, maximum: int, name: str, owner: str) -> None:
     if integer_at_least(value, 1, name, owner) > maximum:
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {maximum} with so few public rows. Got {value}."
+            Problem(f"{owner}.{name}", f"be at most {maximum} with so few public rows", f"{value}")
         )
 
 

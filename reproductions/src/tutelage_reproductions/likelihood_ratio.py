@@ -20,7 +20,7 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.privacy import round_up
 from tutelage_reproductions.figures import COLORS, blank, save
 
@@ -406,4 +406,4 @@ def _best_guesses(scores: FloatArray, members: Members, confidence: float) -> tu
 
 def _known_variant(variant: str, owner: str) -> None:
     if variant not in get_args(Variant):
-        raise InvalidParameterError(f"`variant` of {owner} must be 'online' or 'offline'. Got {variant!r}.")
+        raise InvalidParameterError(Problem(f"{owner}.variant", "be 'online' or 'offline'", f"{variant!r}"))

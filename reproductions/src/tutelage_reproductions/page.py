@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import round_up
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.running import NAMES
@@ -50,7 +50,7 @@ def page(records: Sequence[Record], folder: str = "") -> str:
         If there is no record.
     """
     if not records:
-        raise InvalidParameterError("`records` of page must be at least one.")
+        raise InvalidParameterError(Problem("page.records", "be at least one"))
     entries = "\n".join(line for record in records for line in _entry(record, folder))
     parts = (f"# Results\n\n{ABOUT}", f"## By experiment\n\n{entries}", _total(records))
     return "\n\n".join((*parts, f"## How to read the numbers\n\n{_READING}")) + "\n"

@@ -19,7 +19,7 @@ from joblib import cpu_count
 from scipy import stats
 
 import tutelage
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 Better = Literal["higher", "lower"]
 Interval = tuple[float, float]
@@ -152,7 +152,7 @@ class Record:
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names):
-            raise InvalidParameterError("`rows` of Record must have distinct names.")
+            raise InvalidParameterError(Problem("Record.rows", "have distinct names"))
 
     def save(self, folder: Path) -> list[Path]:
         """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.

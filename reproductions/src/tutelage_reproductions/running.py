@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, final
 
-from tutelage.exceptions import InvalidParameterError, TutelageError
+from tutelage.exceptions import InvalidParameterError, Problem, TutelageError
 from tutelage_reproductions.record import Circumstances, Record, commit
 
 # First the papers in their order, then experiments of this project.
@@ -66,11 +66,11 @@ def load(name: str) -> Reproduction:
 
     Raises
     ------
-    InvalidParameterError
+    InvalidParameterError, Problem
         If there is no reproduction of this name; the message lists all names.
     """
     if name not in NAMES:
-        raise InvalidParameterError(f"There is no reproduction {name!r}. Choose one of: {', '.join(NAMES)}.")
+        raise InvalidParameterError(Problem("reproduction", f"be one of {', '.join(NAMES)}", repr(name)))
     module: Reproduction = import_module(f"tutelage_reproductions.{name.replace('-', '_')}")  # type: ignore[assignment]
     return module
 

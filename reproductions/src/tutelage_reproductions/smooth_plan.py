@@ -16,7 +16,7 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.rdp import RenyiCurve
-from tutelage.exceptions import InvalidParameterError, NothingToGainError
+from tutelage.exceptions import InvalidParameterError, NothingToGainError, Problem
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PublicEpsilon
 from tutelage_reproductions.smooth_sensitivity import SmoothCosts, most_sensitive
@@ -77,8 +77,11 @@ class SmoothPlan:
             positive(getattr(self, name), name, "SmoothPlan")
         if not (1 < self.order <= _MOST_ORDER and self.least <= self.most and isfinite(self.margin.fixed)):
             raise InvalidParameterError(
-                "A SmoothPlan needs 1 < `order` <= 1000, `least` <= `most`, and a `smoothness` far below 1/(2·order). "
-                "Plan with `plan_smooth_release`."
+                Problem(
+                    "SmoothPlan.order",
+                    "be above 1 and at most 1000, with $least <= $most and a $smoothness far below 1/(2·order)",
+                    fix="Plan with `plan_smooth_release`.",
+                )
             )
 
     @property

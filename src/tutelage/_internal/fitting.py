@@ -10,7 +10,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
 from tutelage._internal.typing import FloatArray, Matrix
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 
 def fit_clone(
@@ -40,6 +40,9 @@ def require_classifier(value: Any, name: str, owner: str) -> None:
     """Raise InvalidParameterError if `value` is no scikit-learn classifier."""
     if not isinstance(value, BaseEstimator) or not is_classifier(value):
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be a scikit-learn classifier, for example RandomForestClassifier(). Got a "
-            f"{type(value).__name__}."
+            Problem(
+                f"{owner}.{name}",
+                "be a scikit-learn classifier, for example RandomForestClassifier()",
+                f"a {type(value).__name__}",
+            )
         )

@@ -15,7 +15,7 @@ from typing import BinaryIO, Never
 
 import psutil
 
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 try:
     import resource
@@ -36,18 +36,16 @@ def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
     text = os.fspath(path) if isinstance(path, str | PathLike) else ""
     if text.startswith((":memory:", "file:")) or not text or "\0" in text:
-        raise InvalidParameterError(
-            f"{name} must be the path of a file or folder. Got {text!r}."
-            + " For a ledger that is not stored, use Ledger.in_memory()." * text.startswith((":memory:", "file:"))
-        )
+        stored_nowhere = text.startswith((":memory:", "file:"))
+        fix = "For a ledger that is not stored, use Ledger.in_memory()." if stored_nowhere else ""
+        raise InvalidParameterError(Problem(name, "be the path of a file or folder", repr(text), fix))
     try:
         found = Path(text).expanduser()
     except RuntimeError:
-        raise InvalidParameterError(
-            f"{name} must not begin with '~' here, because no home folder is known. Got {text!r}."
-        ) from None
+        problem = Problem(name, "not begin with '~' here, because no home folder is known", repr(text))
+        raise InvalidParameterError(problem) from None
     if found == Path(found.anchor or "/"):
-        raise InvalidParameterError(f"{name} must not be the root folder. Got {text!r}.")
+        raise InvalidParameterError(Problem(name, "not be the root folder", repr(text)))
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import ConfigError, InvalidBallotError, InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, Problem, shown
 
 MOST_VOTES = 1e15
 _LOCAL_RANGE = (1e-6, 100.0)  # above, a response hides nothing; below, it carries no information
@@ -37,7 +37,7 @@ def local_epsilon(value: object, owner: str) -> float:
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     """Return `value` as an int if it is an integer that is not below `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
-        raise InvalidParameterError(f"`{name}` of {owner} must be an integer >= {minimum}. Got {shown(value)}.")
+        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be an integer >= {minimum}", shown(value)))
     return int(value)
 
 
@@ -84,13 +84,15 @@ def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, 
         with suppress(OverflowError):  # an integer of hundreds of digits
             if fits(number := float(value)):
                 return number
-    raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {shown(value)}.")
+    raise InvalidParameterError(Problem(f"{owner}.{name}", rule, shown(value)))
 
 
 def hmac_key(key: bytes, owner: str) -> bytes:
     """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
     if not isinstance(key, bytes) or len(key) < 16:
-        raise InvalidParameterError(f"`key` of {owner} must be at least 16 bytes, for example secrets.token_bytes(32).")
+        raise InvalidParameterError(
+            Problem(f"{owner}.key", "be at least 16 bytes, for example secrets.token_bytes(32)")
+        )
     return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
 
 
@@ -100,11 +102,9 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"Did you mean `{near[0]}`?" if near else f"It takes: {', '.join(known)}."
 
 
-def problems_in(check: Callable[[], object]) -> Iterator[str]:
-    """Yield the problems that a check yields or raises."""
+def problems_in(check: Callable[[], object]) -> Iterator[Problem]:
+    """Yield the problems of the parameters that a check refuses."""
     try:
-        found = check()
-        if isinstance(found, Iterator):
-            yield from found
-    except (ConfigError, InvalidParameterError) as error:
+        check()
+    except InvalidParameterError as error:
         yield from error.problems

@@ -14,7 +14,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisyBallot, Repeated
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
@@ -61,7 +61,7 @@ def require_within(epsilon: float | None, limit: Filter) -> None:
     """Refuse an ε of one release that is more than the whole limit."""
     if epsilon is not None and epsilon > limit.epsilon:
         raise InvalidParameterError(
-            f"`epsilon` must be at most the budget of the ledger, {limit.epsilon:g}. Got {epsilon:g}."
+            Problem("epsilon", f"be at most the budget of the ledger, {limit.epsilon:g}", f"{epsilon:g}")
         )
 
 
@@ -83,8 +83,12 @@ def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float
 
     if share(_MOST_LOCAL_NOISE) > 1:
         raise InvalidParameterError(
-            f"`epsilon` of {owner} is too small for {answers} responses: they need noise of more than "
-            f"{_MOST_LOCAL_NOISE:g} votes. Got {epsilon:g}. Ask fewer queries, or raise `epsilon`."
+            Problem(
+                f"{owner}.epsilon",
+                f"be larger for {answers} responses, which need noise of more than {_MOST_LOCAL_NOISE:g} votes",
+                f"{epsilon:g}",
+                "Ask fewer queries, or raise $epsilon.",
+            )
         )
     return least_noise(share)
 
@@ -103,7 +107,7 @@ def least_noise(share: Callable[[float], float]) -> float:
     low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
     before, here = (_Tried.at(place, share) for place in (high, high - 1))
     if before.excess > 0:
-        raise InvalidParameterError("No amount of noise can meet this `epsilon`. Choose a larger one.")
+        raise InvalidParameterError(Problem("epsilon", "be larger, because no amount of noise meets it"))
     secants, moved = _SECANTS, inf
     while min(moved, high - low) > 10.0**-_DIGITS:
         slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)

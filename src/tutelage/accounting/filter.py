@@ -23,7 +23,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event, event_of
-from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, Problem, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 
 GRAIN = 1e-12  # nats; rounding a cost upward to whole grains is far below the digits that anybody reads
@@ -110,8 +110,12 @@ class RenyiFilter(_Filter):
         object.__setattr__(self, "order", float(self.order))
         if not (1 < self.order <= _MOST_ORDER and self.capacity > 0):
             raise InvalidParameterError(
-                f"`order` of the budget must be > 1, at most {_MOST_ORDER:g}, and leave room below "
-                f"epsilon={self.epsilon:g}. Got {self.order:g}; leave it out to have the best one."
+                Problem(
+                    "the budget.order",
+                    f"be > 1, at most {_MOST_ORDER:g}, and leave room below epsilon={self.epsilon:g}",
+                    f"{self.order:g}",
+                    "Leave it out to have the best one.",
+                )
             )
 
     @classmethod
@@ -172,8 +176,12 @@ class GaussianFilter(_Filter):
         object.__setattr__(self, "mu_squared", _most_mu_squared(self.epsilon, self.delta, self.first))
         if not self.mu_squared:
             raise InvalidParameterError(
-                f"`epsilon` and `delta` of a Gaussian budget must leave room for some noise. Got {self.epsilon:g} and "
-                f"{self.delta:g}; raise one of them."
+                Problem(
+                    "the budget.epsilon",
+                    "leave room for some noise of a Gaussian budget, together with $delta",
+                    f"{self.epsilon:g} and {self.delta:g}",
+                    "Raise one of them.",
+                )
             )
 
     @classmethod
@@ -260,14 +268,14 @@ def filter_of(record: dict[str, Any]) -> Filter:
         case [{"before": first}, *_]:
             return GaussianFilter(record["epsilon"], record["delta"], first)
         case _:
-            raise InvalidParameterError("`raised` of a budget must say from which ε it was raised each time.")
+            raise InvalidParameterError(Problem("a budget.raised", "say from which ε it was raised each time"))
 
 
 def accounting_of(value: object) -> Accounting:
     """Return how a budget is kept, by its code."""
     if value in list(Accounting):
         return Accounting(value)
-    raise InvalidParameterError(f"`accounting` of the budget must be {' or '.join(Accounting)}. Got {value!r}.")
+    raise InvalidParameterError(Problem("the budget.accounting", f"be {' or '.join(Accounting)}", f"{value!r}"))
 
 
 def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
@@ -301,7 +309,7 @@ def _more(epsilon: object, least: float) -> float:
     found = _epsilon(epsilon)
     if found <= least * (1 + 1e-9):  # so that it holds more after all rounding
         raise InvalidParameterError(
-            f"`epsilon` of a raised budget must be above {round_up(least)}; a budget is never lowered. Got {found:g}."
+            Problem("a raised budget.epsilon", f"be above {round_up(least)}; a budget is never lowered", f"{found:g}")
         )
     return found
 
@@ -322,5 +330,5 @@ def _epsilon(value: object) -> float:
     """Return the ε of a budget, if it is one."""
     found = positive(value, "epsilon", "the budget")
     if found > _MOST_EPSILON:
-        raise InvalidParameterError(f"`epsilon` of the budget must be at most {_MOST_EPSILON:g}. Got {found:g}.")
+        raise InvalidParameterError(Problem("the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{found:g}"))
     return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 
 Conversion = Callable[["RenyiCurve", float], FloatArray]
 
@@ -34,10 +34,10 @@ class RenyiCurve:
 
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
-            raise InvalidParameterError("`orders` and `values` of RenyiCurve must be two columns of equal length.")
+            raise InvalidParameterError(Problem("RenyiCurve.orders", "have the length of $values"))
         if not (np.all(self.orders > 1) and np.all(np.isfinite(self.orders)) and np.all(self.values >= 0)):
             raise InvalidParameterError(
-                "`orders` of RenyiCurve must be > 1 and finite, and `values` >= 0, without NaN."
+                Problem("RenyiCurve.orders", "be > 1 and finite, and `values` >= 0, without NaN")
             )
 
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":

@@ -26,7 +26,7 @@ from tutelage.events import (
     PermuteAndFlip,
     Repeated,
 )
-from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, Problem, UnsupportedEventError
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
@@ -145,8 +145,11 @@ def audit_mechanism(
     moved = votes[1] - votes[0] if fits and min(each.min() for each in votes) >= 0 else np.zeros(1)
     if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
         raise InvalidParameterError(
-            "`neighbors` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
-            f"and (5, 6). Got {neighbors.here} and {neighbors.there}."
+            Problem(
+                "neighbors",
+                "be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) and (5, 6)",
+                f"{neighbors.here} and {neighbors.there}",
+            )
         )
     if claim is None:
         one = _event_of_one(mechanism, len(neighbors.here))
@@ -196,10 +199,10 @@ def check_settings(
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
     if part not in get_args(Part):
-        raise InvalidParameterError(f"`part` of {owner} must be 'release' or 'check'. Got {part!r}.")
+        raise InvalidParameterError(Problem(f"{owner}.part", "be 'release' or 'check'", f"{part!r}"))
     if mechanism and part == "check" and not isinstance(_event_of_one(mechanism), Composed):
         raise InvalidParameterError(
-            f"`part` of {owner} must be 'release' for a mechanism without a check. Got {part!r}."
+            Problem(f"{owner}.part", "be 'release' for a mechanism without a check", f"{part!r}")
         )
 
 
@@ -207,8 +210,11 @@ def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, because they are kept in memory. "
-            f"Got {draws:,}."
+            Problem(
+                f"{owner}.{name}",
+                f"be at most {_MOST_DRAWS:,}, over all queries, because they are kept in memory",
+                f"{draws:,}",
+            )
         )
 
 

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from tutelage._internal.typing import ABSTAIN, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, RepeatedFitWarning
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, Problem, RepeatedFitWarning
 from tutelage.partition import as_column
 
 Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
@@ -79,7 +79,7 @@ def audit_in_one_run(
     canaries = integer_at_least(canaries, 1, "canaries", owner)
     guesses = integer_at_least(guesses, 1, "guesses", owner)
     if guesses > canaries:
-        raise InvalidParameterError(f"`guesses` of {owner} must be at most {canaries}. Got {guesses}.")
+        raise InvalidParameterError(Problem(f"{owner}.guesses", f"be at most {canaries}", f"{guesses}"))
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     if claim is not None and claim != np.inf:
@@ -136,7 +136,11 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
     number_between(delta, 0, 1, "delta", owner)
     if not correct <= guesses <= canaries:
         raise InvalidParameterError(
-            f"`correct`, `guesses` and `canaries` of {owner} must not fall. Got {correct}, {guesses}, {canaries}."
+            Problem(
+                f"{owner}.correct",
+                "not be above $guesses, and these not above $canaries",
+                f"{correct}, {guesses}, {canaries}",
+            )
         )
     level = 1 - probability(confidence, "confidence", owner)
 
@@ -187,7 +191,9 @@ def pate_canaries(
         Further public rows beside the canaries, and their labels where `fit` gets them. Canaries have no public label.
     """
     if model.classes is None or model.random_state is None:
-        raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")
+        raise InvalidParameterError(
+            Problem("pate_canaries.model", "have `classes` and a `random_state`", fix="Set both.")
+        )
     rows, labels = np.asarray(X), np.asarray(y)
     people, answers = np.asarray(X_canaries), np.asarray(y_canaries)
     more = people[:0] if X_public is None else np.asarray(X_public)

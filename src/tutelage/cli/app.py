@@ -269,7 +269,9 @@ def main() -> None:
             with _sigterm_interrupts():
                 app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
         except TutelageError as error:
-            _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
+            from tutelage.cli.words import on_command_line
+
+            _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.said(on_command_line))
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
         except MemoryError:

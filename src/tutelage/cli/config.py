@@ -1,6 +1,5 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,9 @@ from msgspec import Meta, field
 from msgspec.structs import fields, replace
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, about, entries_in, read_entries, read_entry, read_settings
+from tutelage.cli.words import on_command_line
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import Schema
@@ -164,13 +163,13 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         """The output folder."""
-        return self.base / user_path(self.output.folder, "`folder` in [output]")
+        return self.base / user_path(self.output.folder, "output.folder")
 
     @property
     def ledger(self) -> Path:
         """The ledger: by default beside the private rows, because it belongs to them and not to a project."""
         if self.privacy.ledger is not None:
-            return self.base / user_path(self.privacy.ledger, "`ledger` in [privacy]")
+            return self.base / user_path(self.privacy.ledger, "privacy.ledger")
         if self.private is None:
             return self.base / f"{self.dataset}.ledger"
         return self.base / f"{user_path(self.private.file)}.ledger"
@@ -182,7 +181,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
     def input_file(self, section: str) -> Path:
         """Return the file of the section ``private`` or ``public``."""
-        return self.base / user_path(getattr(self, section).file or "", f"`file` in [{section}]")
+        return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
     def classifier(self) -> PATEClassifier:
         """Return what is fitted, but for what follows from the rows: features, classes and question."""
@@ -223,11 +222,11 @@ def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
-            problems["public"] = [*error.problems]
+            problems["public"] = [*error.said(on_command_line)]
     sentences = [one for found in problems.values() for one in found]
     for sections, check in _CHECKS:  # a check is left out if a section that it looks at has problems of its own
         if not problems.keys() & set(sections):
-            sentences += problems_in(partial(check, config))
+            sentences += _said_by(partial(check, config))
     if sentences:
         raise ConfigError(*dict.fromkeys(sentences))
     return config
@@ -242,7 +241,7 @@ def _schema_of(config: RunConfig) -> Schema:
     try:
         return Schema.learn(read_table(config.input_file("public")).without(no_features))
     except InvalidDataError as error:
-        raise ConfigError(*error.problems) from None
+        raise ConfigError(*error.said(on_command_line)) from None
 
 
 def read_schema(path: Path) -> Schema:
@@ -416,19 +415,25 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
         yield "`batches` in [private] is for a Parquet file. Leave it out, or write the rows to a Parquet file."
 
 
-def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
+def _check_classifier(config: RunConfig) -> None:
     by_schema = config.public.schema is not None
     open_schema = (by_schema or config.of_numbers) and (
         config.schema is None or (by_schema and _for_public_rows(config))
     )
     if open_schema or [*_problems_of_target(config)]:
         return
-    for problem in problems_in(lambda: config.classifier().resolved()):
-        named = problem.replace("`target_range` of PATERegressor", "`range` in [private]")
-        yield re.sub(" of PATE(Classifier|Regressor)", "", named)
+    config.classifier().resolved()
 
 
-_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
+def _said_by(check: Callable[[], Iterable[str] | None]) -> Iterator[str]:
+    """Yield what a check says, or raises."""
+    try:
+        yield from check() or ()
+    except (ConfigError, InvalidParameterError) as error:
+        yield from error.said(on_command_line)
+
+
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None]], ...] = (
     (("dataset", "private", "public"), _problems_of_sources),
     (("private",), _problems_of_private),
     (("private", "public", "method", "training", "published"), _problems_of_target),
@@ -436,5 +441,5 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...
     (("features", "training"), _problems_of_features),
     (("statements",), lambda config: check_statements(config.statements) or ()),
     (("method", "private", "privacy"), _problems_of_method),
-    (("method", "private", "privacy", "features", "training"), _problems_of_classifier),
+    (("method", "private", "privacy", "features", "training"), _check_classifier),
 )

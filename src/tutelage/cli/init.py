@@ -16,6 +16,7 @@ from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import check, check_public_rows, load_sources
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
+from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
 from tutelage.ledger.ledger import DEFAULT_DELTA
@@ -80,7 +81,7 @@ class _Questions:
             try:
                 return read(require_printable(typed, "An answer"))
             except TutelageError as error:
-                say(" ".join(error.problems), err=True)
+                say(" ".join(error.said(on_command_line)), err=True)
                 self._wrong += 1
                 if self._wrong >= _MOST_WRONG and not sys.stdin.isatty():
                     raise
@@ -283,7 +284,7 @@ def _look(config: RunConfig) -> None:
         check_public_rows(config, data)
         check(config, data)
     except TutelageError as error:
-        for problem in error.problems:
+        for problem in error.said(on_command_line):
             remark(f"warning: `tutelage run` would refuse this: {problem}")
 
 

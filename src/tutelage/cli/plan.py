@@ -1,10 +1,8 @@
 """``tutelage plan``: recommend a method for a target (ε, δ), with the expected accuracy of the student."""
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import nullcontext
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +16,7 @@ from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, beginning, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, remark, say
 from tutelage.estimator.classifier import Beginning
-from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.goals import Goal
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.planning import Plan
@@ -63,47 +61,44 @@ def plan(
     The exit code is 3 if the target is not expected to be reached, and 4 if trials cannot tell, so that you decide.
     """
     target = {"epsilon": epsilon, "people": people, "delta": delta, "unit": unit, "goal": goal, "reach": reach}
-    try:
-        if configuration is not None:
-            described = {
-                "public": public, "stand-in": stand_in, "label": label, "classes": classes, "unit": unit,
-                "accuracy": accuracy, "public-rows": public_rows,
-            }  # fmt: skip
-            for name in (name for name, value in described.items() if value is not None):
-                raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
-            settings = load_config(configuration)
-            if settings.schema is not None:
-                raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
-            if settings.privacy.proposal is not None:
-                raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
-            _require_judged(settings)
-            if settings.private is not None and settings.private.silo is not None:
-                raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
-            data = load_sources(settings)
-            check_public_rows(settings, data)
-            check(settings, data)
-            target |= _of_configuration(settings, data, target)
-            if settings.method is not None and "parameters" not in target:
-                say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
+    if configuration is not None:
+        described = {
+            "public": public, "stand-in": stand_in, "label": label, "classes": classes, "unit": unit,
+            "accuracy": accuracy, "public-rows": public_rows,
+        }  # fmt: skip
+        for name in (name for name, value in described.items() if value is not None):
+            raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
+        settings = load_config(configuration)
+        if settings.schema is not None:
+            raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
+        if settings.privacy.proposal is not None:
+            raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
+        _require_judged(settings)
+        if settings.private is not None and settings.private.silo is not None:
+            raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
+        data = load_sources(settings)
+        check_public_rows(settings, data)
+        check(settings, data)
+        target |= _of_configuration(settings, data, target)
+        if settings.method is not None and "parameters" not in target:
+            say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
+    else:
+        target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
+        target |= _rows(public, stand_in, label)
+    claiming = nullcontext() if output is None else claimed_folder(output, _FILES, _ANOTHER, kind=_KIND)
+    with claiming as results:
+        found = make_plan(**_complete(target), progress=not as_json)
+        as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
+        if as_json:
+            say(as_text)
         else:
-            target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
-            target |= _rows(public, stand_in, label)
-        claiming = nullcontext() if output is None else claimed_folder(output, _FILES, _ANOTHER, kind=_KIND)
-        with claiming as results:
-            found = make_plan(**_complete(target), progress=not as_json)
-            as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
-            if as_json:
-                say(as_text)
-            else:
-                _print(found)
-            if results is not None:
-                with released(results, kind=_KIND) as folder:
-                    (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-                    (folder / _FILES[1]).write_text(found.as_html(), encoding="utf-8")
-                for name in _FILES:
-                    say(f"Wrote {results.path / name}", err=True)
-    except InvalidParameterError as error:
-        raise ConfigError(*map(_by_option, error.problems)) from None
+            _print(found)
+        if results is not None:
+            with released(results, kind=_KIND) as folder:
+                (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
+                (folder / _FILES[1]).write_text(found.as_html(), encoding="utf-8")
+            for name in _FILES:
+                say(f"Wrote {results.path / name}", err=True)
     if not found.possible:
         raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
@@ -235,17 +230,6 @@ def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
         if target.get(name) is None:
             raise ConfigError(f"--{name} is missing. {why}")
     return {name: value for name, value in target.items() if value is not None}
-
-
-def _by_option(sentence: str) -> str:
-    """Return a refusal of the library with its parameters called as on the command line."""
-    called = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
-    known = [*signature(make_plan).parameters]
-    return re.sub(
-        r"`(\w+)`(?: of plan\b)?",
-        lambda found: called.get(found[1], f"--{found[1].replace('_', '-')}") if found[1] in known else found[0],
-        sentence,
-    )
 
 
 def _print(found: Plan) -> None:

@@ -15,6 +15,7 @@ from typer import Option
 from tutelage._internal.gate import read_text
 from tutelage._internal.validation import nearest
 from tutelage.cli.text import require_printable
+from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
@@ -95,7 +96,7 @@ def entries_in(
         try:
             found[key] = read(value, types[key], key, where)
         except (ConfigError, InvalidParameterError) as error:
-            problems[key] = [*error.problems]
+            problems[key] = [*error.said(on_command_line)]
     return found, problems
 
 

@@ -38,6 +38,7 @@ from tutelage.exceptions import (
     OneClassWarning,
     PreflightError,
     PreflightWarning,
+    Problem,
     RepeatedFitWarning,
 )
 from tutelage.features.scored import chances_of
@@ -628,7 +629,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """
         check_is_fitted(self)
         if (X is None) != (y is None):
-            raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
+            raise InvalidParameterError(Problem("PATEClassifier.card.X", "come with $y: public rows and their labels"))
         judged = Judged() if y is None else self.judged(X, self._merged(column_array(y)))
         names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
         return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
@@ -655,7 +656,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             process is writing the folder. Nothing is written then.
         """
         check_is_fitted(self)
-        folder, ledger = user_path(folder, "`folder`"), getattr(self, "open_ledger_", None)
+        folder, ledger = user_path(folder, "PATEClassifier.save.folder"), getattr(self, "open_ledger_", None)
         file = None if ledger is None else ledger.path
         claiming = claimed_folder(folder, RESULTS, "name another `folder`", ledger=file)
         with on_one_day(self.day_), claiming as claim:

@@ -24,6 +24,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
     PreflightError,
     PreflightWarning,
+    Problem,
     UndeclaredClassesWarning,
 )
 from tutelage.features import PublicColumns, Schema
@@ -169,19 +170,33 @@ class Inputs(Parameters):
         if self.public is not None:
             if X_public is not None or y_public is not None:
                 raise InvalidParameterError(
-                    "`public` of PATEClassifier takes the place of public rows. Leave out `X_public` and `y_public`."
+                    Problem(
+                        "PATEClassifier.public",
+                        "be left out if you pass public rows: it takes their place",
+                        fix="Leave out $X_public and $y_public.",
+                    )
                 )
             for place, name in (("y", y), ("entity_ids", entity_ids)):
                 if isinstance(name, str) and name in self.public.columns:
                     raise InvalidParameterError(
-                        f"`{place}` must not be a column of the schema, whose columns are features. Leave {name!r} out."
+                        Problem(
+                            f"PATEClassifier.fit.{place}",
+                            "not be a column of the schema, whose columns are features",
+                            fix=f"Leave {name!r} out.",
+                        )
                     )
             X_public = self.public.empty()
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
         if self.release is not None and self.classes is None and public_labels is None:
             raise InvalidParameterError(
-                "`classes` of PATEClassifier must list all class values where a `release` has a name: private labels "
-                "may be those of people who take no part."
+                Problem(
+                    "PATEClassifier.classes",
+                    (
+                        "list all class values where a `release` has a name: private labels may be "
+                        "those of people who take "
+                        "no part"
+                    ),
+                )
             )
         label = y if isinstance(y, str) else None
         unused = self._unused_labels(run, y, X_public, y_public)
@@ -224,8 +239,12 @@ class Inputs(Parameters):
             shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
         if self.release is not None and shards.people is None:
             raise InvalidParameterError(
-                "`release` of PATEClassifier needs `entity_ids`, by which the ledger knows who came when, and a method "
-                "in which every person casts ballots. Pass `entity_ids`, or leave `release` out."
+                Problem(
+                    "PATEClassifier.release",
+                    "come with $entity_ids, by which the ledger knows who came when, and with a "
+                    "method in which every person casts ballots",
+                    fix="Pass $entity_ids, or leave $release out.",
+                )
             )
         known_labels = self._labels_of_public(run, y_public, len(public))
         given = [public] if known_labels is None else [public, known_labels]
@@ -253,7 +272,9 @@ class Inputs(Parameters):
 
     @property
     def _ledger_given(self) -> Path | Ledger | None:
-        return self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`")
+        return (
+            self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "PATEClassifier.ledger")
+        )
 
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
         """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""
@@ -277,25 +298,39 @@ class Inputs(Parameters):
         """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
         if not run.method.in_batches:
             raise InvalidParameterError(
-                "`method` of PATEClassifier must be NoisyMoments() for rows that are read in batches. Got "
-                f"{type(run.method).__name__}; for another method, load all rows into memory."
+                Problem(
+                    "PATEClassifier.method",
+                    "be NoisyMoments() for rows that are read in batches",
+                    f"{type(run.method).__name__}",
+                    "For another method, load all rows into memory.",
+                )
             )
         if not isinstance(label, str) or not isinstance(entity, str | None):
             raise InvalidParameterError(
-                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+                Problem(
+                    "PATEClassifier.fit.y",
+                    "name a column of $X, and so must $entity_ids, for rows that are read in batches",
+                )
             )
         if self.classes is None:
             raise InvalidParameterError(
-                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+                Problem("PATEClassifier.classes", "list all class values for rows that are read in batches")
             )
         if as_table(X_public) is None or silos is not None or whole_rows is not None:
             raise InvalidParameterError(
-                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
+                Problem(
+                    "PATEClassifier.fit.X_public",
+                    "have named columns for rows that are read in batches",
+                    fix="Leave out $silos and $whole_rows.",
+                )
             )
         if self.release is not None:
             raise InvalidParameterError(
-                "`release` of PATEClassifier is for rows in memory, not for rows that are read in batches. Load all "
-                "rows, or leave it out."
+                Problem(
+                    "PATEClassifier.release",
+                    "be left out for rows that are read in batches",
+                    fix="To name a release, load all rows into memory.",
+                )
             )
         self._check_unit(entity)
         unused = self._unused_labels(run, label, X_public, y_public)
@@ -304,8 +339,11 @@ class Inputs(Parameters):
         run, _, X_public, _ = self._numbered(run, features, features)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
-                "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
-                "read in batches. Leave it out, or begin with PublicColumns."
+                Problem(
+                    "PATEClassifier.features",
+                    "not begin with a transformer of named columns for rows that are read in batches",
+                    fix="Leave it out, or begin with PublicColumns.",
+                )
             )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
@@ -345,7 +383,10 @@ class Inputs(Parameters):
             return None
         if not run.method.takes_labels:
             raise InvalidParameterError(
-                f"`y_public` is for NoisyMoments, and {type(run.method).__name__} does not use it. Leave it out."
+                Problem(
+                    "PATEClassifier.fit.y_public",
+                    f"be left out for {type(run.method).__name__}, which does not use it, as NoisyMoments does",
+                )
             )
         cells = column_array(labels)
         if cells.shape != (n_rows,):
@@ -382,7 +423,7 @@ class Inputs(Parameters):
     ) -> Public:
         """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
         of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
-        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
+        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "PATEClassifier.checkpoints")
         return Public(
             rows=rows,
             teacher_rows=shown[0],
@@ -416,8 +457,12 @@ class Inputs(Parameters):
         if method.of_people:
             if silos is not None:
                 raise InvalidParameterError(
-                    f"`silos` make one teacher of each owner, and with {type(method).__name__} every person is one. "
-                    "Pass `entity_ids` alone."
+                    Problem(
+                        "PATEClassifier.fit.silos",
+                        f"be left out for {type(method).__name__}: silos make one teacher of each "
+                        "owner, and every person is one",
+                        fix="Pass $entity_ids alone.",
+                    )
                 )
             return Shards.of_single_people(n_rows, entity_ids, name=name)
         if silos is not None:
@@ -442,11 +487,20 @@ class Inputs(Parameters):
     def _check_unit(self, entity_ids: object) -> None:
         if self.unit == ROW and entity_ids is not None:
             raise InvalidParameterError(
-                "`unit='row'` of PATEClassifier protects each row alone. Leave out `entity_ids`, or choose another "
-                "name for `unit`."
+                Problem(
+                    "PATEClassifier.unit",
+                    "not be 'row', which protects each row alone, if you pass $entity_ids",
+                    fix="Leave out $entity_ids, or choose another name for $unit.",
+                )
             )
         if self.unit not in (None, ROW) and entity_ids is None:
-            raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
+            raise InvalidParameterError(
+                Problem(
+                    "PATEClassifier.unit",
+                    "be left out without $entity_ids, because it names what they identify",
+                    fix="Pass $entity_ids, or leave it out.",
+                )
+            )
 
     def _numbered(
         self, run: Resolved, X: Any, X_public: Any, people: Any = None
@@ -505,8 +559,11 @@ class Inputs(Parameters):
                     trial()
             except Exception as error:
                 raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
-                    f"{type(error).__name__}: {error}"
+                    Problem(
+                        f"PATEClassifier.{name}",
+                        "be trained on public rows with made-up labels without an error. It raised "
+                        f"{type(error).__name__}: {error}",
+                    )
                 ) from None
         run.method.check_selection(seen, len(self.classes_))
         return asked, seen
@@ -576,8 +633,11 @@ class Inputs(Parameters):
         named, goal = self.classes_ if names is None else np.asarray(names), Goal(self.goal)
         if goal.ranks and len(self.classes_) != 2:
             raise InvalidParameterError(
-                f"`goal` of PATEClassifier: {goal.title} is for two classes, and there are {len(self.classes_)}. Merge "
-                "classes by `classes`, or choose another goal."
+                Problem(
+                    "PATEClassifier.goal",
+                    f"be another than {goal.title}, which is for two classes, because there are {len(self.classes_)}",
+                    fix="Merge classes in $classes, or choose another goal.",
+                )
             )
         self._goal = Goal(self.goal, int(np.searchsorted(self.classes_, named[1])))
         self._weights = goal.weights(self.class_weight, self.classes_)
@@ -653,7 +713,9 @@ def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
         return X_public, y_public
     table = as_table(X_public)
     if table is None:
-        raise InvalidParameterError("`y_public` may be the name of a column only if `X_public` has named columns.")
+        raise InvalidParameterError(
+            Problem("PATEClassifier.fit.y_public", "be labels, unless $X_public has named columns")
+        )
     return table.without([y_public]), table.column(y_public)
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
 from tutelage.digests import canonical
-from tutelage.exceptions import InvalidParameterError, UnknownParameterError, shown
+from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
 from tutelage.features.schema import Schema
 from tutelage.goals import Goal
@@ -86,9 +86,16 @@ def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     @wraps(init)
     def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
         if unknown := [name for name in given if name not in known]:
-            advice = ("Pass it to `fit`." if name in _OF_FIT else nearest(name, known) for name in unknown)
-            problems = zip(unknown, advice, strict=True)
-            raise UnknownParameterError(*(f"`{name}` is not a parameter of {_OWNER}. {fix}" for name, fix in problems))
+            raise UnknownParameterError(
+                *(
+                    Problem(
+                        f"{_OWNER}.{name}",
+                        "be left out: there is no such parameter",
+                        fix="Pass it to `fit`." if name in _OF_FIT else nearest(name, known),
+                    )
+                    for name in unknown
+                )
+            )
         init(*args, **given)
 
     return checked
@@ -129,6 +136,7 @@ class Parameters(BaseEstimator):
     goal: str = "accuracy"
     class_weight: Mapping[Any, float] | None = None
     _of_numbers: ClassVar[bool] = False
+    _owner: ClassVar[str] = _OWNER  # as errors call the estimator
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
@@ -139,7 +147,7 @@ class Parameters(BaseEstimator):
             If one is not what it must be, or they do not go together.
         """
         if problems := list(self._problems()):
-            raise InvalidParameterError(*dict.fromkeys(problems))
+            raise InvalidParameterError(*problems)
         run = self._unchecked()
         if problems := list(self._problems_together(run)):
             raise InvalidParameterError(*problems)
@@ -157,33 +165,33 @@ class Parameters(BaseEstimator):
         if student is None and not method.closed_form:
             student = default_student(public_features=student_map is not None)
         if student is not None:
-            require_classifier(student, "student", _OWNER)
+            require_classifier(student, "student", self._owner)
         return Resolved(
             method=replace(method, student=student),  # pyright: ignore[reportArgumentType]
             teacher_map=self.features,
             student_map=student_map,
             same_map=self.student_features is None,
-            noise=known_noise(self.noise, _OWNER),
+            noise=known_noise(self.noise, self._owner),
         )
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[Problem]:
         """Yield problems of single parameters; none quotes what may be rows, ids or votes."""
         for name, (kind, rule) in _TYPES.items():
             if not isinstance(value := getattr(self, name), kind):
-                yield f"`{name}` of {_OWNER} must be {rule}. Got {shown(value)}."
+                yield Problem(f"{self._owner}.{name}", f"be {rule}", shown(value))
         for name, check in _NUMBERS.items():
             if (value := getattr(self, name)) is not None:
-                yield from problems_in(partial(check, value, name, _OWNER))
+                yield from problems_in(partial(check, value, name, self._owner))
         if self.classes is not None and (isinstance(self.classes, str) or not hasattr(self.classes, "__len__")):
-            yield f"`classes` of {_OWNER} must be a list of class values, or a mapping. Got {shown(self.classes)}."
+            yield Problem(f"{self._owner}.classes", "be a list of class values, or a mapping", shown(self.classes))
         elif isinstance(self.classes, Mapping):
             yield from problems_in(partial(class_of, self.classes))
         for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
             if name == "student_features" and isinstance(feature_map, str):
                 if feature_map != "rows":
-                    yield f"`{name}` of {_OWNER} must be 'rows' or a public feature map. Got {shown(feature_map)}."
+                    yield Problem(f"{self._owner}.{name}", "be 'rows' or a public feature map", shown(feature_map))
             elif feature_map is not None:
-                yield from problems_in(partial(require_public_map, feature_map, _OWNER, name))
+                yield from problems_in(partial(require_public_map, feature_map, self._owner, name))
         yield from problems_in(partial(Goal, self.goal))
         yield from problems_in(self._unchecked)
 
@@ -193,62 +201,70 @@ class Parameters(BaseEstimator):
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
-    def _problems_together(self, run: Resolved) -> Iterator[str]:
+    def _problems_together(self, run: Resolved) -> Iterator[Problem]:
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
-            yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
+            yield Problem(
+                f"{self._owner}.data_changed", "be left out without a ledger", fix="Name its file in $ledger."
+            )
         if run.method.of_numbers and not self._of_numbers:
-            yield f"{type(run.method).__name__} predicts numbers, and PATEClassifier classes. Use PATERegressor."
+            kind = type(run.method).__name__
+            yield Problem(
+                f"{self._owner}.method", "predict classes", f"{kind}, which predicts numbers", "Use PATERegressor."
+            )
         elif run.method.needs_schema and self.public is None:
-            yield "Additive needs a public schema: `public` of PATEClassifier, in a configuration `schema` in [public]."
+            yield Problem(f"{self._owner}.public", "be a Schema for Additive, which learns without public rows")
         elif self.public is not None and not run.method.needs_schema:
-            yield (
-                "With a public schema, the method must be Additive, the default: leave the method out. Got "
-                f"{type(run.method).__name__}."
+            kind = type(run.method).__name__
+            yield Problem(
+                f"{self._owner}.method", "be Additive, the default, for a public schema", kind, "Leave it out."
             )
         elif self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features}
             for name in (name for name, value in extra.items() if value):
-                yield f"`{name}` of PATEClassifier needs public rows, and `public` takes their place. Leave it out."
+                yield Problem(
+                    f"{self._owner}.{name}", "be left out: it needs public rows, and $public takes their place"
+                )
         if run.method.mechanism is not None and self.epsilon is not None:
-            yield (
-                "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
-                "what a `ledger` may hold in all is its `budget`."
+            yield Problem(
+                f"{self._owner}.epsilon",
+                "be left out if you set $mechanism: both determine how much noise there is",
+                fix="What $ledger may hold in all is its $budget.",
             )
         if self.budget is not None and self.ledger is None:
-            yield (
-                "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
-                "is enough."
+            yield Problem(
+                f"{self._owner}.budget",
+                "come with $ledger, because it is what a ledger may hold in all",
+                fix="Name the file of the ledger. For one fit, $epsilon is enough.",
             )
         if self.release is not None and self.ledger is None:
-            yield "`release` of PATEClassifier is the name of a release through a ledger; name its file in `ledger`."
+            must = "come with $ledger, because it is the name of a release through a ledger"
+            yield Problem(f"{self._owner}.release", must, fix="Name the file of the ledger.")
         if self.release is not None:
             yield from problems_in(partial(require_release_name, self.release))
         if self.releases > 1 and (self.budget is None or self.epsilon is not None or run.method.mechanism is not None):
-            yield (
-                "`releases` of PATEClassifier divides the `budget` of a `ledger` equally, and the noise follows. Set "
-                "`budget`, and leave out `epsilon` and `mechanism`."
+            yield Problem(
+                f"{self._owner}.releases",
+                "come with $budget, which it divides equally, so that the noise follows",
+                fix="Set $budget, and leave out $epsilon and $mechanism.",
             )
         if self.checkpoints is not None and self.random_state is None:
-            yield (
-                "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
-                "reuses nothing."
-            )
+            must = "come with $random_state; without one the next fit has other shards and reuses nothing"
+            yield Problem(f"{self._owner}.checkpoints", must)
         goal, method, student = Goal(self.goal), run.method, run.student
         weighs = self.class_weight is not None or goal.name == "balanced_accuracy"
         name = None if method.closed_form else weight_parameter(student)
         if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
-            yield (
-                "`goal` or `class_weight` of PATEClassifier needs NoisyMoments, Additive, or a student whose "
-                f"`class_weight` is unset, such as RandomForestClassifier(). Got {type(method).__name__} and "
-                f"{type(student).__name__}."
+            yield Problem(
+                f"{self._owner}.goal",
+                "have, as $class_weight must, NoisyMoments, Additive, or a student whose `class_weight` is unset, such "
+                "as RandomForestClassifier()",
+                f"{type(method).__name__} and {type(student).__name__}",
             )
         if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
             reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
-            yield (
-                f"`student` of PATEClassifier must have `predict_proba`, because {reason}. Got a "
-                f"{type(student).__name__}."
-            )
+            must = f"have `predict_proba`, because {reason}"
+            yield Problem(f"{self._owner}.student", must, f"a {type(student).__name__}")
 
 
 Parameters.__init__ = _naming_unknown(Parameters.__init__)
@@ -277,8 +293,11 @@ def class_of(classes: Any) -> dict[Any, Any]:
     # Numbers beside text would become text, and be found no more.
     if not (all(lists) and once and len(set(map(type, classes))) == 1):
         raise InvalidParameterError(
-            "`classes`, as a mapping, must give each class, all text or all numbers, the list of its labels, each "
-            "label once: {'yes': ['<30', '>30'], 'no': ['NO']}."
+            Problem(
+                "PATEClassifier.classes",
+                "give each class, all text or all numbers, the list of its labels, each label once, "
+                "if it is a mapping: {'yes': ['<30', '>30'], 'no': ['NO']}",
+            )
         )
     return {label: name for name, labels in classes.items() for label in labels}
 

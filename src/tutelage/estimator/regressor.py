@@ -13,11 +13,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage._internal.validation import problems_in
 from tutelage.estimator.classifier import PATEClassifier
 from tutelage.estimator.inputs import Received
 from tutelage.estimator.parameters import Resolved
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
@@ -40,13 +39,8 @@ class _OfNumbers(PATEClassifier):
     """The fit of a regressor: its two classes are the ends of the range, and its labels steps between them."""
 
     _of_numbers: ClassVar[bool] = True
+    _owner: ClassVar[str] = "PATERegressor"
     _known: tuple[Matrix, IntArray] | None = None  # bins and targets of public rows
-
-    def resolved(self) -> Resolved:
-        """Return what the parameters come to, or the refusals of `PATEClassifier` in the name of the regressor."""
-        if problems := list(problems_in(super().resolved)):
-            raise InvalidParameterError(*(one.replace("PATEClassifier", "PATERegressor") for one in problems))
-        return super().resolved()
 
     def _received(
         self,
@@ -241,12 +235,15 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         plain = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
         if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
             raise InvalidParameterError(
-                "`target_range` of PATERegressor must be the lowest and the highest number, by public knowledge, as "
-                f"[0, 100]. Got {shown(ends)}."
+                Problem(
+                    "PATERegressor.target_range",
+                    "be the lowest and the highest number, by public knowledge, as [0, 100]",
+                    shown(ends),
+                )
             )
         low, high = cast("Any", ends)
         if low < -LARGEST or high > LARGEST:
-            raise InvalidParameterError("`target_range` of PATERegressor must be finite, and within ±2**53.")
+            raise InvalidParameterError(Problem("PATERegressor.target_range", "be finite, and within ±2**53"))
         schema = self._schema(X_public, y_public, *others)
         own = ("target_range", "mechanism")
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}
@@ -258,7 +255,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         """Return the schema, as given or as public rows propose it."""
         if y_public is not None and X_public is None:
             raise InvalidParameterError(
-                "`y_public` of PATERegressor.fit needs the public rows in `X_public`. Pass both."
+                Problem("PATERegressor.fit.y_public", "come with the public rows in $X_public", fix="Pass both.")
             )
         if self.public is None and X_public is not None:
             table = as_table(X_public)
@@ -266,13 +263,20 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             return Schema.learn(X_public if table is None else table.without(no_features & {*table.columns}))
         if not isinstance(self.public, Schema):
             raise InvalidParameterError(
-                f"`public` of PATERegressor must be a Schema. Got {shown(self.public)}; for public rows, leave it out "
-                "and pass them to fit as `X_public`."
+                Problem(
+                    "PATERegressor.public",
+                    "be a Schema",
+                    shown(self.public),
+                    "For public rows, leave it out and pass them to fit as `X_public`.",
+                )
             )
         if X_public is not None and y_public is None:
             raise InvalidParameterError(
-                "`public` of PATERegressor takes the place of public rows without numbers. Leave out `X_public`, or "
-                "pass `y_public`."
+                Problem(
+                    "PATERegressor.public",
+                    "be left out if you pass public rows without numbers: it takes their place",
+                    fix="Leave out $X_public, or pass $y_public.",
+                )
             )
         return self.public
 
@@ -320,7 +324,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         card = self.fit_.card(statements=statements)
         if (X is None) != (y is None):
-            raise InvalidParameterError("`X` and `y` of PATERegressor.card go together: public rows and their numbers.")
+            raise InvalidParameterError(Problem("PATERegressor.card.X", "come with $y: public rows and their numbers"))
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:

@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.threads import QUIET
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 _ROWS_TRIED = 512
 _ROUNDING = 1e-3  # of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more
@@ -106,10 +106,16 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
     for part in parts_of(features):
         if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
-                f"`{name}` of {owner} must be a public feature map or a pipeline of such, so that no statistic of "
-                f"private rows is in it. Got a {type(part).__name__}. To fit a transformer on public rows, use "
-                "PublicTransformer.learn(transformer, PublicRows(...)). A map of your own derives from "
-                "PublicFeatureMap and leaves its `fit` alone."
+                Problem(
+                    f"{owner}.{name}",
+                    "be a public feature map or a pipeline of such, so that no statistic of private rows is in it",
+                    f"a {type(part).__name__}",
+                    (
+                        "To fit a transformer on public rows, use "
+                        "PublicTransformer.learn(transformer, PublicRows(...)). A "
+                        "map of your own derives from PublicFeatureMap and leaves its `fit` alone."
+                    ),
+                )
             )
     return cast("FeatureMap", features)
 
@@ -146,8 +152,11 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
             exact = "to the last bit, or leave `row_by_row` out"
             how = exact if together else "without random numbers and statistics over the rows of a call"
             raise InvalidParameterError(
-                "`features` gives a row other features when other rows are beside it. Compute each row by itself, "
-                f"{how}."
+                Problem(
+                    "PATEClassifier.features",
+                    "give a row the same features whatever rows are beside it",
+                    fix=f"Compute each row by itself, {how}.",
+                )
             )
 
 
@@ -237,7 +246,11 @@ def require_public(rows: object, owner: str) -> PublicRows:
     """Return `rows` if they were declared public."""
     if not isinstance(rows, PublicRows):
         raise InvalidParameterError(
-            f"{owner} is learned from public rows only: a statistic of private rows would let one person move every "
-            f'teacher. Got a {type(rows).__name__}; if these rows are public, say so by PublicRows(X, source="...").'
+            Problem(
+                f"{owner}.X",
+                "be PublicRows: a statistic of private rows would let one person move every teacher",
+                f"a {type(rows).__name__}",
+                'If these rows are public, say so by PublicRows(X, source="...").',
+            )
         )
     return rows

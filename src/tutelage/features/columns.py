@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import Matrix, Named
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
     COMMA,
@@ -88,7 +88,7 @@ class PublicColumns(PublicFeatureMap):
         """
         if isinstance(names, str):
             raise InvalidParameterError(
-                f"`names` of PublicColumns.learn must be a sequence of names. Got {names!r}; pass [{names!r}]."
+                Problem("PublicColumns.learn.names", "be a sequence of names", f"{names!r}", f"Pass [{names!r}].")
             )
         table = named_cells(public, names)
         if table is None:
@@ -161,7 +161,7 @@ class PublicColumns(PublicFeatureMap):
         """
         if not all(isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps):
             raise InvalidParameterError(
-                "`text_maps` of PublicColumns must be maps of `text_features`: private texts go through them together."
+                Problem("PublicColumns.text_maps", "be maps of `text_features`: private texts go through them together")
             )
         if not self.names:
             raise InvalidDataError("The rows have no columns to learn from. Pass rows with at least one feature.")
@@ -194,14 +194,17 @@ KINDS = (*NUMERIC, "category", "text")
 def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
-            raise InvalidParameterError(f"`kinds` must name columns of the public rows. Got {name!r}.")
+            raise InvalidParameterError(Problem("kinds", "name columns of the public rows", f"{name!r}"))
         if isinstance(kind, str) and kind in KINDS:
             continue
         values = [] if isinstance(kind, str) or not isinstance(kind, Sequence | np.ndarray) else list(kind)
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
-                f"`kinds` must give column '{name}' one of {', '.join(KINDS)}, or the list of its categories, each "
-                f"once. Got {kind!r}."
+                Problem(
+                    "kinds",
+                    f"give column '{name}' one of {', '.join(KINDS)}, or the list of its categories, each once",
+                    f"{kind!r}",
+                )
             )
 
 
@@ -238,7 +241,7 @@ def _image_features(public: PublicRows, components: int | None, shape: Sequence[
 
 def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
     if image_shape is not None:
-        raise InvalidParameterError("`image_shape` belongs to the map `images`. Leave it out.")
+        raise InvalidParameterError(Problem("PATEClassifier.image_shape", "be left out without the map `images`"))
 
 
 # Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
@@ -350,11 +353,16 @@ def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, A
         return X, y, X_public, entity_ids
     if X_public is None:
         raise InvalidParameterError(
-            "`y` and `entity_ids` may be names of columns only with public rows; pass X_public."
+            Problem(
+                "PATEClassifier.fit.y",
+                "be an array without public rows, and so must $entity_ids: names of columns need $X_public",
+            )
         )
     private = as_table(X)
     if private is None:
-        raise InvalidParameterError("`y` and `entity_ids` may be names of columns only if `X` has named columns.")
+        raise InvalidParameterError(
+            Problem("PATEClassifier.fit.y", "be an array unless $X has named columns, and so must $entity_ids")
+        )
     cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
     names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
     return private, cells, public_features(X_public, *names), ids
@@ -407,7 +415,9 @@ def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[A
     ]
     found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
     if any(columns is not found[0] and joblib.hash(columns) != joblib.hash(found[0]) for columns in found):
-        raise InvalidParameterError("All `features` and `student_features` must begin with the same PublicColumns.")
+        raise InvalidParameterError(
+            Problem("PATEClassifier.features", "begin with the same PublicColumns as $student_features, in every part")
+        )
     rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
     maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
     return (found[0] if found else None), maps

@@ -32,7 +32,7 @@ from sklearn.preprocessing import (
 )
 
 from tutelage._internal.typing import FloatArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
@@ -45,10 +45,6 @@ _BY_ROW = (
     Binarizer, CountVectorizer, HashingVectorizer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder,
     RobustScaler, SimpleImputer, StandardScaler, TfidfTransformer, TfidfVectorizer,
 )  # fmt: skip
-_STAYS_FITTED = (
-    "A part of it, {}, stays fitted to rows that cannot be checked. Leave it out, or use PublicEncoder if its weights "
-    "are public."
-)
 _ENCODING = Lock()
 
 
@@ -89,8 +85,12 @@ class PublicTransformer(_Vouched):
 
     def __post_init__(self) -> None:
         raise InvalidParameterError(
-            "PublicTransformer is made by PublicTransformer.learn(transformer, public), which fits it. Which rows "
-            "another one was fitted on cannot be seen; if its weights are public, use PublicEncoder."
+            Problem(
+                "PublicTransformer.transformer",
+                "be fitted by PublicTransformer.learn(transformer, public): which rows another one "
+                "was fitted on cannot be seen",
+                fix="If its weights are public, use PublicEncoder.",
+            )
         )
 
     @classmethod
@@ -122,8 +122,11 @@ class PublicTransformer(_Vouched):
         if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
             got = transformer.__name__ if isinstance(transformer, type) else type(transformer)
             raise InvalidParameterError(
-                "`transformer` of PublicTransformer.learn must be a scikit-learn transformer, which has `fit` and "
-                f"`transform`. Got {got}."
+                Problem(
+                    "PublicTransformer.learn.transformer",
+                    "be a scikit-learn transformer, which has `fit` and `transform`",
+                    f"{got}",
+                )
             )
         if table is None:
             kinds, library, source = {TEXT: "text"} if values.ndim == 1 else {}, "", public.source
@@ -137,8 +140,11 @@ class PublicTransformer(_Vouched):
                 fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
             raise InvalidParameterError(
-                "`transformer` of PublicTransformer.learn must be one that can be cloned and fitted on the public rows "
-                f"without labels. It raised {type(error).__name__}: {error}"
+                Problem(
+                    "PublicTransformer.learn.transformer",
+                    "be one that can be cloned and fitted on the public rows without labels",
+                    fix=f"It raised {type(error).__name__}: {error}",
+                )
             ) from None
         made = cls.__new__(cls)
         vars(made).update(fitted=fitted, source=source, row_by_row=row_by_row is True, kinds=kinds, library=library)
@@ -216,12 +222,15 @@ class PublicEncoder(_Vouched):
         if not callable(self.encode):
             got = type(self.encode).__name__
             raise InvalidParameterError(
-                f"`encode` of PublicEncoder must be a function from rows to features. Got a {got}."
+                Problem("PublicEncoder.encode", "be a function from rows to features", f"a {got}")
             )
         if not isinstance(self.source, str) or not self.source.strip():
             raise InvalidParameterError(
-                "`source` of PublicEncoder must state where the weights come from, which must not have seen a private "
-                f"row. Got {self.source!r}."
+                Problem(
+                    "PublicEncoder.source",
+                    "state where the weights come from, which must not have seen a private row",
+                    f"{self.source!r}",
+                )
             )
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
@@ -265,6 +274,15 @@ def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
     return found.astype(np.float64)
 
 
+def _stays_fitted(part: str) -> Problem:
+    return Problem(
+        "PublicTransformer.learn.transformer",
+        "have no part that stays fitted to rows that cannot be checked",
+        part,
+        "Leave it out, or use PublicEncoder if its weights are public.",
+    )
+
+
 def _require_fresh(part: Any, known: set[int] | None = None) -> None:
     """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
     known = set() if known is None else known
@@ -273,9 +291,9 @@ def _require_fresh(part: Any, known: set[int] | None = None) -> None:
     known.add(id(part))
     owner = getattr(part, "__self__", None)
     if hasattr(type(part), "__sklearn_clone__") and type(part).__sklearn_clone__ is not BaseEstimator.__sklearn_clone__:
-        raise InvalidParameterError(_STAYS_FITTED.format(type(part).__name__))
+        raise InvalidParameterError(_stays_fitted(type(part).__name__))
     if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
-        raise InvalidParameterError(_STAYS_FITTED.format(f"a method of {type(owner).__name__}"))
+        raise InvalidParameterError(_stays_fitted(f"a method of {type(owner).__name__}"))
     for each in _inside(part):
         _require_fresh(each, known)
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.learned import PublicPCA
 from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows, unit_rows
@@ -51,14 +51,18 @@ class EdgesAndLevels(PublicFeatureMap):
         shape = self.image_shape
         if not isinstance(shape, tuple | list) or len(shape) not in (2, 3):
             raise InvalidParameterError(
-                f"`image_shape` of EdgesAndLevels must be (height, width) or (height, width, channels). Got {shape!r}."
+                Problem("EdgesAndLevels.image_shape", "be (height, width) or (height, width, channels)", f"{shape!r}")
             )
         for place, side in enumerate(shape):
             integer_at_least(side, 1 if place == 2 else 4, "image_shape", "EdgesAndLevels")
         if prod(shape) > _MOST_NUMBERS:
             raise InvalidParameterError(
-                f"`image_shape` of EdgesAndLevels must be at most {_MOST_NUMBERS} numbers in all. Got {shape!r}. Make "
-                "the images smaller, or use a network that was trained on public images: PublicEncoder."
+                Problem(
+                    "EdgesAndLevels.image_shape",
+                    f"be at most {_MOST_NUMBERS} numbers in all",
+                    f"{shape!r}",
+                    "Make the images smaller, or use a network that was trained on public images: PublicEncoder.",
+                )
             )
 
     @property
@@ -149,7 +153,7 @@ def image_features(
     values = require_public(public, "image_features").values
     if image_shape is None and values.ndim not in (3, 4):
         raise InvalidParameterError(
-            "`image_shape` of image_features must be the height and width of flattened images. Got None."
+            Problem("image_features.image_shape", "be the height and width of flattened images", "None")
         )
     shape = values.shape[1:] if image_shape is None else tuple(image_shape)
     white = float(np.max(values))

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.learned import PublicProjection
 from tutelage.features.rowwise import (
@@ -121,17 +121,22 @@ class PublicKernel(PublicFeatureMap):
         center, points = np.shape(self.center), np.shape(self.points)
         if len(center) != 1 or len(points) != 2 or points[1:] != center or 0 in points:
             raise InvalidParameterError(
-                "`points` of PublicKernel must hold a row for each landmark, with a number for each of `center`. Got "
-                f"shapes {points} and {center}."
+                Problem(
+                    "PublicKernel.points",
+                    "hold a row for each landmark, with a number for each of `center`",
+                    f"shapes {points} and {center}",
+                )
             )
         levels = distance_levels(len(self.center), EXACT_FLOAT64)
         if not np.all((np.abs(self.points) <= levels) & (np.rint(self.points) == self.points)):
             raise InvalidParameterError(
-                f"`points` of PublicKernel must be whole numbers from -{levels} to {levels}, or distances would not be "
-                "exact."
+                Problem(
+                    "PublicKernel.points",
+                    f"be whole numbers from -{levels} to {levels}, or distances would not be exact",
+                )
             )
         if not np.isfinite(self.center).all():
-            raise InvalidParameterError("`center` of PublicKernel must hold finite numbers.")
+            raise InvalidParameterError(Problem("PublicKernel.center", "hold finite numbers"))
 
 
 @final

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import finite_rows, in_chunks, number_rows, projector, reach_of
 
@@ -54,8 +54,11 @@ class PublicPCA(PublicProjection):
         rows = _public_numbers(public, "PublicPCA")
         if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
             raise InvalidParameterError(
-                f"`n_components` of PublicPCA must be at most {min(rows.shape)}, the smaller side of the public rows "
-                f"of shape {rows.shape}. Got {n_components}."
+                Problem(
+                    "PublicPCA.n_components",
+                    f"be at most {min(rows.shape)}, the smaller side of the public rows of shape {rows.shape}",
+                    f"{n_components}",
+                )
             )
         with one_thread("blas"):  # or the last bits would depend on the machine's load
             fitted = PCA(n_components, random_state=seed).fit(rows)
@@ -147,7 +150,7 @@ class PublicSteps(PublicFeatureMap):
         n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
         if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
-                f"`n_numbers` of PublicSteps must be at most the {n_columns} columns. Got {n_numbers}."
+                Problem("PublicSteps.n_numbers", f"be at most the {n_columns} columns", f"{n_numbers}")
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
         columns = rows.T[:n_columns]

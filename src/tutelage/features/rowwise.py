@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 EXACT_FLOAT32 = 2**24  # the type holds all integers up to here
 EXACT_FLOAT64 = 2**53
@@ -99,8 +99,11 @@ def _require_exact(weights: FloatArray, units: tuple[float, ...]) -> None:
     normal = np.finfo(np.float64).smallest_normal <= min(units) and max(units) < np.inf
     if not normal or not np.abs(weights).sum(axis=0).max() <= _LARGEST_WEIGHTS:
         raise InvalidParameterError(
-            "The matrix and the reach of a projection must be finite and of a size that 64-bit floats hold with all "
-            "their digits, or the features of a row would depend on other rows."
+            Problem(
+                "Projection.matrix",
+                "be finite, and so must its reach, of a size that 64-bit floats hold with all "
+                "digits, or the features of a row would depend on other rows",
+            )
         )
 
 

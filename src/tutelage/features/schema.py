@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
 from tutelage.tables import (
@@ -75,10 +75,11 @@ class Schema(PublicFeatureMap):
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not 1 <= len(self.columns) <= _MOST_COLUMNS:
             raise InvalidParameterError(
-                f"`columns` of Schema must map 1 to {_MOST_COLUMNS} names to ranges or categories. Got "
-                f"{shown(self.columns)}."
+                Problem(
+                    "Schema.columns", f"map 1 to {_MOST_COLUMNS} names to ranges or categories", shown(self.columns)
+                )
             )
-        if problems := [rule for name, one in self.columns.items() if (rule := _problem_of(name, one))]:
+        if problems := [found for name, one in self.columns.items() if (found := _problem_of(name, one))]:
             raise InvalidParameterError(*problems)
 
     @classmethod
@@ -294,21 +295,19 @@ def _is_plain(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-def _problem_of(name: object, column: object) -> str:
+def _problem_of(name: object, column: object) -> Problem | None:
     """Return what is wrong with a column, if anything is."""
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
             if all(abs(end) <= LARGEST for end in column) and float(column[0]) < float(column[1]):
-                return ""
+                return None
         elif (
             all(isinstance(one, str) and _is_plain(one) for one in column)
             and len(set(map(by_value, column))) == len(column) <= _MOST_BINS
         ):
-            return ""
-    return (
-        f"`columns` of Schema must give {shown(name)} a range within ±2**53, as [17, 90], or up to {_MOST_BINS} "
-        f"categories as texts, each once. Got {shown(column)}."
-    )
+            return None
+    ranges = f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
+    return Problem("Schema.columns", f"give {shown(name)} {ranges}", shown(column))
 
 
 def edges_of(column: Sequence[Any]) -> FloatArray:

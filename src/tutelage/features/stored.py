@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import PublicProjection, PublicScaling
@@ -68,4 +68,4 @@ def map_from_bytes(content: bytes) -> Pipeline:
 def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
     """Refuse an array of another shape, or with a number that is not finite or out of range."""
     if array.shape != shape or not np.abs(array).max() <= _LARGEST or (not shape and array < _LEAST):
-        raise InvalidParameterError("A parameter of a public map has another shape, or is out of range.")
+        raise InvalidParameterError(Problem("the public map.parameters", "have the stored shape and range"))

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from tutelage._internal.records import made, named, parse
 from tutelage.digests import canonical
-from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
+from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
 from tutelage.federation.documents import hexadecimal, read_within, write_once
 from tutelage.federation.keys import Identity
 from tutelage.federation.terms import Terms
@@ -54,8 +54,11 @@ class Batch:
         """
         if identity.member != consortium.aggregator:
             raise InvalidParameterError(
-                f"`identity` of Batch.make must be that of the aggregator, {consortium.aggregator.name}. "
-                f"Got that of {identity.member.name}."
+                Problem(
+                    "Batch.make.identity",
+                    f"be that of the aggregator, {consortium.aggregator.name}",
+                    f"that of {identity.member.name}",
+                )
             )
         plain = plain_rows(rows)
         about = consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain)

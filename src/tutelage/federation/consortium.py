@@ -17,6 +17,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
+    Problem,
     QuorumError,
 )
 from tutelage.federation.batches import Batch
@@ -89,7 +90,7 @@ class Consortium(Terms):
         if type(self.mechanism) not in SCHEMES:
             kind = type(self.mechanism).__name__
             raise InvalidParameterError(
-                f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{_WHY_NOT.get(kind, '')}"
+                Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}", f"{kind}", _WHY_NOT.get(kind, ""))
             )
         self._check_numbers_and_roles()
         self.scheme.check_ballots()
@@ -176,7 +177,7 @@ class Consortium(Terms):
         if set(content) != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
-            raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
+            raise InvalidParameterError(Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}"))
         return made({**content, "mechanism": mechanism}, cls, damaged)
 
     def _check_numbers_and_roles(self) -> None:
@@ -188,21 +189,25 @@ class Consortium(Terms):
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")
             if value > most:
-                raise InvalidParameterError(f"`{name}` of Consortium must be at most {most}. Got {value}.")
+                raise InvalidParameterError(Problem(f"Consortium.{name}", f"be at most {most}", f"{value}"))
             object.__setattr__(self, name, value)
         if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
             raise InvalidParameterError(
-                f"`unit` of Consortium must be whose change moves one ballot; one entity's whole data moves "
-                f"all {self.teachers_per_entity}. Name whom its rows are about, or take one teacher per entity."
+                Problem(
+                    "Consortium.unit",
+                    f"be whose change moves one ballot; one entity's whole data moves all {self.teachers_per_entity}",
+                    fix="Name whom its rows are about, or take one teacher per entity.",
+                )
             )
         if self.honest < 1:
             raise InvalidParameterError(
-                f"`colluding` of Consortium must be below `quorum`. Got {self.colluding} of {self.quorum}."
+                Problem("Consortium.colluding", "be below `quorum`", f"{self.colluding} of {self.quorum}")
             )
         if not 2 <= len(set(map(by_value, self.classes))) == self.n_classes <= _MOST_CLASSES:
             raise InvalidParameterError(
-                f"`classes` of Consortium must be 2 to {_MOST_CLASSES} labels of different values. Got "
-                f"{self.n_classes}."
+                Problem(
+                    "Consortium.classes", f"be 2 to {_MOST_CLASSES} labels of different values", f"{self.n_classes}"
+                )
             )
         for role, least, most in (
             (Role.ENTITY, 2, len(self.members)),
@@ -213,5 +218,5 @@ class Consortium(Terms):
             if not least <= found <= most:
                 wanted = f"{least}" if least == most else f"{least} or more"
                 raise InvalidParameterError(
-                    f"`members` of Consortium must have the role {role.value} {wanted} times. Got {found}."
+                    Problem("Consortium.members", f"have the role {role.value} {wanted} times", f"{found}")
                 )

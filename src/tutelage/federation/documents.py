@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.ledger.disk import held_folder
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
@@ -25,8 +25,11 @@ def member_name(value: object, name: str, owner: str) -> str:
     """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', the first no '-' or '_'."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit. "
-            f"Got {shown(value)}."
+            Problem(
+                f"{owner}.{name}",
+                "be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit",
+                shown(value),
+            )
         )
     return value
 
@@ -34,7 +37,7 @@ def member_name(value: object, name: str, owner: str) -> str:
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     """Return `value` if it is a string of this number of lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-        raise InvalidParameterError(f"`{name}` of {owner} must be {digits} lower-case hex digits. Got {shown(value)}.")
+        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be {digits} lower-case hex digits", shown(value)))
     return value
 
 

@@ -15,7 +15,7 @@ from tutelage._internal.records import made, named, parse, plain
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
-from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError, Problem
 from tutelage.federation import documents
 from tutelage.federation.documents import hexadecimal, member_name, read_within
 
@@ -58,20 +58,25 @@ class Member:
     def __post_init__(self) -> None:
         member_name(self.name, "name", "Member")
         if self.role not in tuple(Role):
-            raise InvalidParameterError(f"`role` of Member must be one of {', '.join(Role)}. Got {self.role!r}.")
+            raise InvalidParameterError(Problem("Member.role", f"be one of {', '.join(Role)}", f"{self.role!r}"))
         object.__setattr__(self, "role", Role(self.role))
         for name in ("signing_key", "sealing_key"):
             hexadecimal(getattr(self, name), 64, name, "Member")
         try:  # a few points have a shared secret that is always zero (RFC 7748, section 6.1)
             X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)))
         except ValueError:
-            raise InvalidParameterError("`sealing_key` of Member is no usable X25519 key. Generate another.") from None
+            raise InvalidParameterError(
+                Problem("Member.sealing_key", "be a usable X25519 key", fix="Generate another.")
+            ) from None
         if self.role is Role.COMPUTING:
             host_and_port(self.address)
             _check_certificate(self.certificate, self.name)
         elif self.address is not None or self.certificate is not None:
             raise InvalidParameterError(
-                f"Only a computing party has an address and a certificate. {self.name} is not one; leave them out."
+                Problem(
+                    "Member.address",
+                    f"be left out, with the certificate, for {self.name}: only a computing party has them",
+                )
             )
 
     @property
@@ -216,20 +221,18 @@ def _document(kind: str, content: object) -> bytes:
     return canonical(named(kind, content)).encode() + b"\n"
 
 
-def host_and_port(address: object, name: str = "`address` of a computing party") -> tuple[str, int]:
+def host_and_port(address: object, name: str = "a computing party.address") -> tuple[str, int]:
     """Return what an address says, without the brackets of an IPv6 host."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
     if found is None or int(found[2]) > 65535:
-        raise InvalidParameterError(
-            f"{name} must be 'host:port' with a port from 1 to 65535, for example 'mpc.example.org:7001'. "
-            f"Got {address!r}."
-        )
+        must = "be 'host:port' with a port from 1 to 65535, for example 'mpc.example.org:7001'"
+        raise InvalidParameterError(Problem(name, must, repr(address)))
     return found[1].strip("[]"), int(found[2])
 
 
 def _check_certificate(pem: object, name: str) -> None:
     refusal = InvalidParameterError(
-        f"`certificate` of {name} must be the one PEM certificate that was generated for this name."
+        Problem(f"{name}.certificate", "be the one PEM certificate that was generated for this name")
     )
     try:
         read = x509.load_pem_x509_certificate(str(pem).encode("ascii"))

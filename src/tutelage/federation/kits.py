@@ -19,7 +19,7 @@ from typing import Any
 
 from tutelage._internal.extras import install
 from tutelage._internal.records import made, named, parse
-from tutelage.exceptions import FederationError, InvalidParameterError, shown
+from tutelage.exceptions import FederationError, InvalidParameterError, Problem, shown
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, member_name, read_within, write_new
 
 SERVER = "server"  # FLARE's own name for it
@@ -67,7 +67,7 @@ class Kit:
     def __post_init__(self) -> None:
         member_name(self.name, "name", "a kit")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}", self.server):
-            raise InvalidParameterError(f"`server` of a kit must be HOST:PORT. Got {shown(self.server)}.")
+            raise InvalidParameterError(Problem("a kit.server", "be HOST:PORT", shown(self.server)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
     from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert, serialize_pri_key
 
     if len({name.lower() for name in [SERVER, *members]}) != len(members) + 1:
-        raise InvalidParameterError(f"`members` must differ by more than case, and none can be named {SERVER!r}.")
+        raise InvalidParameterError(Problem("members", f"differ by more than case, and none can be named {SERVER!r}"))
     places = {SERVER: folder / SERVER, **{name: folder / "members" / name for name in members}}
     kits = [Kit(consortium, name, server) for name in places]
     issuer, authority = Identity("tutelage"), folder / "authority"

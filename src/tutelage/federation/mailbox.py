@@ -27,6 +27,7 @@ from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
+    Problem,
     StaleBatchError,
     shown,
 )
@@ -134,7 +135,7 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
 
 def _require_named(member: Member, name: str, role: str) -> None:
     if member.name != name:
-        raise InvalidParameterError(f"`{role}` of the header must be {member.name!r}. Got {name!r}.")
+        raise InvalidParameterError(Problem(f"the header.{role}", f"be {member.name!r}", f"{name!r}"))
 
 
 def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:

@@ -19,7 +19,13 @@ from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import composition, data_independent
 from tutelage.ballots import tally
 from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
-from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    Problem,
+    UnsupportedEventError,
+)
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES
@@ -67,7 +73,9 @@ class SharedVotes:
     def check_ballots(self) -> None:
         """Refuse terms that say what people cast."""
         if self.terms.schema is not None or self.terms.people:
-            raise InvalidParameterError("`people` and `schema` of Consortium are for a NoisySum. Leave them out.")
+            raise InvalidParameterError(
+                Problem("Consortium.people", "be left out, with $schema, unless the mechanism is a NoisySum")
+            )
 
     def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
@@ -253,6 +261,6 @@ def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNo
     """Return the events of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
     j, honest = integer_at_least(actually_honest, 1, "actually_honest", owner), votes.terms.honest
     if j > honest:
-        raise InvalidParameterError(f"`actually_honest` of {owner} must be at most `honest`, {honest}. Got {j}.")
+        raise InvalidParameterError(Problem(f"{owner}.actually_honest", f"be at most `honest`, {honest}", f"{j}"))
     factor = sqrt(j / honest) * _DOWNWARD
     return [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in votes.parts()]

@@ -20,7 +20,7 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, SummedNoise
-from tutelage.exceptions import ForgedMessageError, InvalidParameterError
+from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
@@ -102,18 +102,20 @@ class SharedSums:
         """Refuse terms that do not say which columns there are, or how many people."""
         terms, entities = self.terms, len(self.terms.entities)
         if terms.schema is None:
-            raise InvalidParameterError("`schema` of Consortium must be a Schema for a NoisySum. Got None.")
+            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema for a NoisySum", "None"))
         if len(terms.people) != entities:
             raise InvalidParameterError(
-                f"`people` of Consortium must hold one number per entity, {entities}. Got {len(terms.people)}."
+                Problem("Consortium.people", f"hold one number per entity, {entities}", f"{len(terms.people)}")
             )
         for number in terms.people:
             if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
-                raise InvalidParameterError(f"`people` of Consortium must be at most {_MOST_PEOPLE} per entity.")
+                raise InvalidParameterError(Problem("Consortium.people", f"be at most {_MOST_PEOPLE} per entity"))
         if terms.unit == ONE_ENTITY:
             raise InvalidParameterError(
-                "`unit` of Consortium must be a person or a row for a NoisySum: one entity's whole data cast a ballot "
-                "for each of its people."
+                Problem(
+                    "Consortium.unit",
+                    "be a person or a row for a NoisySum: one entity's whole data cast a ballot for each of its people",
+                )
             )
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 from tutelage._internal.records import named
 from tutelage.digests import canonical
 from tutelage.events import settings_of
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role
@@ -48,13 +48,15 @@ class Terms:
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
         if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
-            raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got {type(self.unit).__name__}.")
+            raise InvalidParameterError(Problem("Consortium.unit", "be a PrivacyUnit", f"{type(self.unit).__name__}"))
         _check_text(self.unit.name, "unit")
         _check_members(self.members)
         for label in self.classes:
             _check_text(label, "classes")
         if len(set(self.classes)) != len(self.classes):
-            raise InvalidParameterError("`classes` of Consortium must be different labels. Two of these are the same.")
+            raise InvalidParameterError(
+                Problem("Consortium.classes", "be different labels", fix="Two of these are the same.")
+            )
 
     @property
     def n_classes(self) -> int:
@@ -130,7 +132,7 @@ def _word(bits: int) -> str:
 def _as_stored(schema: object) -> Schema:
     """Return a schema as its file has it: columns in the order of their names, and ranges as numbers of Python."""
     if not isinstance(schema, Schema):
-        raise InvalidParameterError(f"`schema` of Consortium must be a Schema. Got a {type(schema).__name__}.")
+        raise InvalidParameterError(Problem("Consortium.schema", "be a Schema", f"a {type(schema).__name__}"))
     kinds = dict(zip(schema.names, schema.ordered, strict=True))
 
     def plain(end: Any) -> int | float:
@@ -141,13 +143,13 @@ def _as_stored(schema: object) -> Schema:
 
 def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
-        raise InvalidParameterError(f"`{name}` of Consortium must be 1 to 200 printable characters.")
+        raise InvalidParameterError(Problem(f"Consortium.{name}", "be 1 to 200 printable characters"))
 
 
 def _check_members(members: Sequence[object]) -> None:
     found = [member for member in members if isinstance(member, Member)]
     if len(found) != len(members):
-        raise InvalidParameterError("`members` of Consortium must all be of type Member.")
+        raise InvalidParameterError(Problem("Consortium.members", "all be of type Member"))
     columns = {
         "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
         "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
@@ -156,4 +158,4 @@ def _check_members(members: Sequence[object]) -> None:
     }
     for what, values in columns.items():
         if len(set(values)) != len(values):
-            raise InvalidParameterError(f"No two members of a Consortium may share a {what}. Two of these do.")
+            raise InvalidParameterError(Problem("Consortium.members", f"not share a {what}"))

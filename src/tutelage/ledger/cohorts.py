@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from tutelage._internal.typing import NeverPickled
-from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
+from tutelage.exceptions import InvalidParameterError, LedgerMismatchError, Problem
 from tutelage.ledger.store import Transaction
 
 
 def require_release_name(release: str) -> None:
     """Refuse a name of a release that cannot be written down or read."""
     if not release.strip() or not release.isprintable():
-        raise InvalidParameterError("`release` must be a name of visible characters, such as '2026-02'.")
+        raise InvalidParameterError(Problem("release", "be a name of visible characters, such as '2026-02'"))
 
 
 def cohort_key(key: bytes, person: str) -> bytes:

@@ -47,6 +47,7 @@ from tutelage.exceptions import (
     LedgerMissingError,
     LedgerStorageError,
     LedgerTamperedError,
+    Problem,
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import Voters, spend_votes
@@ -469,7 +470,7 @@ class Ledger:
         """
         for name, text in (("by", by), ("why", why)):
             if not (text.strip() and text.isprintable()):
-                raise InvalidParameterError(f"`{name}` of Ledger.raise_budget must be a text of visible characters.")
+                raise InvalidParameterError(Problem(f"Ledger.raise_budget.{name}", "be a text of visible characters"))
         with self.releasing(), self._held(write=True) as write:
             limit = self._filter.raised(epsilon)
             budget: dict[str, Any] = {"epsilon": limit.epsilon, "delta": limit.delta, "capacity": limit.capacity}
@@ -918,7 +919,7 @@ class Ledger:
         this head detects a ledger that was replaced by an older copy or rewritten from some entry on.
         """
         if head is not None and not _HEAD.fullmatch(head):
-            raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
+            raise InvalidParameterError(Problem("Ledger.verify.head", "be 64 hexadecimal digits", f"{head!r}"))
         with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
         self._seen.newest = last
@@ -1051,11 +1052,15 @@ class _Seen:
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:
     kind = accounting_of(accounting)
     if order is not None and suited_to is not None:
-        raise InvalidParameterError("`order` and `suited_to` of Ledger both choose the order. Pass one of them.")
+        raise InvalidParameterError(
+            Problem("Ledger.order", "be left out if you pass $suited_to: both choose the order")
+        )
     if order is None and suited_to is None:
         return limit_of(epsilon, delta, kind)
     if kind is Accounting.GAUSSIAN:
-        raise InvalidParameterError("`order` and `suited_to` of Ledger are for `accounting` renyi. Leave them out.")
+        raise InvalidParameterError(
+            Problem("Ledger.order", "be left out, and so must $suited_to, unless $accounting is renyi")
+        )
     return RenyiFilter.suited_to(epsilon, delta, suited_to) if order is None else RenyiFilter(epsilon, delta, order)
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
 
@@ -98,8 +98,11 @@ class Mechanism(ABC):
             return f"{self.key_name}({','.join(settings)})"
         if kind.__repr__ is object.__repr__:
             raise InvalidParameterError(
-                f"`mechanism` must have a `repr` that tells its settings, by which its answers are remembered. Make "
-                f"{kind.__name__} a dataclass, or define `__repr__`."
+                Problem(
+                    "Mechanism.mechanism",
+                    "have a `repr` that tells its settings, by which its answers are remembered",
+                    fix=f"Make {kind.__name__} a dataclass, or define `__repr__`.",
+                )
             )
         return repr(self)
 
@@ -117,13 +120,18 @@ class Mechanism(ABC):
         """Return the most that answering one query on ballots of this form can be; other forms have no theorem."""
         if not isinstance(form, OneHot):
             raise InvalidParameterError(
-                f"{type(self).__name__} releases votes, and its cost is proved for no other ballots. Use NoisySum."
+                Problem(
+                    f"{type(self).__name__}.ballots", "be votes: its cost is proved for no others", fix="Use NoisySum."
+                )
             )
         one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
         if isinstance(one, CappedArgmaxGaussian) and (form.cap is None or form.cap > one.cap):
             raise InvalidParameterError(
-                f"{type(self).__name__} is for teachers with at most {one.cap} votes each. Take CappedVotes, or "
-                "another mechanism."
+                Problem(
+                    f"{type(self).__name__}.ballots",
+                    f"be of teachers with at most {one.cap} votes each",
+                    fix="Use CappedVotes, or another mechanism.",
+                )
             )
         return one
 
@@ -181,6 +189,10 @@ def _spelled(setting: object) -> str:
             return repr(float(setting))
         case _:
             raise InvalidParameterError(
-                f"A {type(setting).__name__} cannot be part of a key. Take numbers and mechanisms as settings, or "
-                "leave out `key_name`."
+                Problem(
+                    "key_name.settings",
+                    "be numbers and mechanisms to be part of a key",
+                    f"a {type(setting).__name__}",
+                    "Leave out `key_name` otherwise.",
+                )
             )

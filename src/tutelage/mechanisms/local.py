@@ -19,7 +19,7 @@ from tutelage import events
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
-from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
+from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError, Problem
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import PrivacyUnit
 
@@ -317,9 +317,15 @@ def decode(
         channel = mechanism.channel(n_classes)
         if chosen is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
             raise InvalidParameterError(
-                f"`decoder` must not be 'plurality' for {mechanism!r} over {n_classes} classes: it reports the last "
-                "class more often than the true one next to it, so that even a unanimous vote would lose. Take "
-                "'likelihood' or 'inverse', or KRandomizedResponse."
+                Problem(
+                    "decoder",
+                    (
+                        f"not be 'plurality' for {mechanism!r} over {n_classes} classes: it reports "
+                        "the last class more often "
+                        "than the true one next to it, so that even a unanimous vote would lose"
+                    ),
+                    fix="Take 'likelihood' or 'inverse', or KRandomizedResponse.",
+                )
             )
         counts = count_reports(reports, channel.shape[1])
         match chosen:
@@ -417,11 +423,14 @@ def _known_decoder(decoder: Decoder | str | None, mechanism: LocalMechanism) -> 
         by_plurality = isinstance(mechanism, KRandomizedResponse | LocalGaussian)
         return Decoder.PLURALITY if by_plurality else Decoder.LIKELIHOOD
     if decoder not in list(Decoder):
-        raise InvalidParameterError(f"`decoder` must be one of {', '.join(Decoder)}. Got {decoder!r}.")
+        raise InvalidParameterError(Problem("decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"))
     chosen = Decoder(decoder)
     if chosen is not Decoder.PLURALITY and not isinstance(mechanism, ClassResponse):
         raise InvalidParameterError(
-            f"`decoder` of {type(mechanism).__name__} must be 'plurality', the largest sum: it has no channel. "
-            f"Got {chosen.value!r}."
+            Problem(
+                f"{type(mechanism).__name__}.decoder",
+                "be 'plurality', the largest sum: it has no channel",
+                f"{chosen.value!r}",
+            )
         )
     return chosen

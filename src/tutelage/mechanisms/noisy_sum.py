@@ -9,7 +9,7 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
 from tutelage.ballots import BallotSum, Vector
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.noise import NoiseSource
 
 
@@ -56,8 +56,11 @@ class NoisySum:
         """Return what releasing a sum of ballots of this form is; other forms have no theorem."""
         if not isinstance(form, Vector):
             raise InvalidParameterError(
-                "NoisySum releases one sum of ballots of limited length, and votes on many queries need one sum per "
-                "query. Use GNMax or another Mechanism."
+                Problem(
+                    "NoisySum.ballots",
+                    "be vectors of limited length: votes on many queries need one sum per query",
+                    fix="Use GNMax or another Mechanism.",
+                )
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
         bounds = form.norm_squared, prod(form.shape), form.unit

@@ -13,7 +13,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector, sum_of_cells
 from tutelage.digests import data_digest, spelled_out
 from tutelage.events import Composed, Event
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
@@ -141,10 +141,10 @@ class SumsOverSchema(NoisySums):
     def __post_init__(self) -> None:
         name = type(self).__name__
         if self.student is not None:
-            raise InvalidParameterError(f"`student` of {name} follows from the noisy sums. Leave it out.")
+            raise InvalidParameterError(Problem(f"{name}.student", "be left out: it follows from the noisy sums"))
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
             raise InvalidParameterError(
-                f"`mechanism` of {name} must be a NoisySum. Got a {type(self.mechanism).__name__}; leave it out."
+                Problem(f"{name}.mechanism", "be a NoisySum", f"a {type(self.mechanism).__name__}", "Leave it out.")
             )
 
     @classmethod
@@ -155,7 +155,11 @@ class SumsOverSchema(NoisySums):
     def check_plan(self) -> None:
         """Refuse: there are no public rows to try it on."""
         raise InvalidParameterError(
-            f"A plan tries methods on public rows, and {type(self).__name__} takes none. Leave the plan out."
+            Problem(
+                "plan.parameters",
+                f"be a method that takes public rows, on which a plan tries it, and {type(self).__name__} takes none",
+                fix="Leave the plan out.",
+            )
         )
 
     @abstractmethod
@@ -197,7 +201,11 @@ class SumsOverSchema(NoisySums):
         """Return what the sums are about: cells in which the noise of the first sum hides few people."""
         schema, sizes = public.schema, public.sizes
         if schema is None:
-            raise InvalidParameterError(f"{type(self).__name__} needs a public schema. Pass `public=Schema(...)`.")
+            raise InvalidParameterError(
+                Problem(
+                    "PATEClassifier.public", f"be a Schema for {type(self).__name__}", fix="Pass `public=Schema(...)`."
+                )
+            )
         each = zip(schema.columns.items(), schema.bins, strict=True)
         columns = [[name, spelled_out(one), bins] for (name, one), bins in each]
         targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]

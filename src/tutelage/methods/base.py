@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.filter import Accounting
 from tutelage.events import Event, Repeated, of_queries
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed, taught_by
 from tutelage.methods.requests import Prepared, PrivateRows, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
@@ -87,7 +87,7 @@ class Method(ABC):
     def calibrated(self) -> Any:
         """The mechanism, which is given or was found by the budget."""
         if self.mechanism is None:
-            raise InvalidParameterError(f"`mechanism` of {type(self).__name__} is not calibrated. Give one, or an ε.")
+            raise InvalidParameterError(Problem(f"{type(self).__name__}.mechanism", "be given, or follow from an ε"))
         return self.mechanism
 
     @abstractmethod

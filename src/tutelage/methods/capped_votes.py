@@ -8,7 +8,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import PrivateRows, Public, Sizes
@@ -54,8 +54,12 @@ class CappedVotes(VotesOnQueries):
         integer_at_least(self.votes, 1, "votes", "CappedVotes")
         if self.mechanism is not None and not isinstance(self.mechanism, CappedGNMax):
             raise InvalidParameterError(
-                f"`mechanism` must be a CappedGNMax where every person has few votes. Got a "
-                f"{type(self.mechanism).__name__}; leave it out for as little noise as ε allows."
+                Problem(
+                    "CappedVotes.mechanism",
+                    "be a CappedGNMax where every person has few votes",
+                    f"a {type(self.mechanism).__name__}",
+                    "Leave it out for as little noise as ε allows.",
+                )
             )
 
     @property

@@ -18,7 +18,7 @@ from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, settings_of
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicScaling
 from tutelage.features.base import (
     FeatureMap,
@@ -283,8 +283,12 @@ class NoisyMoments(NoisySums):
             object.__setattr__(self, "student", None)
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
             raise InvalidParameterError(
-                f"`mechanism` must be a NoisySum where people cast vectors. Got a {type(self.mechanism).__name__}; "
-                "leave it out for as little noise as ε allows."
+                Problem(
+                    "NoisyMoments.mechanism",
+                    "be a NoisySum where people cast vectors",
+                    f"a {type(self.mechanism).__name__}",
+                    "Leave it out for as little noise as ε allows.",
+                )
             )
 
     @property
@@ -425,8 +429,10 @@ class NoisyMoments(NoisySums):
         """Refuse another student than the one in closed form, which is the only one that is tried."""
         if self.student is not None:
             raise InvalidParameterError(
-                "`student` in `parameters` of plan is for votes: vectors are tried with the student in closed form. "
-                "Leave it out."
+                Problem(
+                    "NoisyMoments.student",
+                    "be left out in $parameters of a plan: vectors are tried with the student in closed form",
+                )
             )
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:

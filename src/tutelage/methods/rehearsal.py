@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidParameterError, OneClassWarning
+from tutelage.exceptions import InvalidParameterError, OneClassWarning, Problem
 from tutelage.features.scored import Start
 from tutelage.goals import ClassWeights, Goal
 from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
@@ -64,7 +64,7 @@ class PublicLabels:
 def rehearsed(steps: Generator[Request | Learned, Any, Result], prepared: Any, noise: NoiseSource) -> Result:
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
-        raise InvalidParameterError("Sums that no ledger is charged for must have simulated noise.")
+        raise InvalidParameterError(Problem("the rehearsal.noise", "be simulated, because no ledger is charged"))
 
     def answer_to(request: Request) -> Answer:
         ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))

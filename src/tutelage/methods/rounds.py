@@ -12,7 +12,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.methods.requests import Answer, Learned, Request
 from tutelage.students import fit_student
@@ -97,9 +97,7 @@ class Rounds:
     def check(self) -> None:
         """Refuse settings that would fail in a later round, before the first round is spent."""
         if len(self.sizes) == 0:
-            raise InvalidParameterError(
-                "`n_queries` of ask_in_rounds must hold one number of rows per round. Got none."
-            )
+            raise InvalidParameterError(Problem("ask_in_rounds.n_queries", "hold one number of rows per round", "none"))
         for size in self.sizes:
             integer_at_least(size, 1, "n_queries", "ask_in_rounds")
         if len(self.seen) != len(self.rows) or sum(self.sizes) > len(self.rows):
@@ -114,19 +112,28 @@ class Rounds:
         student = self.student
         if later and (student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))):
             raise InvalidParameterError(
-                "`student` of ask_in_rounds must be a scikit-learn classifier with `predict_proba`, because later "
-                f"rounds use its predictions. Got {shown(student)}."
+                Problem(
+                    "ask_in_rounds.student",
+                    "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
+                    shown(student),
+                )
             )
         confidence = getattr(self.mechanism, "confidence", 1.0)
         if confidence * self.n_classes <= 1:
             raise InvalidParameterError(
-                f"`confidence` of {type(self.mechanism).__name__} must be above 1/{self.n_classes}, or guesses are "
-                f"confirmed. Got {confidence}."
+                Problem(
+                    f"{type(self.mechanism).__name__}.confidence",
+                    f"be above 1/{self.n_classes}, or guesses are confirmed",
+                    f"{confidence}",
+                )
             )
         if self.first.needs_answers:
             raise InvalidParameterError(
-                "`first` of ask_in_rounds must be a rule that needs no labels, because none are released yet. Got "
-                f"{self.first}."
+                Problem(
+                    "ask_in_rounds.first",
+                    "be a rule that needs no labels, because none are released yet",
+                    f"{self.first}",
+                )
             )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn.ensemble import RandomForestClassifier
 
-from tutelage.exceptions import InvalidParameterError, shown
+from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.mechanisms import Mechanism
 from tutelage.methods.additive import Additive
 from tutelage.methods.base import Method
@@ -28,7 +28,7 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
     if method is not None:
         if not isinstance(method, Method):
             raise InvalidParameterError(
-                f"`method` must be a method of tutelage.methods, such as NoisyMoments(). Got {shown(method)}."
+                Problem("method", "be a method of tutelage.methods, such as NoisyMoments()", shown(method))
             )
         if given:
             raise _set_twice(next(iter(given)), "method", method)
@@ -44,8 +44,11 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
     if isinstance(teacher, VectorBallots):
         if unused := sorted(about_votes - {"n_teachers"}):
             raise InvalidParameterError(
-                f"`{unused[0]}` is about votes on single rows. NoisyMoments (`VectorBallots`) labels all public rows "
-                "at once, at no further cost. Leave it out."
+                Problem(
+                    f"PATEClassifier.{unused[0]}",
+                    "be left out unless the method has votes on single rows: NoisyMoments "
+                    "(`VectorBallots`) labels all public rows at once, at no further cost",
+                )
             )
         if "rounds" in given:
             raise _set_twice("rounds", "teacher", teacher)
@@ -60,5 +63,7 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
 def _set_twice(name: str, by: str, record: Any) -> InvalidParameterError:
     """Return the refusal of a parameter beside another one that sets it."""
     return InvalidParameterError(
-        f"`{name}` is already set by `{by}`. Leave `{name}` out, and set it in {type(record).__name__}."
+        Problem(
+            f"PATEClassifier.{name}", f"be left out, because ${by} has it", fix=f"Set it in {type(record).__name__}."
+        )
     )

@@ -11,7 +11,7 @@ from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
 from tutelage.methods.base import takes_missing_values
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
@@ -81,8 +81,14 @@ class TeacherVotes(VotesOnQueries):
             require_classifier(self.teacher, "teacher", "TeacherVotes")
         if not isinstance(self.mechanism, Mechanism | None) or isinstance(self.mechanism, CappedGNMax):
             raise InvalidParameterError(
-                "`mechanism` of TeacherVotes must be a Mechanism for votes on every query. `NoisySum` is for "
-                "NoisyMoments (`VectorBallots`), `CappedGNMax` for CappedVotes (`NearestQueries`)."
+                Problem(
+                    "TeacherVotes.mechanism",
+                    "be a Mechanism for votes on every query",
+                    fix=(
+                        "`NoisySum` is for NoisyMoments (`VectorBallots`), `CappedGNMax` for CappedVotes "
+                        "(`NearestQueries`)."
+                    ),
+                )
             )
 
     @property
@@ -142,13 +148,20 @@ class TeacherVotes(VotesOnQueries):
         """Refuse several rounds, a rule that needs answers, and teachers that cannot be trained."""
         if self.rounds > 1 or self.rule.needs_answers or self.rule.needs_student:
             raise InvalidParameterError(
-                "`rounds` and `selection` in `parameters` of plan must be one round, and a rule that needs no earlier "
-                "answers, such as 'first' or 'medoids'."
+                Problem(
+                    "TeacherVotes.rounds",
+                    "be 1 in $parameters of a plan, and $selection a rule that needs no earlier "
+                    "answers, such as 'first' or 'medoids'",
+                )
             )
         if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
             raise InvalidParameterError(
-                f"`mechanism` in `parameters` of plan must be a GNMax for votes. Got {type(self.mechanism).__name__}; "
-                "leave it out for the least noise."
+                Problem(
+                    "TeacherVotes.mechanism",
+                    "be a GNMax in $parameters of a plan",
+                    f"{type(self.mechanism).__name__}",
+                    "Leave it out for the least noise.",
+                )
             )
         ensemble_of(self.teacher, n_classes=2, seed=0)  # refuses what cannot be trained, such as recorded votes
 

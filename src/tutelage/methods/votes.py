@@ -12,7 +12,7 @@ from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
-from tutelage.exceptions import InvalidParameterError, shown
+from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.methods.base import Method
 from tutelage.methods.requests import Answer, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows
@@ -109,12 +109,15 @@ class VotesOnQueries(Method):
     def _check_selection(self) -> None:
         if not isinstance(self.selection, str | QuerySelector):
             raise InvalidParameterError(
-                f"`selection` of {type(self).__name__} must be a rule or its name. Got {shown(self.selection)}."
+                Problem(f"{type(self).__name__}.selection", "be a rule or its name", shown(self.selection))
             )
         if self.rule.needs_answers and self.rounds == 1:
             raise InvalidParameterError(
-                "`selection` needs earlier labels, so `rounds` must be at least 2. Got "
-                f"{type(self.rule).__name__} and 1."
+                Problem(
+                    f"{type(self).__name__}.rounds",
+                    f"be at least 2 for {type(self.rule).__name__}, a $selection that needs earlier labels",
+                    "1",
+                )
             )
 
     def _check_rounds(self) -> None:
@@ -122,7 +125,7 @@ class VotesOnQueries(Method):
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
-                f"`rounds` must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
+                Problem(f"{type(self).__name__}.rounds", "be at most $n_queries", f"{self.rounds} and {self.n_queries}")
             )
 
     def _check_student(self) -> None:
@@ -130,8 +133,11 @@ class VotesOnQueries(Method):
             student_named(self.student)
         if isinstance(self.student, NoisySumClassifier):
             raise InvalidParameterError(
-                f"`student` of {type(self).__name__} must learn from labels, and NoisySumClassifier learns from the "
-                "sums of NoisyMoments (`VectorBallots`). Leave it out."
+                Problem(
+                    f"{type(self).__name__}.student",
+                    "learn from labels, and NoisySumClassifier learns from the sums of NoisyMoments (`VectorBallots`)",
+                    fix="Leave it out.",
+                )
             )
 
     @property
@@ -245,7 +251,9 @@ class VotesOnQueries(Method):
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
             if value > len(seen):
-                raise InvalidParameterError(f"`{name}` must be at most the {len(seen)} public rows. Got {value}.")
+                raise InvalidParameterError(
+                    Problem(f"{type(self).__name__}.{name}", f"be at most the {len(seen)} public rows", f"{value}")
+                )
         self.rule.check(seen, n_classes)
 
     def describe_queries(self, n_rounds: int, /) -> str:

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Accounting, Filter, limit_of
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.shortcuts import DEFAULTS, method_for
@@ -61,7 +61,7 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
     known = {"method", *DEFAULTS}
     if unknown := sorted(parameters.keys() - known):
         raise InvalidParameterError(
-            f"`parameters` of plan must be among {', '.join(sorted(known))}: no others are tried. Got {unknown[0]!r}."
+            Problem("plan.parameters", f"be among {', '.join(sorted(known))}: no others are tried", f"{unknown[0]!r}")
         )
     method = method_for(parameters.pop("method", None), **(DEFAULTS | parameters))
     method.check_plan()

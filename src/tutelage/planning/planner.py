@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.columns import numbered_rows, public_features
 from tutelage.goals import Goal
@@ -110,11 +110,11 @@ def plan(
     judged_by = Goal(goal)
     if judged_by.ranks or (known is None and goal != "accuracy"):
         raise InvalidParameterError(
-            f"`goal` of plan must be accuracy or, with labeled rows, balanced_accuracy. No other is tried. Got {goal}."
+            Problem("plan.goal", "be accuracy or, with labeled rows, balanced_accuracy. No other is tried", f"{goal}")
         )
     known = None if known is None else replace(known, n_classes=n_classes, goal=judged_by)
     if n_classes is None:
-        raise InvalidParameterError("`classes` of plan must be the number of classes, if there are no labels.")
+        raise InvalidParameterError(Problem("plan.classes", "be the number of classes, if there are no labels"))
     target = Target(
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
@@ -129,16 +129,22 @@ def plan(
         number_between(reach, 0, 1, "reach", "plan")
     if parameters is not None and known is None:
         raise InvalidParameterError(
-            "`parameters` of plan can only be tried on labeled rows. Pass `y_public` or `stand_in`, or leave them out."
+            Problem(
+                "plan.parameters",
+                "come with labels, on which they are tried",
+                fix="Pass $y_public or $stand_in, or leave them out.",
+            )
         )
     if accuracy is not None and known is not None:
-        raise InvalidParameterError(
-            "`accuracy` of plan takes the place of labels. Leave out the accuracy, or leave out the labels."
-        )
+        raise InvalidParameterError(Problem("plan.accuracy", "be left out if there are labels, whose place it takes"))
     asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
     if asked is not None and goal != "accuracy" and not asked.takes_weights:
         raise InvalidParameterError(
-            f"`parameters` of plan cannot be {type(asked).__name__} for this `goal`. Leave out one of them."
+            Problem(
+                "plan.parameters",
+                f"be another method than {type(asked).__name__} for this $goal",
+                fix="Leave out one of them.",
+            )
         )
     if known is None:
         if accuracy is not None:
@@ -154,10 +160,12 @@ def _known(
     if y_public is None and stand_in is None:
         return None
     if y_public is not None and X_public is None:
-        raise InvalidParameterError("`y_public` of plan needs the public rows in `X_public`. Pass both.")
+        raise InvalidParameterError(
+            Problem("plan.y_public", "come with the public rows in $X_public", fix="Pass both.")
+        )
     own = y_public is not None
     if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
-        raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
+        raise InvalidParameterError(Problem("plan.stand_in", "be a pair: rows of another data set and their labels"))
     given = (X_public, y_public) if own else stand_in
     came, rows, labels = _numbers(given[0], given[1], features)
     if missing := sum(map(is_missing, labels.tolist())):
@@ -190,9 +198,7 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matri
     if isinstance(y, str):
         table = as_table(X)
         if table is None:
-            raise InvalidParameterError(
-                "`y_public` of plan may be the name of a column only if `X_public` has such names."
-            )
+            raise InvalidParameterError(Problem("plan.y_public", "be labels, unless $X_public has named columns"))
         labels, X = table.column(y), public_features(X, y, None)
     named = numbered_rows(X, X, None)
     rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.public, dtype=np.float64)
@@ -214,7 +220,7 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
         return integer_at_least(public_rows, 1, "public_rows", "plan")
     if X_public is None:
         raise InvalidParameterError(
-            "`public_rows` of plan must be the number of public rows, if `X_public` is not given."
+            Problem("plan.public_rows", "be the number of public rows, if `X_public` is not given")
         )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import escape
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.goals import Goal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
@@ -190,7 +190,7 @@ class Plan:
         """
         if self.recommended is None and not despite_plan:
             raise InvalidParameterError(
-                f"The plan recommends no release. {self.obstacle} To release in spite of it, pass `despite_plan=True`."
+                Problem("despite_plan", f"be True, because the plan recommends no release. {self.obstacle}")
             )
         return {
             "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]

@@ -20,7 +20,13 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, PublicationTest, Repeated
-from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    NothingToGainError,
+    Problem,
+    UnsupportedEventError,
+)
 from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
@@ -67,11 +73,14 @@ class Proposal:
         fitting = 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS
         if not (1 < self.order <= _MOST_ORDER and rising and fitting):
             raise InvalidParameterError(
-                f"A Proposal needs an `order` > 1, at most {_MOST_ORDER:g}, finite `caps` >= 0 that do not fall, and "
-                "one chance more than caps."
+                Problem(
+                    "Proposal.order",
+                    f"be above 1 and at most {_MOST_ORDER:g}, $caps finite, >= 0 and not falling, "
+                    "with one chance more than caps",
+                )
             )
         if self.chances[-1] > TAIL * self.delta * CERTAIN:
-            raise InvalidParameterError("The last of `chances` of a Proposal must be at most a tenth of `delta`.")
+            raise InvalidParameterError(Problem("Proposal.chances", "end with at most a tenth of $delta"))
 
     @property
     def epsilon(self) -> float:
@@ -120,7 +129,7 @@ class Proposal:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
-        damaged = InvalidParameterError("A Proposal could not be read: the text is not one that was written.")
+        damaged = InvalidDataError("A Proposal could not be read: the text is not one that was written.")
         content = parse(text, "proposal", damaged, "kind")
         content.pop("epsilon", None)
         return made(content, cls, damaged)

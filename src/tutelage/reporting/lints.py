@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
 
@@ -145,9 +145,9 @@ class Finding:
         for name in ("code", "severity", "reason"):
             if type(getattr(self, name)) is not str:
                 kind = type(getattr(self, name)).__name__
-                raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
+                raise InvalidParameterError(Problem(f"Finding.{name}", "be text", f"a {kind}"))
         if self.severity not in _SEVERITIES:
-            raise InvalidParameterError("`severity` of Finding must be warning or danger.")
+            raise InvalidParameterError(Problem("Finding.severity", "be warning or danger"))
 
     def __str__(self) -> str:
         """Return the fault alone, as the first page of a card and a screen show it."""
@@ -229,7 +229,7 @@ def lint(
         number_of_votes(threshold, "threshold", "lint")
     for (name, known), word in zip(_WORDS.items(), (stopping, tuned_on, classes_from), strict=True):
         if word is not None and word not in known:
-            raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
+            raise InvalidParameterError(Problem(f"lint.{name}", f"be one of {', '.join(known)}", f"{word!r}"))
     found = list[Finding]()
 
     def objects(code: str, **values: Any) -> None:

@@ -25,7 +25,7 @@ from tutelage.events import (
     SummedNoise,
     TruncatedGeometricResponse,
 )
-from tutelage.exceptions import InvalidParameterError, NotPublishableError
+from tutelage.exceptions import InvalidParameterError, NotPublishableError, Problem
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.meaning import interval
@@ -302,12 +302,15 @@ def check_statements(statements: dict[str, str]) -> None:
     for topic, text in statements.items():
         if topic not in STATEMENTS:
             raise InvalidParameterError(
-                f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
+                Problem("the card.statements", f"have topics among {', '.join(STATEMENTS)}", f"{topic!r}")
             )
         if not any(one.isalnum() and one not in _BLANK_LETTERS for one in text) or len(text) > _LONGEST:
             raise InvalidParameterError(
-                f"The statement {topic!r} must be text of at most {_LONGEST:,} characters, with a letter or digit. "
-                f"Got {len(text):,} characters."
+                Problem(
+                    f"the statements.{topic}",
+                    f"be text of at most {_LONGEST:,} characters, with a letter or digit",
+                    f"{len(text):,} characters",
+                )
             )
 
 
@@ -354,11 +357,11 @@ class CardRecord:
         budget = self.budget
         missing = [name for name in _NEEDED if name not in budget]
         if missing:
-            raise InvalidParameterError(f"`budget` of a card must have an entry {missing[0]}.")
+            raise InvalidParameterError(Problem("a card.budget", f"have an entry {missing[0]}"))
         for name in _NEEDED:
             _check_range(budget[name], f"budget[{name!r}]")
         if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
-            raise InvalidParameterError("`budget` of a card must be above 0, and its head 64 hexadecimal digits.")
+            raise InvalidParameterError(Problem("a card.budget", "be above 0, and its head 64 hexadecimal digits"))
         _check_range(self.student_accuracy, "student_accuracy", 1)
         _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
         for share in (share for one in self.goals for share in (one.student, one.public_labels, one.no_model)):
@@ -369,7 +372,7 @@ class CardRecord:
             _check_range(entry.right, "accuracy_by_class.right", entry.rows)
         for one in self.curves:
             if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
-                raise InvalidParameterError("`curves` of a card must have an effect and a noise from 0 for each cell.")
+                raise InvalidParameterError(Problem("a card.curves", "have an effect and a noise from 0 for each cell"))
         for one in self.errors:
             _check_range(one.rows, "errors.rows")
             _check_range(one.typical, "errors.typical")
@@ -516,9 +519,11 @@ def check_public(value: Any, hint: Any, where: str, *, ranged: bool = True) -> N
         takes = " or ".join("None" if one is NoneType else _type_of(one).__name__ for one in options)
         raise _refusal(where, f"takes {takes} only", value)
     if kind is str and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise InvalidParameterError(f"`{where}` of a card must be text that UTF-8 can encode. It has lone surrogates.")
+        raise InvalidParameterError(
+            Problem(f"a card.{where}", "be text that UTF-8 can encode", fix="It has lone surrogates.")
+        )
     if kind is float and not math.isfinite(value):
-        raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
+        raise InvalidParameterError(Problem(f"a card.{where}", "be a finite number", f"{value!r}"))
     if ranged:
         _check_range(value, where)
     for name, part, of_part in _parts(value, chosen, where):
@@ -552,7 +557,7 @@ def _type_of(hint: Any) -> type:
 def _check_range(value: object, where: str, most: float = _MOST) -> None:
     """Refuse a number that is not from 0 to `most`; other values pass."""
     if type(value) in (float, int) and not 0 <= value <= most:  # type: ignore[operator]
-        raise InvalidParameterError(f"`{where}` of a card must be from 0 to {most:g}.")
+        raise InvalidParameterError(Problem(f"a card.{where}", f"be from 0 to {most:g}"))
 
 
 def _refusal(where: str, takes: str, value: object) -> NotPublishableError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.typing import Named, loaded
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import Moments, NoisySumClassifier
@@ -44,7 +44,7 @@ def student_named(name: str, **parameters: Any) -> Any:
         If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
-        raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
+        raise InvalidParameterError(Problem("student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
     return STUDENTS[name](**parameters)
 
 

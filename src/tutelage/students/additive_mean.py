@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.public_numbers import PublicStart, PublicTrees
 from tutelage.features.schema import Schema
 from tutelage.students.additive import (
@@ -84,7 +84,9 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
     def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float]) -> FloatArray:
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles)."""
         if not len(quantiles) or not all(0 < one < 1 for one in quantiles):
-            raise InvalidParameterError("`quantiles` must be shares between 0 and 1, such as (0.1, 0.5, 0.9).")
+            raise InvalidParameterError(
+                Problem("AdditiveRegressor.quantiles", "be shares between 0 and 1, such as (0.1, 0.5, 0.9)")
+            )
         expected, (low, high) = self.predict(X), self.range_
         offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (high - low)
         part = np.searchsorted(self.parts_, expected, side="right")

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning, Problem
 
 ONE_CLASS = "Every released label is the same class; the student always answers it."
 
@@ -227,8 +227,11 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
-            f"`classes` must not hold -1, which marks unlabeled rows for {type(last).__name__}. Give that class "
-            "another value."
+            Problem(
+                "classes",
+                f"not hold -1, which marks unlabeled rows for {type(last).__name__}",
+                fix="Give that class another value.",
+            )
         )
 
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.extras import install
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.base import parts_of
 from tutelage.features.cells import UNKNOWN, code_of
 from tutelage.features.columns import PublicColumns
@@ -90,13 +90,19 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
     if content is None:
         named = strange or (foreign[0] if foreign else parts[-1])
         raise InvalidParameterError(
-            f"`student` of export_onnx must have a form in ONNX, and {type(named).__name__} has none. Publish "
-            "student.skops, or choose another student or feature map."
+            Problem(
+                "export_onnx.student",
+                f"have a form in ONNX, and {type(named).__name__} has none",
+                fix="Publish student.skops, or choose another student or feature map.",
+            )
         )
     if foreign and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
-            f"`student` of export_onnx must predict in ONNX as it does here, and with {type(foreign[0]).__name__} it "
-            "does not. Publish student.skops, or choose another feature map."
+            Problem(
+                "export_onnx.student",
+                f"predict in ONNX as it does here, and with {type(foreign[0]).__name__} it does not",
+                fix="Publish student.skops, or choose another feature map.",
+            )
         )
     with claimed(path, _ONNX) as output, output.written() as part:
         part.write_bytes(content)
@@ -123,8 +129,11 @@ def _refuse_texts(first: Any) -> None:
     texts = first.text_names if isinstance(first, PublicColumns) else first.names if named else ()
     if texts:
         raise InvalidParameterError(
-            f"`student` of export_onnx must not take text or frames: ONNX does not divide texts into words as Python "
-            f"does. It takes {', '.join(texts)}. Publish student.skops, or leave these columns out."
+            Problem(
+                "export_onnx.student",
+                "not take text or frames: ONNX does not divide texts into words as Python does",
+                fix=f"It takes {', '.join(texts)}. Publish student.skops, or leave these columns out.",
+            )
         )
 
 

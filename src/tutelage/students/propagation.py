@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.students.base import SemiSupervisedClassifier
 
 _COLUMNS = 128  # that are solved for at once
@@ -175,7 +175,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         for alpha in alphas:
             number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
-            raise InvalidParameterError(f"`alpha` of {owner} must hold a number, at least 0 and below 1. Got none.")
+            raise InvalidParameterError(Problem(f"{owner}.alpha", "hold a number, at least 0 and below 1", "none"))
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
         chosen = self.label_distributions_.argmax(axis=1)

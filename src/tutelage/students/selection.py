@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Named
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 __all__ = [
     "SELECTORS",
@@ -352,7 +352,11 @@ def selector_named(name: str) -> QuerySelector:
     """
     if name not in SELECTORS:
         raise InvalidParameterError(
-            f"There is no rule {name!r} to choose queries by. There are: {', '.join(SELECTORS)}. To choose by label, "
-            "see `class_balanced`: the labels must be released first."
+            Problem(
+                "selection",
+                f"be one of {', '.join(SELECTORS)}",
+                f"{name!r}",
+                "To choose by label, see `class_balanced`: the labels must be released first.",
+            )
         )
     return SELECTORS[name]()

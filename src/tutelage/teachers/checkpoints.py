@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 _MOST_IDENTITY = 2**10  # bytes
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
@@ -113,8 +113,11 @@ def source_of(*settings: object) -> tuple[str, ...]:
         return tuple(inspect.getsource(kind) for kind in kinds)
     except (OSError, TypeError):
         raise InvalidParameterError(
-            "Checkpoints need code that can be compared with that of the next run, and here is a class or function in "
-            "no file. Put it into a module, or leave `checkpoints` out."
+            Problem(
+                "PATEClassifier.checkpoints",
+                "be left out for classes and functions in no file, which cannot be compared with those of the next run",
+                fix="Put them into a module.",
+            )
         ) from None
 
 
@@ -153,6 +156,9 @@ def _digest(value: object) -> str:
         return str(joblib.hash(value))
     except Exception as error:  # whatever pickling raises, of its own kinds and of the values' own
         raise InvalidParameterError(
-            "Checkpoints need settings that can be told apart from others, and these hold something without a name, "
-            "such as a lambda; define it by `def` or as a class in a module."
+            Problem(
+                "PATEClassifier.checkpoints",
+                "be left out for settings without a name, such as a lambda, which cannot be told apart from others",
+                fix="Define them by `def` or as a class in a module.",
+            )
         ) from error

@@ -21,7 +21,7 @@ from scipy import linalg
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.parallel import withheld
@@ -116,9 +116,7 @@ class HeadTeachers(Ensemble):
     def __init__(self, head: "Head", *, n_classes: int) -> None:
         if isinstance(head, type) or not isinstance(head, Head):
             got = head.__name__ if isinstance(head, type) else type(head).__name__
-            raise InvalidParameterError(
-                f"`head` of HeadTeachers must be a closed form such as ClassMeans(). Got {got}."
-            )
+            raise InvalidParameterError(Problem("HeadTeachers.head", "be a closed form such as ClassMeans()", f"{got}"))
         super().__init__(n_classes)
         self._head = head
         self._fitted: tuple[Any, int] | None = None  # and the number of features
@@ -224,8 +222,11 @@ class Ridge(Head):
         counts = np.ones(private.n_classes) if self.class_weights is None else np.array(self.class_weights)
         if len(counts) != private.n_classes:
             raise InvalidParameterError(
-                f"`class_weights` of Ridge must have one weight for each of the {private.n_classes} classes. "
-                f"Got {len(counts)}."
+                Problem(
+                    "Ridge.class_weights",
+                    f"have one weight for each of the {private.n_classes} classes",
+                    f"{len(counts)}",
+                )
             )
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
         weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0

@@ -16,7 +16,13 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, TeacherTrainingError
+from tutelage.exceptions import (
+    InvalidBallotError,
+    InvalidDataError,
+    InvalidParameterError,
+    Problem,
+    TeacherTrainingError,
+)
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble
 from tutelage.teachers.parallel import MachineFaultError, withheld, without_lost
@@ -62,7 +68,7 @@ class CallableTeachers(Ensemble):
     def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, max_workers: int = 1) -> None:
         super().__init__(n_classes)
         if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
-            raise InvalidParameterError("`teachers` of CallableTeachers must be callables, at least one.")
+            raise InvalidParameterError(Problem("CallableTeachers.teachers", "be callables, at least one"))
         self._teachers = list(teachers)
         self._unit = _known_unit(unit, "CallableTeachers")
         self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")
@@ -161,7 +167,7 @@ def _check_form(ballots: npt.NDArray[Any] | Form, n_rows: int, what: str) -> Non
 def _known_unit(unit: object, owner: str) -> PrivacyUnit:
     if not isinstance(unit, PrivacyUnit):
         raise InvalidParameterError(
-            f"`unit` of {owner} must be a PrivacyUnit, such as Shards.unit. Got a {type(unit).__name__}."
+            Problem(f"{owner}.unit", "be a PrivacyUnit, such as Shards.unit", f"a {type(unit).__name__}")
         )
     return unit
 

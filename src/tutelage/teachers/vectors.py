@@ -14,7 +14,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import PublicRows, PublicScaling, ballot_features
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.blocks import PeopleBlock, in_turn
@@ -65,7 +65,9 @@ class VectorBallots:
         number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
         if integer_at_least(self.rounds, 1, "rounds", "VectorBallots") > _MOST_ROUNDS:
             raise InvalidParameterError(
-                f"`rounds` of VectorBallots must be at most {_MOST_ROUNDS}. Got {self.rounds}; two are enough, mostly."
+                Problem(
+                    "VectorBallots.rounds", f"be at most {_MOST_ROUNDS}", f"{self.rounds}", "Two are enough, mostly."
+                )
             )
 
     def features(

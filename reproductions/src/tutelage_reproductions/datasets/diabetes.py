@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import hmac_key, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage_reproductions.datasets import releases
 
 Label = Literal["readmitted", "diabetesMed"]
@@ -242,18 +242,30 @@ def split_by_patient(
     probability(test, "test", "split_by_patient")
     if public + test >= 1:
         raise InvalidParameterError(
-            f"`public` and `test` of split_by_patient must sum to less than 1, to leave private rows. Got {public} and "
-            f"{test}."
+            Problem(
+                "split_by_patient.public",
+                "sum with $test to less than 1, to leave private rows",
+                f"{public} and {test}",
+            )
         )
     key = hmac_key(key, "split_by_patient")
     if balanced and stays.classes not in _SHARES:
         raise InvalidParameterError(
-            "`balanced` of split_by_patient must be False for labels of your own: the share of each class must be "
-            "published, and only those of load_diabetes are."
+            Problem(
+                "split_by_patient.balanced",
+                (
+                    "be False for labels of your own: the share of each class must be published, and only those of "
+                    "load_diabetes are"
+                ),
+            )
         )
     if _DISCHARGE not in stays.feature_names:
         raise InvalidParameterError(
-            f"`stays` of split_by_patient must have the column {_DISCHARGE}, which says who died. Load it as a feature."
+            Problem(
+                "split_by_patient.stays",
+                f"have the column {_DISCHARGE}, which says who died",
+                fix="Load it as a feature.",
+            )
         )
     kept = ~np.isin(stays.X[:, stays.feature_names.index(_DISCHARGE)], NO_RETURN)
     if balanced:
@@ -268,14 +280,17 @@ def split_by_patient(
 
 def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
     if label not in _CLASSES:
-        raise InvalidParameterError(f"`label` of load_diabetes must be one of {', '.join(_CLASSES)}. Got {label!r}.")
+        raise InvalidParameterError(Problem("load_diabetes.label", f"be one of {', '.join(_CLASSES)}", f"{label!r}"))
     if features is None:
         return tuple(name for name in FEATURES if name != label)
     unknown = [name for name in features if name not in _READABLE]
     if unknown or label in features or len(set(features)) < len(features):
         raise InvalidParameterError(
-            "`features` of load_diabetes must be names in FEATURES or DRUGS of this module, each once and without the "
-            f"label. Got {list(features)!r}."
+            Problem(
+                "load_diabetes.features",
+                "be names in FEATURES or DRUGS of this module, each once and without the label",
+                f"{list(features)!r}",
+            )
         )
     return tuple(features)
 

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage_reproductions.students.networks import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
 
 _NOISE_SIZE = 100
@@ -253,7 +253,7 @@ class AdversarialStudent(NetworkStudent):
         owner = type(self).__name__
         if not isinstance(self.hidden, tuple) or not self.hidden:
             raise InvalidParameterError(
-                f"`hidden` of {owner} must be a tuple of at least one layer's size. Got {self.hidden!r}."
+                Problem(f"{owner}.hidden", "be a tuple of at least one layer's size", f"{self.hidden!r}")
             )
         for size in self.hidden:
             integer_at_least(size, 1, "hidden", owner)

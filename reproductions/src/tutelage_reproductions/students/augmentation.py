@@ -13,7 +13,7 @@ from torch.nn import functional
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.students.base import fit_student
 from tutelage_reproductions.students.networks import NetworkStudent, ResidualNetwork, network_from
 
@@ -69,8 +69,9 @@ class ImageAugmentation:
         shape = self.image_shape
         if not isinstance(shape, tuple) or len(shape) not in (2, 3):
             raise InvalidParameterError(
-                "`image_shape` of ImageAugmentation must be (height, width) or (height, width, channels). "
-                f"Got {shape!r}."
+                Problem(
+                    "ImageAugmentation.image_shape", "be (height, width) or (height, width, channels)", f"{shape!r}"
+                )
             )
         for size in shape:
             integer_at_least(size, 1, "image_shape", "ImageAugmentation")
@@ -201,11 +202,11 @@ class ImageStudent(NetworkStudent):
         changes = ImageAugmentation.for_images(shape) if self.augmentation is None else self.augmentation
         if not isinstance(changes, ImageAugmentation):
             raise InvalidParameterError(
-                f"`augmentation` of {owner} must be an ImageAugmentation. Got a {type(changes).__name__}."
+                Problem(f"{owner}.augmentation", "be an ImageAugmentation", f"a {type(changes).__name__}")
             )
         if changes.image_shape != shape:
             raise InvalidParameterError(
-                f"`image_shape` of {owner} must be that of its augmentation, {changes.image_shape!r}. Got {shape!r}."
+                Problem(f"{owner}.image_shape", f"be that of its augmentation, {changes.image_shape!r}", f"{shape!r}")
             )
         values = int(np.prod(shape))
         if values != self.n_features_in_:

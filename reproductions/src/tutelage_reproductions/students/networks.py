@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.networks import ImageInput, device_named, drawing_from
 from tutelage.students.base import SemiSupervisedClassifier
 
@@ -75,8 +75,11 @@ def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str
     made = factory(n_classes) if callable(factory) and not isinstance(factory, nn.Module) else factory
     if not isinstance(made, nn.Module) or made is factory:
         raise InvalidParameterError(
-            f"`factory` of {owner} must be callable, from the number of classes to a new torch module. "
-            f"Got a {type(factory).__name__}."
+            Problem(
+                f"{owner}.factory",
+                "be callable, from the number of classes to a new torch module",
+                f"a {type(factory).__name__}",
+            )
         )
     # A factory may return layers that it keeps: trained in place, they would carry one fit into the next.
     return copy.deepcopy(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  missing in torch's stubs
@@ -207,8 +210,15 @@ class ResidualNetwork:
         shape, least = self.image_shape, 2 ** (len(self.channels) - 1)
         if not isinstance(shape, tuple) or len(shape) not in (2, 3) or min(shape[:2]) < least:
             raise InvalidParameterError(
-                "`image_shape` of ResidualNetwork must be (height, width) or (height, width, channels), each side at "
-                f"least {least} for {len(self.channels)} stages. Got {shape!r}."
+                Problem(
+                    "ResidualNetwork.image_shape",
+                    (
+                        f"be (height, width) or (height, width, channels), each side at least {least} "
+                        f"for {len(self.channels)}"
+                        " stages"
+                    ),
+                    f"{shape!r}",
+                )
             )
 
     @classmethod

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.students.selection import SEEDS, Medoids, PublicKnowledge, QuerySelector, flat_rows
 
 
@@ -53,7 +53,7 @@ class SiameseSimilarity(QuerySelector):
 
     def __post_init__(self) -> None:
         if self.same not in ("class", "image"):
-            raise InvalidParameterError(f"`same` of SiameseSimilarity must be 'class' or 'image'. Got {self.same!r}.")
+            raise InvalidParameterError(Problem("SiameseSimilarity.same", "be 'class' or 'image'", f"{self.same!r}"))
         for name in ("embedding", "steps"):
             integer_at_least(getattr(self, name), 1, name, "SiameseSimilarity")
         integer_at_least(self.batch_size, 2, "batch_size", "SiameseSimilarity")
@@ -65,8 +65,11 @@ class SiameseSimilarity(QuerySelector):
         n_features = X.reshape(len(X), -1).shape[1]
         if self.image_shape is not None and math.prod(self.image_shape) != n_features:
             raise InvalidParameterError(
-                f"`image_shape` of SiameseSimilarity must multiply to the {n_features} features of a row. Got "
-                f"{self.image_shape!r}."
+                Problem(
+                    "SiameseSimilarity.image_shape",
+                    f"multiply to the {n_features} features of a row",
+                    f"{self.image_shape!r}",
+                )
             )
 
     def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
@@ -151,14 +154,17 @@ class BinaryExperts(QuerySelector):
         """Refuse more disagreeing experts than there are classes besides one, and estimators without probabilities."""
         if self.at_least >= n_classes:
             raise InvalidParameterError(
-                f"`at_least` of BinaryExperts must be below the number of classes, {n_classes}. Got {self.at_least}."
+                Problem("BinaryExperts.at_least", f"be below the number of classes, {n_classes}", f"{self.at_least}")
             )
         if self.estimator is not None and not (
             is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")
         ):
             raise InvalidParameterError(
-                "`estimator` of BinaryExperts must be a scikit-learn classifier with `predict_proba`. Got a "
-                f"{type(self.estimator).__name__}."
+                Problem(
+                    "BinaryExperts.estimator",
+                    "be a scikit-learn classifier with `predict_proba`",
+                    f"a {type(self.estimator).__name__}",
+                )
             )
 
     def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:

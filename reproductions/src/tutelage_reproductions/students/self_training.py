@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.students.base import SemiSupervisedClassifier
 
 _LEAF_SIZES = (1, 4, 16)
@@ -120,8 +120,11 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         usable = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
         if not usable or not hasattr(self.estimator, "predict_proba"):
             raise InvalidParameterError(
-                "`estimator` of SelfTrainingStudent must be a scikit-learn classifier with predict_proba, for example "
-                f"RandomForestClassifier(). Got {self.estimator!r:.80}."
+                Problem(
+                    "SelfTrainingStudent.estimator",
+                    "be a scikit-learn classifier with predict_proba, for example RandomForestClassifier()",
+                    f"{self.estimator!r:.80}",
+                )
             )
 
     def _cross_fitted(self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, seed: int) -> FloatArray:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar, final
 
-from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
+from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError, Problem
 
 
 def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
@@ -39,7 +39,7 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
             path.write_bytes(mine.encode("ascii") + b"\n" + encrypted)
             context.load_cert_chain(path, password=password)
     except (ValueError, TypeError, ssl.SSLError):
-        raise InvalidParameterError("`tls_key_pem` must be the private key of this party's certificate.") from None
+        raise InvalidParameterError(Problem("tls_key_pem", "be the private key of this party's certificate")) from None
     return context
 
 

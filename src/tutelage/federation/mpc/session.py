@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.exceptions import FederationError, InvalidParameterError
+from tutelage.exceptions import FederationError, InvalidParameterError, Problem
 from tutelage.federation.mpc.links import FrameKind
 from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, PARTIES, ElementArray, encode
@@ -104,7 +104,7 @@ class Session:
         """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
         blocks = [votes] if check is None else [votes, check[0]]
         if not 2 <= bits <= MOST_BITS:
-            raise InvalidParameterError(f"`bits` of labels must be at most {MOST_BITS}. Got {bits}.")
+            raise InvalidParameterError(Problem("labels.bits", f"be at most {MOST_BITS}", f"{bits}"))
         threshold = None if check is None else int(check[1])
         await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
         queries, classes = votes.shape
@@ -139,7 +139,7 @@ class Session:
         runtime, bits = self._runtime, (2 * max(bounds)).bit_length()
         if bits > MOST_TESTED_BITS:
             most = 2 ** (MOST_TESTED_BITS - 1)
-            raise InvalidParameterError(f"`bounds` of oversized must be below {most}. Got {max(bounds)}.")
+            raise InvalidParameterError(Problem("oversized.bounds", f"be below {most}", f"{max(bounds)}"))
         await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()])
         each = np.array(bounds, dtype=object)[:, np.newaxis]
         projections = await runtime.shared(_projections(vectors, seed))

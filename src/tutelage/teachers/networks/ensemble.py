@@ -18,7 +18,7 @@ from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
@@ -100,7 +100,7 @@ class NetworkTeachers(Ensemble):
     ) -> None:
         if not isinstance(network, Network):
             raise InvalidParameterError(
-                f"`network` of NetworkTeachers must be a Network(factory). Got a {type(network).__name__}."
+                Problem("NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}")
             )
         super().__init__(n_classes)
         self._network = network
@@ -233,13 +233,15 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
             scores = module(rows)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
-            f"`factory` of Network makes a module that does not take rows of shape {row_shape}. It raised "
-            f"{type(error).__name__}: {error}"
+            Problem(
+                "Network.factory",
+                f"make a module that takes rows of shape {row_shape}. It raised {type(error).__name__}: {error}",
+            )
         ) from None
     if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
         got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
         raise InvalidParameterError(
-            f"`factory` of Network must make a module that takes 2 rows to scores of shape (2, {n_classes}). Got {got}."
+            Problem("Network.factory", f"make a module that takes 2 rows to scores of shape (2, {n_classes})", f"{got}")
         )
 
 
@@ -251,8 +253,11 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         vectorized.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
-            "`factory` of Network makes a module that cannot be trained together with others; use engine='sequential'. "
-            f"It raised {type(error).__name__}: {error}"
+            Problem(
+                "Network.factory",
+                f"make a module that can be trained together with others. It raised {type(error).__name__}: {error}",
+                fix="Use engine='sequential'.",
+            )
         ) from None
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from tutelage._internal.typing import Ballots
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.networks import device_named, drawing_from
 
 if TYPE_CHECKING:
@@ -73,8 +73,11 @@ class Network:
     def __post_init__(self) -> None:
         if not callable(self.factory) or isinstance(self.factory, nn.Module):
             raise InvalidParameterError(
-                "`factory` of Network must be callable, from the number of classes to a new torch module. "
-                f"Got a {type(self.factory).__name__}."
+                Problem(
+                    "Network.factory",
+                    "be callable, from the number of classes to a new torch module",
+                    f"a {type(self.factory).__name__}",
+                )
             )
         integer_at_least(self.epochs, 1, "epochs", "Network")
         integer_at_least(self.batch_size, 2, "batch_size", "Network")
@@ -82,7 +85,7 @@ class Network:
         number_between(self.weight_decay, 0, 1, "weight_decay", "Network")
         if self.engine not in ("auto", "sequential", "vectorized"):
             raise InvalidParameterError(
-                f"`engine` of Network must be 'auto', 'sequential' or 'vectorized'. Got {self.engine!r}."
+                Problem("Network.engine", "be 'auto', 'sequential' or 'vectorized'", f"{self.engine!r}")
             )
         self.torch_device()
 
@@ -100,8 +103,11 @@ class Network:
             module = self.factory(n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
-                "`factory` of Network must make a torch module from the number of classes. It made a "
-                f"{type(module).__name__}."
+                Problem(
+                    "Network.factory",
+                    "make a torch module from the number of classes",
+                    fix=f"It made a {type(module).__name__}.",
+                )
             )
         # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.
         return copy.deepcopy(module)

@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional
 
 from tutelage._internal.typing import ABSTAIN, Ballots
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.networks import drawing_from
 from tutelage.teachers.networks.sequential import (
     ADAM_BETAS,
@@ -53,8 +53,12 @@ def refuse_unstackable(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
             raise InvalidParameterError(
-                f"`factory` of Network makes a {type(part).__name__}, whose statistics mix the rows of a batch; "
-                "networks are not trained together with it. Use GroupNorm, or engine='sequential'."
+                Problem(
+                    "Network.factory",
+                    "make modules whose statistics do not mix the rows of a batch, to be trained together",
+                    f"a {type(part).__name__}",
+                    "Use GroupNorm, or engine='sequential'.",
+                )
             )
 
 

@@ -1,0 +1,46 @@
+"""How the command line calls parameters of the library: by entries of a configuration, or options."""
+
+from tutelage.exceptions import in_python
+from tutelage.methods import METHODS
+
+_ESTIMATORS = ("PATEClassifier", "PATERegressor")
+_ENTRIES = {
+    **{name: f"`{name}` in [privacy]" for name in ("epsilon", "budget", "releases", "delta", "ledger", "insist")},
+    **{name: f"`{name}` in [training]" for name in ("goal", "class_weight")},
+    **{name: f"`{name}` in [private]" for name in ("classes", "unit")},
+    **{name: f"`{name}` in [method]" for name in ("teacher", "n_teachers", "mechanism", "student", "n_queries")},
+    **{name: f"`{name}` in [method]" for name in ("selection", "rounds")},
+    "X": "`file` in [private]",
+    "y": "`label` in [private]",
+    "entity_ids": "`entity` in [private]",
+    "silos": "`silo` in [private]",
+    "target_range": "`range` in [private]",
+    "X_public": "`file` in [public]",
+    "y_public": "`label` in [public]",
+    "public": "`schema` in [public]",
+    "features": "`map` in [features]",
+    "image_shape": "`image_shape` in [features]",
+    "student_features": "`student` in [features]",
+    "method": "[method]",
+    "random_state": "`seed` in [training]",
+    "n_jobs": "`jobs` in [training]",
+    "release": "--as",
+    "data_changed": "--data-changed",
+}
+_METHODS = {method.__name__ for method in METHODS.values()}
+_SECTIONS = ("private", "public", "privacy", "output")
+_OPTIONS = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
+
+
+def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
+    """Return how the command line calls a parameter."""
+    kind = owner.partition(".")[0]
+    if kind in _ESTIMATORS and name in _ENTRIES:
+        return _ENTRIES[name]
+    if kind == "plan":
+        return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+    if kind in _METHODS:
+        return f"`{name}` in [method]"
+    if kind in _SECTIONS:
+        return f"`{name}` in [{kind}]"
+    return in_python(owner, name, first=first)
