@@ -100,7 +100,7 @@ def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledg
 
 def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monkeypatch):
     first = fitted()
-    monkeypatch.setattr("tutelage.boundary.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
+    monkeypatch.setattr("tutelage.terms.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
     assert fitted().mechanism_ == first.mechanism_
     assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
 

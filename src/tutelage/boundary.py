@@ -20,8 +20,8 @@ import numpy as np
 
 from tutelage import mechanisms
 from tutelage._internal.typing import ABSTAIN, NeverPickled
-from tutelage.accounting.calibration import noise_within, repeated, require_within
-from tutelage.accounting.filter import Accounting, Filter, limit_of
+from tutelage.accounting.calibration import require_within
+from tutelage.accounting.filter import Accounting, Filter, holding
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -55,6 +55,7 @@ from tutelage.methods.requests import (
 )
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit, round_up
+from tutelage.terms import DEFAULT_EPSILON, Asked, Terms, terms_of
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -64,7 +65,6 @@ _OWN_NAMES: dict[str, type[Mechanism]] = {
     for name in (kind.__qualname__, kind.key_name)
 }
 Filing = Callable[[int, Any], object]
-DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
 @final
@@ -312,25 +312,27 @@ class Budget(NeverPickled):
     """The budget that one fit spends from; it knows the people."""
 
     ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
-    epsilon: float | None  # what this fit may cost; None for the whole budget
-    budget: float | None  # of a new ledger; None for one that is just large enough, or whatever an old one has
-    delta: float
+    asked: Asked
     digest: Callable[[], bytes]  # of the people whose rows the ledger is tied to
     unit: PrivacyUnit  # whom it protects
     data_changed: bool  # whether the rows may be others than those it is tied to
     identity: str  # of everything declared for the release: an equal one is the same release
     accounting: Accounting  # how the noise of this fit is found
-    finds_noise: bool  # whether the noise is the least that ε, or the share of the budget, allows
-    releases: int = 1  # how many like this one the budget is divided among
     release: str | None = None  # its name, where people who come later have a budget of their own
     question: str = ""  # everything declared but the name: releases that are alike but for it teach one student
     people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
-        """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
+        """Return the noise with which the release was begun, or else the least that its terms allow."""
         if (begun := self.begun) is not None:  # never found again, which might give other digits
             return begun
-        return noise_within(self.limit, repeated(event_of, self.releases), self.epsilon, self.accounting)
+        return self.terms.least_noise(event_of)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of this release, by what its ledger holds now."""
+        existing = existing_ledger(self.ledger)
+        return terms_of(self.asked, self.accounting, None if existing is None else existing.limit)
 
     @property
     def begun(self) -> float | None:
@@ -340,16 +342,17 @@ class Budget(NeverPickled):
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
-        default = self._target if self.finds_noise and existing_ledger(self.ledger) is None else None
+        asked, terms = self.asked, self.terms
+        is_new = existing_ledger(self.ledger) is None
         ledger = opened_ledger(
             self.ledger,
             method.event_of_one(sizes),
             method.n_answers(sizes),
-            epsilon=self.budget or default,
-            delta=self.delta,
+            epsilon=terms.limit.epsilon if is_new and terms.limit else asked.budget,
+            delta=asked.delta,
             unit=self.unit,
-            accounting=self._accounting_of_new,
-            suited=not self.finds_noise,  # which was found at the other order, and the same fit must find it again
+            accounting=terms.accounting,
+            suited=asked.given,  # noise that is found was found at the other order, and the same fit must find it again
         ).for_release()
         if self.ledger is not None:
             ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
@@ -362,12 +365,10 @@ class Budget(NeverPickled):
         """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
         existing = existing_ledger(self.ledger)
         if existing is None:
-            self._refuse_second(
-                Ledger.in_memory(epsilon=self._target, delta=self.delta, unit=self.unit, accounting=self.accounting)
-            )
+            self._refuse_second(Ledger.in_memory(epsilon=DEFAULT_EPSILON, delta=self.asked.delta, unit=self.unit))
         else:
-            require_terms(existing, self.budget, self.delta, self.unit)
-            require_within(self.epsilon, existing.limit)
+            require_terms(existing, self.asked.budget, self.asked.delta, self.unit)
+            require_within(self.asked.epsilon, existing.limit)
 
     def check_beginning(self, most: Event) -> None:
         """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
@@ -381,37 +382,19 @@ class Budget(NeverPickled):
 
         No cohort is named if the release was begun before, or has no name.
         """
-        existing, limit = existing_ledger(self.ledger), self.limit
+        existing, limit = existing_ledger(self.ledger), self.limit_for(most)
         rooms = {} if existing is None else existing.rooms(most)
         new = {} if self.release is None or self.release in rooms else {self.release: limit.fitting(most, 0)}
         return limit.share(limit.cost(most)), {**rooms, **new} if new else {}
 
-    @property
-    def limit(self) -> Filter:
-        """The budget of the ledger, or of a new one."""
-        if existing := existing_ledger(self.ledger):
-            return existing.limit
-        return limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
-
-    @property
-    def has_no_limit_yet(self) -> bool:
-        """Whether noise is given and nothing else: a new ledger is then just large enough for the release."""
-        return not (self.finds_noise or self.budget or self.epsilon or existing_ledger(self.ledger))
+    def limit_for(self, most: Event) -> Filter:
+        """Return the limit of the ledger, or of a new one, which without a budget just holds what is `most`."""
+        return self.terms.limit or holding(most, self.asked.delta, self.accounting)
 
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
         existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None
         return None if existing is None or existing.fitting(most) else existing
-
-    @property
-    def _target(self) -> float:
-        return self.epsilon or DEFAULT_EPSILON
-
-    @property
-    def _accounting_of_new(self) -> Accounting:
-        """How a new ledger keeps its limit: one that a sum fills has no room for other kinds of releases."""
-        shared = self.budget is not None and (not self.finds_noise or self.epsilon not in (None, self.budget))
-        return Accounting.RENYI if shared else self.accounting
 
     def _refuse_second(self, ledger: Ledger) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""

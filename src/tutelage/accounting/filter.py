@@ -258,6 +258,11 @@ def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
     return GaussianFilter(epsilon, delta) if gaussian else RenyiFilter.suited_to(epsilon, delta)
 
 
+def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
+    """Return the smallest limit in which everything of an event fits."""
+    return (GaussianFilter if accounting is Accounting.GAUSSIAN else RenyiFilter).holding(event, delta)
+
+
 def filter_of(record: dict[str, Any]) -> Filter:
     """Return the budget that `as_dict` gave, or what became of it after all that was `raised`, the first first."""
     if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.RENYI:

@@ -27,6 +27,7 @@ from tutelage.methods.requests import PrivateRows as People
 from tutelage.methods.requests import Training
 from tutelage.noise import SimulationNoise
 from tutelage.partition import as_column
+from tutelage.terms import Asked
 
 _SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 _CHECK = "one person, one ballot"
@@ -104,7 +105,7 @@ def _reduced(whole: Intended) -> Intended:
     return whole._replace(
         method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
         public=replace(public, **fewer, training=Training(public.training.seed)),
-        budget=replace(whole.budget, ledger=None, epsilon=None, budget=None, finds_noise=False),
+        budget=replace(whole.budget, ledger=None, asked=Asked(None, None, 1, whole.budget.asked.delta, given=True)),
     )
 
 

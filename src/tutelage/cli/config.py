@@ -403,9 +403,6 @@ def _problems_of_features(config: RunConfig) -> Iterator[str]:
 
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
     method, privacy, private = config.chosen, config.privacy, config.private
-    noise_follows = method.always_calibrated or privacy.epsilon is not None or privacy.budget is not None
-    if method.mechanism is None and not noise_follows:
-        yield "The amount of noise is missing. Set `epsilon` in [privacy], or `mechanism` in [method]."
     if privacy.proposal is not None and not method.testable:
         yield (
             "`proposal` in [privacy] needs a [method] with votes in one round, and in it a `mechanism` other than "

@@ -335,8 +335,9 @@ def _schedule(begins: Beginning, release: str) -> str:
     if not rooms:
         return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
     by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
+    limit = begins.budget.limit_for(begins.most).epsilon
     return (
-        f"{release} takes {round_up(share):.4f} of ε = {begins.budget.limit.epsilon:g} of each person who takes part. "
+        f"{release} takes {round_up(share):.4f} of ε = {limit:g} of each person who takes part. "
         f"Releases like it that still fit, this one included, for people who came {'; '.join(by_room)}."
     )
 

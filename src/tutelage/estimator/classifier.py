@@ -134,8 +134,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         of which is one teacher, and where every person is one. Default: 250.
     mechanism : Mechanism or NoisySum, optional
         How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`, a
-        `GNMax` or another `Mechanism` for other teachers. Default: the least noise that `epsilon` allows;
-        ``GNMax(0.16 * n_teachers)`` for other teachers if neither `epsilon` nor `budget` is given.
+        `GNMax` or another `Mechanism` for other teachers. Default: the least noise that `epsilon` allows.
     student : scikit-learn classifier or str, optional
         Learns from the released labels; students of `tutelage.students` and `sklearn.semi_supervised` also from the
         public rows without a label. A name must be one of `tutelage.students.STUDENTS`. Default: `default_student`.
@@ -439,15 +438,17 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return
         in_memory = isinstance(people, PrivateRows)
         n_people = (len(budget.people()) or len(people.rows)) if in_memory else people.n_people  # each row without ids
-        epsilon = budget.limit.epsilon
-        if budget.has_no_limit_yet:
+        limit, delta = budget.terms.limit, budget.asked.delta
+        if limit is not None:
+            epsilon = limit.epsilon
+        else:
             event = method.event(public.sizes)
-            epsilon = data_independent.rdp(event).to_epsilon(budget.delta).epsilon
-            if strength(epsilon, budget.delta) == "weak":  # a tighter bound takes seconds
-                epsilon = data_independent.epsilon(event, budget.delta).epsilon
+            epsilon = data_independent.rdp(event).to_epsilon(delta).epsilon
+            if strength(epsilon, delta) == "weak":  # a tighter bound takes seconds
+                epsilon = data_independent.epsilon(event, delta).epsilon
         objections = lint(
             epsilon=epsilon,
-            delta=budget.delta,
+            delta=delta,
             entities=n_people or None,
             teachers=None if method.of_people else public.n_teachers,
             classes=len(self.classes_),
@@ -687,14 +688,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
     def _budget(self, run: Resolved, people: Everybody, unit: PrivacyUnit, given: Sequence[Any]) -> Budget:
         """Return the budget that this fit spends from, with the public rows that were given."""
-        by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         question = self._question_identity(run, *given)
         return Budget(
             ledger=self._ledger_given,
-            epsilon=self.epsilon,
-            budget=self.budget,
-            releases=self.releases,
-            delta=delta_of(self.delta, self._ledger_given),
+            asked=self._asked(run.method, delta_of(self.delta, self._ledger_given)),
             digest=people.digest,
             people=people.ids if isinstance(people, People) else tuple,
             unit=unit,
@@ -703,7 +700,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             release=self.release,
             question=question,
             accounting=run.method.accounting,
-            finds_noise=run.method.mechanism is None and by_epsilon,
         )
 
     def _question_identity(self, run: Resolved, *public: Any) -> str:
@@ -718,9 +714,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         return secrets.token_hex(32)
 
     def _with_noise(self, method: Method, budget: Budget, sizes: Sizes, n_teachers: int | None) -> Method:
-        """Return the method with its noise: as given, the least that ε allows, or the usual one."""
-        if not budget.finds_noise:
-            return method if method.mechanism is not None else method.with_default_noise(n_teachers or 1)
+        """Return the method with its noise: as given, or the least that ε allows."""
+        if budget.asked.given:
+            return method
         method = method.with_noise(budget.least_noise(lambda noise: method.with_noise(noise).event(sizes)))
         if much := method.noise_warning(n_teachers):
             warnings.warn(much, MuchNoiseWarning, stacklevel=6)
@@ -743,7 +739,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         def drawn() -> tuple[LedgerState, Outcome, Event | None]:
             boundary.ledger.leave_out(getattr(people, "left_out", ""))  # rows in batches leave out none
             with boundary.ledger.releasing():
-                boundary.ledger.intend(budget.identity, method.noise if budget.finds_noise else None)
+                boundary.ledger.intend(budget.identity, None if budget.asked.given else method.noise)
                 if self.release is not None:
                     is_new = self.release not in boundary.ledger.rooms(most)
                     taking_part = boundary.ledger.admit(self.release, budget.question, people.ids, most)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
-from tutelage.boundary import DEFAULT_EPSILON, Filing
+from tutelage.boundary import Filing
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
 from tutelage.exceptions import (
@@ -52,6 +52,7 @@ from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import Batches, Cells, Table, as_table, column_array, is_missing
 from tutelage.teachers.batches import BatchReader, PeopleInBatches
 from tutelage.teachers.partitions import PeopleInPartitions
+from tutelage.terms import terms_of
 
 _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
@@ -600,7 +601,7 @@ class Inputs(Parameters):
             silos=people.silos,
             named=caller.named,
             unit_is_row=self.unit == ROW,
-            noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), delta_of(self.delta, self._ledger_given)),
+            noise=self._least_noise(run.method),
             n_people=n_people,
             takes_empty=run.method.takes_empty,
             schema=self.public,
@@ -618,10 +619,13 @@ class Inputs(Parameters):
         if found.refusals:
             raise PreflightError(*found.refusals)
 
-    def _epsilon_of_fit(self, run: Resolved) -> float | None:
-        """Return the ε that the noise follows from; None if that is known only to the ledger, or to the mechanism."""
-        default = DEFAULT_EPSILON if self.ledger is None and run.method.always_calibrated else None
-        return self.epsilon or self.budget or default
+    def _least_noise(self, method: Method) -> float | None:
+        """Return about the noise of one sum of ballots, at the least that the terms of the fit allow; or None."""
+        ledger = existing_ledger(self._ledger_given)
+        asked = self._asked(method, delta_of(self.delta, self._ledger_given))
+        terms = terms_of(asked, method.accounting, None if ledger is None else ledger.limit)
+        epsilon = terms.share if terms.limit is None or terms.share is not None else terms.limit.epsilon
+        return noise_of(method.mechanism, epsilon, asked.delta)
 
     def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
         """Set `classes_`, as declared or as the values in `y`, and where they come from."""

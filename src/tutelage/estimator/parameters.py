@@ -22,6 +22,7 @@ from tutelage.features.schema import Schema
 from tutelage.goals import Goal
 from tutelage.ledger import Ledger
 from tutelage.ledger.cohorts import require_release_name
+from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
@@ -30,6 +31,7 @@ from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, student_named
 from tutelage.students.base import weight_parameter
 from tutelage.students.selection import QuerySelector
+from tutelage.terms import Asked
 
 _OWNER = "PATEClassifier"
 _OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows")
@@ -201,6 +203,9 @@ class Parameters(BaseEstimator):
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
+    def _asked(self, method: Method, delta: float) -> Asked:
+        return Asked(self.epsilon, self.budget, self.releases, delta, given=method.mechanism is not None)
+
     def _problems_together(self, run: Resolved) -> Iterator[Problem]:
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
@@ -225,29 +230,13 @@ class Parameters(BaseEstimator):
                 yield Problem(
                     f"{self._owner}.{name}", "be left out: it needs public rows, and $public takes their place"
                 )
-        if run.method.mechanism is not None and self.epsilon is not None:
-            yield Problem(
-                f"{self._owner}.epsilon",
-                "be left out if you set $mechanism: both determine how much noise there is",
-                fix="What $ledger may hold in all is its $budget.",
-            )
-        if self.budget is not None and self.ledger is None:
-            yield Problem(
-                f"{self._owner}.budget",
-                "come with $ledger, because it is what a ledger may hold in all",
-                fix="Name the file of the ledger. For one fit, $epsilon is enough.",
-            )
+        asked = self._asked(run.method, DEFAULT_DELTA)
+        yield from asked.problems(self._owner, has_ledger=self.ledger is not None)
         if self.release is not None and self.ledger is None:
             must = "come with $ledger, because it is the name of a release through a ledger"
             yield Problem(f"{self._owner}.release", must, fix="Name the file of the ledger.")
         if self.release is not None:
             yield from problems_in(partial(require_release_name, self.release))
-        if self.releases > 1 and (self.budget is None or self.epsilon is not None or run.method.mechanism is not None):
-            yield Problem(
-                f"{self._owner}.releases",
-                "come with $budget, which it divides equally, so that the noise follows",
-                fix="Set $budget, and leave out $epsilon and $mechanism.",
-            )
         if self.checkpoints is not None and self.random_state is None:
             must = "come with $random_state; without one the next fit has other shards and reuses nothing"
             yield Problem(f"{self._owner}.checkpoints", must)

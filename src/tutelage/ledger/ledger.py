@@ -23,7 +23,7 @@ from tutelage._internal.outputs import is_exposed, warned_of_disk
 from tutelage._internal.releases import today
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
+from tutelage.accounting.filter import Accounting, Filter, RenyiFilter, accounting_of, holding, limit_of
 from tutelage.digests import RunningDigest, canonical, fingerprint, is_fingerprint_of, keyed_name, query_hashes
 from tutelage.events import (
     CappedArgmaxGaussian,
@@ -1126,7 +1126,7 @@ def opened_ledger(
         return found
     gaussian = accounting is Accounting.GAUSSIAN
     if epsilon is None:
-        limit = (GaussianFilter if gaussian else RenyiFilter).holding(of_queries(event, queries), delta)
+        limit = holding(of_queries(event, queries), delta, accounting)
     else:
         limit = _limit(epsilon, delta, None, event if suited and not gaussian else None, accounting)
     return Ledger.made_by_spending(None if isinstance(where, Ledger) else where, limit, unit)

@@ -33,8 +33,6 @@ class Method(ABC):
         What a report calls those who cast ballots.
     of_people : bool
         Whether every person is a teacher, so that nothing is trained.
-    always_calibrated : bool
-        Whether the noise follows from ε, or the default budget, wherever no mechanism is given.
     closed_form : bool
         Whether the student follows from what is released, unless another one is given.
     in_batches : bool
@@ -60,7 +58,6 @@ class Method(ABC):
     title: ClassVar[str]
     voters: ClassVar[str] = "people who cast ballots"
     of_people: ClassVar[bool] = True
-    always_calibrated: ClassVar[bool] = True
     closed_form: ClassVar[bool] = False
     in_batches: ClassVar[bool] = False
     takes_empty: ClassVar[bool] = False
@@ -93,10 +90,6 @@ class Method(ABC):
     @abstractmethod
     def with_noise(self, noise: float) -> Self:
         """Return the method with a mechanism of this noise."""
-
-    def with_default_noise(self, _teachers: int, /) -> Self:
-        """Return the method with the usual noise of so many teachers, where neither ε nor mechanism is given."""
-        return self
 
     def reduced(self, _teachers: int, _queries: int, /) -> Self:
         """Return the method with at most so many teachers and queries, for trials; by default unchanged."""

@@ -29,7 +29,6 @@ _ROWS_PER_CLASS = 3  # of a teacher, and the next two of all: what a plan tries
 _QUERIES = 200
 _FEWEST_LABELS = 10  # of a class
 _KEY = b"shards of trial runs on public rows"
-_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
 
 @final
@@ -63,7 +62,6 @@ class TeacherVotes(VotesOnQueries):
     title: ClassVar[str] = "trained teachers"
     voters: ClassVar[str] = "teachers"
     of_people: ClassVar[bool] = False
-    always_calibrated: ClassVar[bool] = False
     teacher: Any = field(default_factory=RandomForestClassifier)
     n_teachers: int = 250
     n_queries: int | None = None
@@ -99,10 +97,6 @@ class TeacherVotes(VotesOnQueries):
     def with_noise(self, noise: float) -> Self:
         """Return the method with `GNMax` of this σ."""
         return replace(self, mechanism=GNMax(noise))
-
-    def with_default_noise(self, n_teachers: int) -> Self:
-        """Return the method with the noise that is usual for this number of teachers."""
-        return replace(self, mechanism=GNMax(_SIGMA_PER_TEACHER * n_teachers))
 
     def noise_warning(self, teachers: int | None, /) -> str:
         """Return a warning if the noise is larger than all votes on a query."""

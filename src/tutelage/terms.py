@@ -1,0 +1,94 @@
+"""Which ε, δ, share and noise apply to a release: decided here, by what is asked and what a ledger holds."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tutelage.accounting.calibration import noise_within, repeated
+from tutelage.accounting.filter import Accounting, Filter, limit_of
+from tutelage.events import Event, NoisySumGaussian
+from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.privacy import ONE_ENTITY
+
+DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
+
+
+class Asked(NamedTuple):
+    """What a release is asked to cost; public. None where nothing is said."""
+
+    epsilon: float | None
+    budget: float | None
+    releases: int
+    delta: float
+    given: bool  # whether a mechanism is given, so that the noise is its own
+
+    def problems(self, owner: str, *, has_ledger: bool) -> Iterator[Problem]:
+        """Yield what does not go together."""
+        if self.given and self.epsilon is not None:
+            yield Problem(
+                f"{owner}.epsilon",
+                "be left out if you set $mechanism: both determine how much noise there is",
+                fix="What $ledger may hold in all is its $budget.",
+            )
+        if self.budget is not None and not has_ledger:
+            yield Problem(
+                f"{owner}.budget",
+                "come with $ledger, because it is what a ledger may hold in all",
+                fix="Name the file of the ledger. For one fit, $epsilon is enough.",
+            )
+        if self.releases > 1 and (self.budget is None or self.epsilon is not None or self.given):
+            yield Problem(
+                f"{owner}.releases",
+                "come with $budget, which it divides equally, so that the noise follows",
+                fix="Set $budget, and leave out $epsilon and $mechanism.",
+            )
+
+
+class Terms(NamedTuple):
+    """What a release may cost; public."""
+
+    limit: Filter | None  # of all releases; None for a ledger that just holds this one, with the mechanism given
+    share: float | None  # ε of this release; None for the whole limit, or for what a given mechanism costs
+    releases: int  # equal ones that the limit is for
+    accounting: Accounting  # by which a new ledger keeps its limit
+    by_itself: Accounting  # which bounds the ε of this release alone
+
+    def least_noise(self, event_of: Callable[[float], Event]) -> float:
+        """Return the least noise at which a release stays within its share and the limit."""
+        if self.limit is None:
+            raise InvalidParameterError(Problem("mechanism", "be left out for the least noise"))
+        return noise_within(self.limit, repeated(event_of, self.releases), self.share, self.by_itself)
+
+
+def terms_of(asked: Asked, accounting: Accounting, held: Filter | None) -> Terms:
+    """Return the terms of a release, by what is asked, how its method is accounted for, and the limit of a ledger.
+
+    The limit is that of the ledger; of a new one, the budget, or else ε, or else 1. A mechanism that is given has a
+    cost of its own. A budget for several equal releases gives the least noise with which so many stay within it.
+    """
+    if held is not None:
+        return Terms(held, asked.epsilon, asked.releases, accounting, accounting)
+    if asked.given and asked.budget is None:
+        return Terms(None, None, 1, accounting, accounting)
+    target = asked.budget or asked.epsilon or DEFAULT_EPSILON
+    kept = _accounting_of_new(asked, accounting, target)
+    return Terms(limit_of(target, asked.delta, kept), asked.epsilon, asked.releases, kept, accounting)
+
+
+def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> Accounting:
+    """Return how a new ledger keeps its limit: of one with room for more, orders of Rényi hold all kinds of releases.
+
+    A sum that nearly fills it costs more by an order than by itself: by an order it would need more noise than its ε.
+    """
+    if asked.given:
+        return Accounting.RENYI
+    if asked.epsilon in (None, target) or accounting is Accounting.RENYI:
+        return accounting
+    alone = limit_of(asked.epsilon, asked.delta, accounting)
+    noise = noise_within(alone, _one_sum)
+    shared = limit_of(target, asked.delta, Accounting.RENYI)
+    return Accounting.RENYI if shared.cost(_one_sum(noise)) <= shared.capacity else accounting
+
+
+def _one_sum(noise: float) -> Event:
+    """Return a sum with this much noise: whatever its form, noise and ε of one are in the same relation."""
+    return NoisySumGaussian(noise, 1, 1, ONE_ENTITY)
