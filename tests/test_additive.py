@@ -296,7 +296,7 @@ def test_weights_multiply_the_odds_and_a_goal_is_what_a_score_says():
 @pytest.mark.parametrize(
     ("settings_of", "given_to_fit", "said"),
     [
-        ({}, {"X_public": np.zeros((60, 3))}, "Leave out `X_public` and `y_public`"),
+        ({}, {"X_public": np.zeros((60, 3))}, "Pass `public` or `X_public`, not both"),
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
         ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` of PATEClassifier.fit must not be a column of the schema"),
         ({"features": SCHEMA}, {}, "`features`"),

@@ -259,7 +259,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("sklearn.tree.Dec", "os.Dec", 2, "must be a dotted scikit-learn name"),
     ("DecisionTreeClassifier", "DecisionTreeRegressor", 2, "must be a classifier"),
     ('["no", "yes"]', '["no", 1]', 2, "must be all text or all whole numbers"),
-    (TEACHER, TREE % "max_depth = -1", 2, "`teacher` in [method] must be trained"),
+    (TEACHER, TREE % "max_depth = -1", 2, "`teacher` in [method] must train without an error"),
     ("queries = 40", "queries = 400", 2, "`n_queries` in [method] must be at most the 120 public rows. Got 400."),
     ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "`rounds` in [method] must be at least 2"),
     ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),

@@ -62,7 +62,7 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
 
 def test_wrong_calls_are_one_sentence(folder, called):
     wrong = called("audit", folder / "config.toml", "--draws", 100_000_000_000)
-    assert "`--draws` of audit must be at most 10,000,000" in refusal(wrong, 2)
+    assert "--draws of audit must be at most 10,000,000" in refusal(wrong, 2)
 
 
 def test_people_in_two_silos_fail(binary_rows):

@@ -102,7 +102,7 @@ def test_students_of_votes_learn_by_the_weights():
     ({"goal": "recall at 0 %"}, "at k %"), ({"class_weight": {"yes": 0}}, "positive"),
     ({"class_weight": {"maybe": 2}}, "class values"),
     ({"goal": "average_precision", "classes": ["no", "yes", "?"]}, "two classes"),
-    ({"method": TeacherVotes(student=LogisticRegression(class_weight="balanced"))}, "whose `class_weight` is unset"),
+    ({"method": TeacherVotes(student=LogisticRegression(class_weight="balanced"))}, "leave its own"),
     ({"method": CappedVotes(student=RidgeClassifier()), "goal": "average_precision"}, "predict_proba"),
 ])  # fmt: skip
 def test_what_cannot_be_honored_is_refused_before_anything_is_spent(changes, told, tmp_path):

@@ -205,7 +205,7 @@ def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
         assert (found.recommended, found.undecided, found.possible) == (None, undecided, False)
         assert ("trials cannot tell whether a release would beat" in str(found.obstacle)) == undecided
         assert ("[method]" in found.as_config()) == undecided
-        with pytest.raises(InvalidParameterError, match="`despite_plan` must be True"):
+        with pytest.raises(InvalidParameterError, match=r"`despite_plan` of Plan\.parameters must be True"):
             found.parameters()
         assert isinstance(found.parameters(despite_plan=True)["method"], NoisyMoments)
     assert not judged(0.7, 0.627, 60_000).undecided
@@ -296,7 +296,7 @@ def test_the_documented_plan_works(capsys):
 @pytest.mark.parametrize(("parameters", "said"), [
     ({"epsilon": 2.0}, "`parameters` of plan must be among"),
     ({"student": "forest"}, "vectors are tried with the student in closed form"),
-    ({"teacher": ClassMeans(), "rounds": 2}, "must be 1 in `parameters` of a plan"),
+    ({"teacher": ClassMeans(), "rounds": 2}, "`rounds` of plan.parameters must be 1"),
 ])  # fmt: skip
 def test_parameters_that_no_trial_follows_are_refused(parameters, said):
     with pytest.raises(InvalidParameterError, match=re.escape(said)):

@@ -167,7 +167,7 @@ def test_an_audit_is_of_the_sums_that_are_released():
     (PUBLIC_LABELS[:-1], {}, "one label per public row"),
     (np.where(np.arange(len(PUBLIC)) == 3, 7, PUBLIC_LABELS), {}, "'7', which is not among"),
     (np.full(len(PUBLIC), LABELS[0]), {}, "two classes with two rows"),
-    (PUBLIC_LABELS, {"method": CappedVotes()}, "CappedVotes, which does not use it"),
+    (PUBLIC_LABELS, {"method": CappedVotes()}, "CappedVotes, which does not learn from public labels"),
 ])  # fmt: skip
 def test_labels_that_mean_nothing_are_refused(labels, changes, said):
     with pytest.raises((InvalidDataError, InvalidParameterError), match=said):

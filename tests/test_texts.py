@@ -116,7 +116,7 @@ def test_kinds_may_be_declared():
 
 
 @pytest.mark.parametrize(("kinds", "message"), [
-    ({"agee": "number"}, "`kinds` must name columns of the public rows. Got 'agee'"),
+    ({"agee": "number"}, "`kinds` of PublicColumns.learn must name columns of the public rows. Got 'agee'"),
     ({"age": "numbers"}, "column 'age' one of number, date, .*, category, text, or the list"),
     ({"age": ["a", "a"]}, "each once"),
 ])  # fmt: skip

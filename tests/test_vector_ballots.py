@@ -126,9 +126,9 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
 
 @pytest.mark.parametrize(("changes", "said"), [
     ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
-    ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
+    ({"mechanism": NoisySum(10.0)}, "each of them sets the noise"),
     ({"n_queries": 10}, "n_queries"),
-    ({"data_changed": True}, "must be left out without a ledger"),
+    ({"data_changed": True}, "must come with `ledger`"),
 ])  # fmt: skip
 def test_parameters_that_mean_nothing_are_refused(changes, said):
     with pytest.raises(InvalidParameterError, match=said):

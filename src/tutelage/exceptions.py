@@ -63,6 +63,7 @@ class Problem(NamedTuple):
     def said(self, words: Words = in_python) -> str:
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
+        owner, name = (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
         others = _Others(owner, words)
         must, fix = (Template(text).safe_substitute(others) for text in (self.must, self.fix))
         parts = (f"{words(owner, name)} must {must}.", f"Got {self.got}." if self.got else "", fix)
@@ -80,6 +81,11 @@ class _Others(dict[str, str]):
         return self._words(self._owner, name, first=False)
 
 
+def as_is(text: object) -> str:
+    """Return text for a sentence of a problem in which no sign names a parameter."""
+    return str(text).replace("$", "$$")
+
+
 class TutelageError(Exception):
     """Base of all errors of tutelage. Programs should compare `code`, which is stable; messages may be reworded.
 
@@ -87,9 +93,12 @@ class TutelageError(Exception):
     ----------
     code : str
         Name of the kind of error, one for each class.
+    parameter : str or None
+        The parameter that an `InvalidParameterError` is about.
     """
 
     code: ClassVar[str] = "tutelage"
+    parameter: str | None = None
 
     def __init_subclass__(cls, *, code: str | None = None) -> None:
         super().__init_subclass__()
@@ -113,13 +122,11 @@ class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter")
     """
 
     def __init__(self, *problems: Problem) -> None:
+        if not problems or not all(isinstance(one, Problem) for one in problems):
+            raise TypeError("InvalidParameterError takes a Problem for each parameter: Problem(name, must, got, fix).")
         super().__init__(*problems)
         self.problems = problems
-
-    @property
-    def parameter(self) -> str:
-        """The parameter that the first problem is about."""
-        return self.problems[0].name.rpartition(".")[2]
+        self.parameter = problems[0].name.rpartition(".")[2]
 
     def said(self, words: Words = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""

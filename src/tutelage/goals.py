@@ -49,9 +49,7 @@ class Goal:
     def __post_init__(self) -> None:
         known = ("accuracy", "balanced_accuracy", "average_precision")
         if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
-            raise InvalidParameterError(
-                Problem("Goal.goal", f"be {', '.join(known)} or recall at k %", shown(self.name))
-            )
+            raise InvalidParameterError(Problem("goal", f"be {', '.join(known)} or recall at k %", shown(self.name)))
 
     @property
     def _share(self) -> float:
@@ -108,9 +106,9 @@ class Goal:
             raise InvalidParameterError(
                 Problem(
                     "PATEClassifier.class_weight",
-                    f"map class values ({', '.join(map(repr, known))}) to positive numbers, as in "
-                    f"{{{known[-1]!r}: 10}}",
+                    "map class values to positive numbers, as in {'yes': 10}",
                     shown(class_weight),
+                    "Each key must be one of the classes.",
                 )
             )
         return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))

@@ -26,19 +26,19 @@ class Asked(NamedTuple):
         if self.given and self.epsilon is not None:
             yield Problem(
                 f"{owner}.epsilon",
-                "be left out if you set $mechanism: both determine how much noise there is",
-                fix="What $ledger may hold in all is its $budget.",
+                "be left out if you set $mechanism, because each of them sets the noise",
+                fix="To limit all releases together, set $budget.",
             )
         if self.budget is not None and not has_ledger:
             yield Problem(
                 f"{owner}.budget",
-                "come with $ledger, because it is what a ledger may hold in all",
-                fix="Name the file of the ledger. For one fit, $epsilon is enough.",
+                "come with $ledger, because it limits all releases of one ledger",
+                fix="Set $ledger to a file. For a single fit, use $epsilon instead.",
             )
         if self.releases > 1 and (self.budget is None or self.epsilon is not None or self.given):
             yield Problem(
                 f"{owner}.releases",
-                "come with $budget, which it divides equally, so that the noise follows",
+                "come with $budget alone, which it divides into equal releases",
                 fix="Set $budget, and leave out $epsilon and $mechanism.",
             )
 

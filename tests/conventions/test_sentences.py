@@ -5,11 +5,18 @@
 
 import ast
 import pickle
+import re
 from pathlib import Path
+
+import pytest
 
 import tutelage
 from tutelage import exceptions
+from tutelage.cli import words
+from tutelage.cli.config import FeaturesSection, PrivacySection, PrivateSection, PublicSection, TrainingSection
 from tutelage.cli.words import on_command_line
+from tutelage.features import Schema
+from tutelage.methods import METHODS
 
 SENTENCES = Path(__file__).parents[1] / "golden" / "sentences.txt"
 ERRORS = {
@@ -60,6 +67,22 @@ def test_the_sentences_of_errors_are_those_of_the_list():
     written, listed = set(sentences()), set(SENTENCES.read_text(encoding="utf-8").splitlines())
     changed = [f"+ {one}" for one in sorted(written - listed)] + [f"- {one}" for one in sorted(listed - written)]
     assert not changed, "\n".join([*changed, "If this is meant, run this file as a script."])
+
+
+def test_the_command_line_knows_where_each_parameter_is_set():
+    assert {method.__name__ for method in METHODS.values()} < {*words._METHODS}
+    sections = {"privacy": PrivacySection, "training": TrainingSection, "private": PrivateSection}
+    sections |= {"public": PublicSection, "features": FeaturesSection}
+    placed = [re.fullmatch(r"`(\w+)` in \[(\w+)\]", entry) for entry in words._ENTRIES.values()]
+    for name, section in (found.groups() for found in placed if found and found[2] in sections):
+        assert name in sections[section].__annotations__
+    assert words.on_command_line("PATEClassifier.card", "X") == "`X` of PATEClassifier.card"
+    assert words.on_command_line("plan", "X_public") == "--public"
+
+
+def test_a_text_of_a_user_is_no_name_of_a_parameter():
+    with pytest.raises(exceptions.InvalidParameterError, match=r"give '\$income'"):
+        Schema({"$income": "low"})  # pyright: ignore[reportArgumentType]
 
 
 def test_a_program_can_tell_errors_apart_without_their_sentences():

@@ -37,14 +37,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "publishing": {"accounting", "ledger", "noise", "reporting", "ballots"},
     "compat": {"accounting", "ballots"},
     "methods": PIPELINE - {"ledger"} | {"features"},
-    "boundary": {"accounting", "ledger", "mechanisms", "methods", "noise"},
+    "terms": {"accounting"},
+    "boundary": {"accounting", "ledger", "mechanisms", "methods", "noise", "terms"},
     "planning": PIPELINE - {"ledger"} | {"features", "methods", "reporting"},
     "testing": {"accounting", "ballots", "mechanisms", "noise"},
     "labeling": PIPELINE | {"boundary", "methods"},
     "published": {"accounting", "ledger", "methods", "noise", "reporting", "students"},
-    "estimator": PIPELINE | {"boundary", "features", "methods", "preflight", "published", "reporting"},
+    "estimator": PIPELINE | {"boundary", "features", "methods", "preflight", "published", "reporting", "terms"},
     "federation": PIPELINE | {"features", "methods", "preflight"},
-    "audit": PIPELINE | {"boundary", "estimator", "features", "methods", "preflight", "reporting", "testing"},
+    "audit": PIPELINE | {"boundary", "estimator", "features", "methods", "preflight", "reporting", "terms", "testing"},
     "cli": PIPELINE
     | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "reporting"},

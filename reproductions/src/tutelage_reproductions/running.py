@@ -66,7 +66,7 @@ def load(name: str) -> Reproduction:
 
     Raises
     ------
-    InvalidParameterError, Problem
+    InvalidParameterError
         If there is no reproduction of this name; the message lists all names.
     """
     if name not in NAMES:

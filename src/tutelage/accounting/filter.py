@@ -112,9 +112,10 @@ class RenyiFilter(_Filter):
             raise InvalidParameterError(
                 Problem(
                     "the budget.order",
-                    f"be > 1, at most {_MOST_ORDER:g}, and leave room below epsilon={self.epsilon:g}",
+                    f"be above 1, at most {_MOST_ORDER:g}, and so large that its conversion to (ε, δ) "
+                    f"adds less than {self.epsilon:g}",
                     f"{self.order:g}",
-                    "Leave it out to have the best one.",
+                    "Leave $order out to use the best one.",
                 )
             )
 
@@ -178,9 +179,9 @@ class GaussianFilter(_Filter):
             raise InvalidParameterError(
                 Problem(
                     "the budget.epsilon",
-                    "leave room for some noise of a Gaussian budget, together with $delta",
-                    f"{self.epsilon:g} and {self.delta:g}",
-                    "Raise one of them.",
+                    "be larger, because no Gaussian noise meets it at this $delta",
+                    f"epsilon={self.epsilon:g} and delta={self.delta:g}",
+                    "Raise $epsilon or $delta.",
                 )
             )
 

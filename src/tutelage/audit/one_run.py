@@ -138,8 +138,8 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
         raise InvalidParameterError(
             Problem(
                 f"{owner}.correct",
-                "not be above $guesses, and these not above $canaries",
-                f"{correct}, {guesses}, {canaries}",
+                "be at most $guesses, and $guesses at most $canaries",
+                f"correct={correct}, guesses={guesses}, canaries={canaries}",
             )
         )
     level = 1 - probability(confidence, "confidence", owner)

@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from tutelage._internal.gate import user_path
 from tutelage._internal.releases import on_one_day
 from tutelage.cli.text import INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say, write_new
+from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
@@ -269,8 +270,6 @@ def main() -> None:
             with _sigterm_interrupts():
                 app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
         except TutelageError as error:
-            from tutelage.cli.words import on_command_line
-
             _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.said(on_command_line))
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")

@@ -33,6 +33,7 @@ from tutelage.cli.text import (
     require_printable,
     say,
 )
+from tutelage.cli.words import on_command_line
 from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
@@ -332,7 +333,7 @@ def _answer(topic: str, made: PrivacyCard, suggested: str | None) -> str:
             if text:
                 replace(made, statements={topic: text})
         except TutelageError as error:
-            remark(f"{error} Type it again.")
+            remark(" ".join((*error.said(on_command_line), "Type it again.")))
         else:
             return text
 

@@ -20,6 +20,7 @@ from tutelage.cli.config import RunConfig
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
+from tutelage.cli.words import on_command_line
 from tutelage.events import Composed, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession
@@ -41,7 +42,7 @@ def read_proposal(path: Path) -> Proposal:
     try:
         return Proposal.from_json(read_input(path))
     except (OSError, InvalidDataError, InvalidParameterError) as error:
-        reason = f"{error.strerror}." if isinstance(error, OSError) else str(error)
+        reason = f"{error.strerror}." if isinstance(error, OSError) else " ".join(error.said(on_command_line))
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 

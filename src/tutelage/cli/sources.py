@@ -17,6 +17,7 @@ from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.cli.text import remark
+from tutelage.cli.words import on_command_line
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
@@ -24,7 +25,7 @@ from tutelage.estimator.classifier import Beginning
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
 from tutelage.estimator.regressor import numbers_of
-from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
+from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning, TutelageError
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns, require_as_public
 from tutelage.methods import Method
@@ -380,7 +381,8 @@ def learn_features(settings: RunConfig, data: RunData) -> Any:
         columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
         return FEATURE_MAPS[settings.map](public, section.components, section.image_shape, columns)
     except ValueError as error:  # about public rows and settings only
-        raise ConfigError(f"[features] does not fit the public rows. {error}") from None
+        said = " ".join(error.said(on_command_line)) if isinstance(error, TutelageError) else str(error)
+        raise ConfigError(f"[features] does not fit the public rows. {said}") from None
 
 
 def describe_features(settings: RunConfig) -> str:

@@ -1,7 +1,6 @@
 """How the command line calls parameters of the library: by entries of a configuration, or options."""
 
 from tutelage.exceptions import in_python
-from tutelage.methods import METHODS
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
 _ENTRIES = {
@@ -18,6 +17,7 @@ _ENTRIES = {
     "X_public": "`file` in [public]",
     "y_public": "`label` in [public]",
     "public": "`schema` in [public]",
+    "whole_rows": "`file` in [private]",
     "features": "`map` in [features]",
     "image_shape": "`image_shape` in [features]",
     "student_features": "`student` in [features]",
@@ -27,17 +27,19 @@ _ENTRIES = {
     "release": "--as",
     "data_changed": "--data-changed",
 }
-_METHODS = {method.__name__ for method in METHODS.values()}
+_METHODS = ("NoisyMoments", "CappedVotes", "TeacherVotes", "Additive", "AdditiveMean")  # to import them takes seconds
 _SECTIONS = ("private", "public", "privacy", "output")
 _OPTIONS = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
 
 
 def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
     """Return how the command line calls a parameter."""
-    kind = owner.partition(".")[0]
-    if kind in _ESTIMATORS and name in _ENTRIES:
-        return _ENTRIES[name]
-    if kind == "plan":
+    kind, _, call = owner.partition(".")
+    if kind in _ESTIMATORS and call in ("", "fit") and name in _ENTRIES:
+        return "`target` in [private]" if (kind, name) == ("PATERegressor", "y") else _ENTRIES[name]
+    if owner == "plan.parameters":
+        return f"`{name}` in [method]" if first else f"`{name}`"
+    if owner == "plan":
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
     if kind in _METHODS:
         return f"`{name}` in [method]"

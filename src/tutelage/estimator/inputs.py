@@ -25,7 +25,9 @@ from tutelage.exceptions import (
     PreflightError,
     PreflightWarning,
     Problem,
+    TutelageError,
     UndeclaredClassesWarning,
+    as_is,
 )
 from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
@@ -172,18 +174,18 @@ class Inputs(Parameters):
             if X_public is not None or y_public is not None:
                 raise InvalidParameterError(
                     Problem(
-                        "PATEClassifier.public",
-                        "be left out if you pass public rows: it takes their place",
-                        fix="Leave out $X_public and $y_public.",
+                        f"{self._owner}.public",
+                        "be left out if you pass public rows",
+                        fix="Pass $public or $X_public, not both.",
                     )
                 )
             for place, name in (("y", y), ("entity_ids", entity_ids)):
                 if isinstance(name, str) and name in self.public.columns:
                     raise InvalidParameterError(
                         Problem(
-                            f"PATEClassifier.fit.{place}",
-                            "not be a column of the schema, whose columns are features",
-                            fix=f"Leave {name!r} out.",
+                            f"{self._owner}.fit.{place}",
+                            "not be a column of the schema, because those columns are features",
+                            fix=f"Remove {as_is(repr(name))} from the schema.",
                         )
                     )
             X_public = self.public.empty()
@@ -191,9 +193,9 @@ class Inputs(Parameters):
         if self.release is not None and self.classes is None and public_labels is None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.classes",
+                    f"{self._owner}.classes",
                     (
-                        "list all class values where a `release` has a name: private labels may be "
+                        "list all class values where a $release has a name: private labels may be "
                         "those of people who take "
                         "no part"
                     ),
@@ -241,7 +243,7 @@ class Inputs(Parameters):
         if self.release is not None and shards.people is None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.release",
+                    f"{self._owner}.release",
                     "come with $entity_ids, by which the ledger knows who came when, and with a "
                     "method in which every person casts ballots",
                     fix="Pass $entity_ids, or leave $release out.",
@@ -274,7 +276,7 @@ class Inputs(Parameters):
     @property
     def _ledger_given(self) -> Path | Ledger | None:
         return (
-            self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "PATEClassifier.ledger")
+            self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, f"{self._owner}.ledger")
         )
 
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
@@ -300,7 +302,7 @@ class Inputs(Parameters):
         if not run.method.in_batches:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.method",
+                    f"{self._owner}.method",
                     "be NoisyMoments() for rows that are read in batches",
                     f"{type(run.method).__name__}",
                     "For another method, load all rows into memory.",
@@ -309,26 +311,26 @@ class Inputs(Parameters):
         if not isinstance(label, str) or not isinstance(entity, str | None):
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.fit.y",
+                    f"{self._owner}.fit.y",
                     "name a column of $X, and so must $entity_ids, for rows that are read in batches",
                 )
             )
         if self.classes is None:
             raise InvalidParameterError(
-                Problem("PATEClassifier.classes", "list all class values for rows that are read in batches")
+                Problem(f"{self._owner}.classes", "list all class values for rows that are read in batches")
             )
         if as_table(X_public) is None or silos is not None or whole_rows is not None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.fit.X_public",
-                    "have named columns for rows that are read in batches",
-                    fix="Leave out $silos and $whole_rows.",
+                    f"{self._owner}.fit.X_public",
+                    "have named columns if rows are read in batches",
+                    fix="Leave out $silos and $whole_rows then.",
                 )
             )
         if self.release is not None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.release",
+                    f"{self._owner}.release",
                     "be left out for rows that are read in batches",
                     fix="To name a release, load all rows into memory.",
                 )
@@ -341,7 +343,7 @@ class Inputs(Parameters):
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.features",
+                    f"{self._owner}.features",
                     "not begin with a transformer of named columns for rows that are read in batches",
                     fix="Leave it out, or begin with PublicColumns.",
                 )
@@ -385,8 +387,9 @@ class Inputs(Parameters):
         if not run.method.takes_labels:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.fit.y_public",
-                    f"be left out for {type(run.method).__name__}, which does not use it, as NoisyMoments does",
+                    f"{self._owner}.fit.y_public",
+                    f"be left out for {type(run.method).__name__}, which does not learn from public labels",
+                    fix="Leave it out, or use NoisyMoments.",
                 )
             )
         cells = column_array(labels)
@@ -424,7 +427,7 @@ class Inputs(Parameters):
     ) -> Public:
         """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
         of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
-        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "PATEClassifier.checkpoints")
+        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, f"{self._owner}.checkpoints")
         return Public(
             rows=rows,
             teacher_rows=shown[0],
@@ -459,7 +462,7 @@ class Inputs(Parameters):
             if silos is not None:
                 raise InvalidParameterError(
                     Problem(
-                        "PATEClassifier.fit.silos",
+                        f"{self._owner}.fit.silos",
                         f"be left out for {type(method).__name__}: silos make one teacher of each "
                         "owner, and every person is one",
                         fix="Pass $entity_ids alone.",
@@ -489,15 +492,15 @@ class Inputs(Parameters):
         if self.unit == ROW and entity_ids is not None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.unit",
-                    "not be 'row', which protects each row alone, if you pass $entity_ids",
-                    fix="Leave out $entity_ids, or choose another name for $unit.",
+                    f"{self._owner}.unit",
+                    "not be 'row' if you pass $entity_ids, because 'row' protects each row alone",
+                    fix="Leave out $entity_ids or $unit.",
                 )
             )
         if self.unit not in (None, ROW) and entity_ids is None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.unit",
+                    f"{self._owner}.unit",
                     "be left out without $entity_ids, because it names what they identify",
                     fix="Pass $entity_ids, or leave it out.",
                 )
@@ -561,9 +564,9 @@ class Inputs(Parameters):
             except Exception as error:
                 raise InvalidParameterError(
                     Problem(
-                        f"PATEClassifier.{name}",
-                        "be trained on public rows with made-up labels without an error. It raised "
-                        f"{type(error).__name__}: {error}",
+                        f"{self._owner}.{name}",
+                        "train without an error on public rows with made-up labels",
+                        fix=self._raised(error),
                     )
                 ) from None
         run.method.check_selection(seen, len(self.classes_))
@@ -619,6 +622,13 @@ class Inputs(Parameters):
         if found.refusals:
             raise PreflightError(*found.refusals)
 
+    def _raised(self, error: Exception) -> str:
+        """Return what an estimator raised; of private class values, which it may quote, only the kind."""
+        kind = type(error).__name__
+        if self.classes_from_ == "private" and not isinstance(error, TutelageError):
+            return f"It raised {kind}, whose message may quote private class values. To see it, declare $classes."
+        return f"It raised {kind}: {as_is(error)}"
+
     def _least_noise(self, method: Method) -> float | None:
         """Return about the noise of one sum of ballots, at the least that the terms of the fit allow; or None."""
         ledger = existing_ledger(self._ledger_given)
@@ -638,8 +648,8 @@ class Inputs(Parameters):
         if goal.ranks and len(self.classes_) != 2:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.goal",
-                    f"be another than {goal.title}, which is for two classes, because there are {len(self.classes_)}",
+                    f"{self._owner}.goal",
+                    f"be accuracy or balanced_accuracy, because {goal.title} needs exactly two classes",
                     fix="Merge classes in $classes, or choose another goal.",
                 )
             )
@@ -718,7 +728,7 @@ def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
     table = as_table(X_public)
     if table is None:
         raise InvalidParameterError(
-            Problem("PATEClassifier.fit.y_public", "be labels, unless $X_public has named columns")
+            Problem("PATEClassifier.fit.y_public", "name a column only if $X_public has named columns")
         )
     return table.without([y_public]), table.column(y_public)
 

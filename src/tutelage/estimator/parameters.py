@@ -210,7 +210,7 @@ class Parameters(BaseEstimator):
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield Problem(
-                f"{self._owner}.data_changed", "be left out without a ledger", fix="Name its file in $ledger."
+                f"{self._owner}.data_changed", "come with $ledger, because only a ledger knows the earlier data"
             )
         if run.method.of_numbers and not self._of_numbers:
             kind = type(run.method).__name__
@@ -245,10 +245,11 @@ class Parameters(BaseEstimator):
         name = None if method.closed_form else weight_parameter(student)
         if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
             yield Problem(
-                f"{self._owner}.goal",
-                "have, as $class_weight must, NoisyMoments, Additive, or a student whose `class_weight` is unset, such "
-                "as RandomForestClassifier()",
+                f"{self._owner}.{'goal' if self.class_weight is None else 'class_weight'}",
+                "come with a method or student that takes class weights: NoisyMoments, Additive, or a classifier with "
+                "`class_weight`",
                 f"{type(method).__name__} and {type(student).__name__}",
+                "Choose one, such as RandomForestClassifier(), and leave its own `class_weight` unset.",
             )
         if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
             reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"

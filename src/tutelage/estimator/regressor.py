@@ -267,15 +267,15 @@ class PATERegressor(RegressorMixin, BaseEstimator):
                     "PATERegressor.public",
                     "be a Schema",
                     shown(self.public),
-                    "For public rows, leave it out and pass them to fit as `X_public`.",
+                    "For public rows, leave it out and pass them to fit as $X_public.",
                 )
             )
         if X_public is not None and y_public is None:
             raise InvalidParameterError(
                 Problem(
                     "PATERegressor.public",
-                    "be left out if you pass public rows without numbers: it takes their place",
-                    fix="Leave out $X_public, or pass $y_public.",
+                    "be left out if you pass public rows without numbers",
+                    fix="Leave out $public or $X_public, or pass $y_public.",
                 )
             )
         return self.public

@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import Matrix, Named
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
     COMMA,
@@ -88,7 +88,9 @@ class PublicColumns(PublicFeatureMap):
         """
         if isinstance(names, str):
             raise InvalidParameterError(
-                Problem("PublicColumns.learn.names", "be a sequence of names", f"{names!r}", f"Pass [{names!r}].")
+                Problem(
+                    "PublicColumns.learn.names", "be a sequence of names", f"{names!r}", f"Pass [{as_is(repr(names))}]."
+                )
             )
         table = named_cells(public, names)
         if table is None:
@@ -194,16 +196,18 @@ KINDS = (*NUMERIC, "category", "text")
 def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
-            raise InvalidParameterError(Problem("kinds", "name columns of the public rows", f"{name!r}"))
+            raise InvalidParameterError(
+                Problem("PublicColumns.learn.kinds", "name columns of the public rows", f"{name!r}")
+            )
         if isinstance(kind, str) and kind in KINDS:
             continue
         values = [] if isinstance(kind, str) or not isinstance(kind, Sequence | np.ndarray) else list(kind)
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
                 Problem(
-                    "kinds",
-                    f"give column '{name}' one of {', '.join(KINDS)}, or the list of its categories, each once",
-                    f"{kind!r}",
+                    "PublicColumns.learn.kinds",
+                    f"give column '{as_is(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
+                    shown(kind),
                 )
             )
 

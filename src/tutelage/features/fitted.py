@@ -32,7 +32,7 @@ from sklearn.preprocessing import (
 )
 
 from tutelage._internal.typing import FloatArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
@@ -143,7 +143,7 @@ class PublicTransformer(_Vouched):
                 Problem(
                     "PublicTransformer.learn.transformer",
                     "be one that can be cloned and fitted on the public rows without labels",
-                    fix=f"It raised {type(error).__name__}: {error}",
+                    fix=f"It raised {type(error).__name__}: {as_is(error)}",
                 )
             ) from None
         made = cls.__new__(cls)

@@ -101,8 +101,8 @@ def _require_exact(weights: FloatArray, units: tuple[float, ...]) -> None:
         raise InvalidParameterError(
             Problem(
                 "Projection.matrix",
-                "be finite, and so must its reach, of a size that 64-bit floats hold with all "
-                "digits, or the features of a row would depend on other rows",
+                "be finite and neither too large nor too small for exact 64-bit sums, and so must $reach",
+                fix="Scale the columns to similar sizes.",
             )
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
 from tutelage.tables import (
@@ -307,7 +307,7 @@ def _problem_of(name: object, column: object) -> Problem | None:
         ):
             return None
     ranges = f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
-    return Problem("Schema.columns", f"give {shown(name)} {ranges}", shown(column))
+    return Problem("Schema.columns", f"give {as_is(shown(name))} {ranges}", shown(column))
 
 
 def edges_of(column: Sequence[Any]) -> FloatArray:

@@ -232,7 +232,7 @@ def host_and_port(address: object, name: str = "a computing party.address") -> t
 
 def _check_certificate(pem: object, name: str) -> None:
     refusal = InvalidParameterError(
-        Problem(f"{name}.certificate", "be the one PEM certificate that was generated for this name")
+        Problem("Member.certificate", f"be the one PEM certificate that was generated for {name}")
     )
     try:
         read = x509.load_pem_x509_certificate(str(pem).encode("ascii"))

@@ -1059,7 +1059,7 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
         return limit_of(epsilon, delta, kind)
     if kind is Accounting.GAUSSIAN:
         raise InvalidParameterError(
-            Problem("Ledger.order", "be left out, and so must $suited_to, unless $accounting is renyi")
+            Problem("Ledger.order", "be left out, and so must $suited_to, unless $accounting is 'renyi'")
         )
     return RenyiFilter.suited_to(epsilon, delta, suited_to) if order is None else RenyiFilter(epsilon, delta, order)
 

@@ -99,8 +99,8 @@ class Mechanism(ABC):
         if kind.__repr__ is object.__repr__:
             raise InvalidParameterError(
                 Problem(
-                    "Mechanism.mechanism",
-                    "have a `repr` that tells its settings, by which its answers are remembered",
+                    f"{kind.__name__}.__repr__",
+                    "show all settings, because the ledger finds stored labels by it",
                     fix=f"Make {kind.__name__} a dataclass, or define `__repr__`.",
                 )
             )

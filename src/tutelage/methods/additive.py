@@ -203,7 +203,7 @@ class SumsOverSchema(NoisySums):
         if schema is None:
             raise InvalidParameterError(
                 Problem(
-                    "PATEClassifier.public", f"be a Schema for {type(self).__name__}", fix="Pass `public=Schema(...)`."
+                    "PATEClassifier.public", f"be a Schema for {type(self).__name__}", fix="Set $public to a Schema."
                 )
             )
         each = zip(schema.columns.items(), schema.bins, strict=True)

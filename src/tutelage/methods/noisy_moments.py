@@ -430,8 +430,7 @@ class NoisyMoments(NoisySums):
         if self.student is not None:
             raise InvalidParameterError(
                 Problem(
-                    "NoisyMoments.student",
-                    "be left out in $parameters of a plan: vectors are tried with the student in closed form",
+                    "plan.parameters.student", "be left out, because vectors are tried with the student in closed form"
                 )
             )
 

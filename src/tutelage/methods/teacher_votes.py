@@ -143,16 +143,15 @@ class TeacherVotes(VotesOnQueries):
         if self.rounds > 1 or self.rule.needs_answers or self.rule.needs_student:
             raise InvalidParameterError(
                 Problem(
-                    "TeacherVotes.rounds",
-                    "be 1 in $parameters of a plan, and $selection a rule that needs no earlier "
-                    "answers, such as 'first' or 'medoids'",
+                    "plan.parameters.rounds",
+                    "be 1, and $selection a rule that needs no earlier labels, such as 'first' or 'medoids'",
                 )
             )
         if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
             raise InvalidParameterError(
                 Problem(
-                    "TeacherVotes.mechanism",
-                    "be a GNMax in $parameters of a plan",
+                    "plan.parameters.mechanism",
+                    "be a GNMax",
                     f"{type(self.mechanism).__name__}",
                     "Leave it out for the least noise.",
                 )

@@ -76,7 +76,7 @@ def plan(
     stand_in : tuple of rows and labels, optional
         Labeled rows of another, similar data set, if the public rows have no labels.
     public_rows : int, optional
-        Number of public rows, if `X_public` is not given.
+        Number of public rows, if $X_public is not given.
     classes : int, optional
         Number of classes. Default: those among the labels.
     accuracy : float, optional
@@ -136,14 +136,17 @@ def plan(
             )
         )
     if accuracy is not None and known is not None:
-        raise InvalidParameterError(Problem("plan.accuracy", "be left out if there are labels, whose place it takes"))
+        raise InvalidParameterError(
+            Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
+        )
     asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
     if asked is not None and goal != "accuracy" and not asked.takes_weights:
         raise InvalidParameterError(
             Problem(
                 "plan.parameters",
-                f"be another method than {type(asked).__name__} for this $goal",
-                fix="Leave out one of them.",
+                "have a method that takes class weights, because $goal needs them",
+                f"{type(asked).__name__}",
+                "Choose NoisyMoments, or set $goal to accuracy.",
             )
         )
     if known is None:
@@ -198,7 +201,7 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matri
     if isinstance(y, str):
         table = as_table(X)
         if table is None:
-            raise InvalidParameterError(Problem("plan.y_public", "be labels, unless $X_public has named columns"))
+            raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
         labels, X = table.column(y), public_features(X, y, None)
     named = numbered_rows(X, X, None)
     rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.public, dtype=np.float64)
@@ -220,7 +223,7 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
         return integer_at_least(public_rows, 1, "public_rows", "plan")
     if X_public is None:
         raise InvalidParameterError(
-            Problem("plan.public_rows", "be the number of public rows, if `X_public` is not given")
+            Problem("plan.public_rows", "be the number of public rows, if $X_public is not given")
         )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows

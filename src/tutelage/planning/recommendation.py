@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import escape
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError, Problem, as_is
 from tutelage.goals import Goal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
@@ -190,7 +190,11 @@ class Plan:
         """
         if self.recommended is None and not despite_plan:
             raise InvalidParameterError(
-                Problem("despite_plan", f"be True, because the plan recommends no release. {self.obstacle}")
+                Problem(
+                    "Plan.parameters.despite_plan",
+                    "be True, because the plan recommends no release",
+                    fix=as_is(self.obstacle),
+                )
             )
         return {
             "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]

@@ -326,10 +326,11 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
     damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
         record = made(parse(read_input(path), "claim", damaged), ClaimRecord, damaged)
-        proposal, labels = proposal_of(record.proposal), _at_limits(event_from_dict(record.labels))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    except (InvalidParameterError, UnsupportedEventError, RecursionError):
+    try:
+        proposal, labels = proposal_of(record.proposal), _at_limits(event_from_dict(record.labels))
+    except (InvalidDataError, InvalidParameterError, UnsupportedEventError, RecursionError):
         raise damaged from None
     test, passed, number = _last_test(proposal.event(), history.until_head(record.ledger, str(path)), str(path))
     check_complete(history.until(number).given, history)

@@ -75,8 +75,8 @@ class Proposal:
             raise InvalidParameterError(
                 Problem(
                     "Proposal.order",
-                    f"be above 1 and at most {_MOST_ORDER:g}, $caps finite, >= 0 and not falling, "
-                    "with one chance more than caps",
+                    f"be above 1 and at most {_MOST_ORDER:g}; $caps must be finite, at least 0 and "
+                    "not decreasing, and $chances one more than $caps",
                 )
             )
         if self.chances[-1] > TAIL * self.delta * CERTAIN:

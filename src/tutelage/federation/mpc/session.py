@@ -104,7 +104,7 @@ class Session:
         """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
         blocks = [votes] if check is None else [votes, check[0]]
         if not 2 <= bits <= MOST_BITS:
-            raise InvalidParameterError(Problem("labels.bits", f"be at most {MOST_BITS}", f"{bits}"))
+            raise InvalidParameterError(Problem("labels.bits", f"be from 2 to {MOST_BITS}", f"{bits}"))
         threshold = None if check is None else int(check[1])
         await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
         queries, classes = votes.shape

@@ -18,7 +18,7 @@ from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
@@ -235,7 +235,8 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
         raise InvalidParameterError(
             Problem(
                 "Network.factory",
-                f"make a module that takes rows of shape {row_shape}. It raised {type(error).__name__}: {error}",
+                f"make a module that takes rows of shape {row_shape}",
+                fix=f"It raised {type(error).__name__}: {as_is(error)}",
             )
         ) from None
     if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
@@ -255,8 +256,8 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         raise InvalidParameterError(
             Problem(
                 "Network.factory",
-                f"make a module that can be trained together with others. It raised {type(error).__name__}: {error}",
-                fix="Use engine='sequential'.",
+                "make a module that can be trained together with others",
+                fix=f"Use engine='sequential'. It raised {type(error).__name__}: {as_is(error)}",
             )
         ) from None
 
