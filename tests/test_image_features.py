@@ -78,7 +78,7 @@ FLAT = PublicRows(DIGITS.X_test, "flat")
     (FLAT, None, InvalidParameterError, "must be the height and width of flattened"),
     (FLAT, (9, 9), InvalidDataError, r"\(rows, 81\)"),
     (PublicRows(np.zeros((9, 8, 8)), "black"), None, InvalidDataError, "not all black"),
-    (PUBLIC, None, InvalidParameterError, "image_features is learned from public rows only"),
+    (PUBLIC, None, InvalidParameterError, "`X` of image_features must be PublicRows"),
 ])  # fmt: skip
 def test_other_images_are_refused(public, shape, error, message):
     with pytest.raises(error, match=message):

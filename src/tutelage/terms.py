@@ -13,7 +13,7 @@ DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is
 
 
 class Asked(NamedTuple):
-    """What a release is asked to cost; public. None where nothing is said."""
+    """The ε, budget and δ that a caller asks for; public. None where nothing is said."""
 
     epsilon: float | None
     budget: float | None
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a release may cost; public."""
+    """The limit and the share of a release, and how both are kept; public."""
 
     limit: Filter | None  # of all releases; None for a ledger that just holds this one, with the mechanism given
     share: float | None  # ε of this release; None for the whole limit, or for what a given mechanism costs
