@@ -154,7 +154,7 @@ def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_
         (InvalidParameterError, "`n_components` of .* must be", lambda it: PublicDiffusion.learn(it, 9, n_neighbors=2)),
         (InvalidParameterError, "`n_neighbors` of .* must be", lambda it: PublicDiffusion.learn(it, 2, n_neighbors=9)),
         (InvalidParameterError, "`n_neighbors` of .* must be", lambda it: neighbor_covariance(it, n_neighbors=10)),
-        (InvalidParameterError, "learned from public rows only", lambda it: glyph_features(it.values, (8, 8))),
+        (InvalidParameterError, "must be PublicRows", lambda it: glyph_features(it.values, (8, 8))),
         (
             InvalidDataError,
             "must not all be blank",
