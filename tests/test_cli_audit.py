@@ -8,7 +8,8 @@ import pytest
 
 from test_cli import INTERACTIVE, configure, refusal, succeeded, write_rows
 from test_docs import blocks, executed
-from tutelage.audit.checklist import PrivateRows, check_rows
+from tutelage import GNMax, SimulationNoise
+from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows
 
 pytestmark = pytest.mark.rest
 
@@ -63,6 +64,15 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
 def test_wrong_calls_are_one_sentence(folder, called):
     wrong = called("audit", folder / "config.toml", "--draws", 100_000_000_000)
     assert "--draws of audit must be at most 10,000,000" in refusal(wrong, 2)
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(1, "pass"), (0.25, "fail")])
+def test_a_quarter_of_the_noise_fails_in_each_verdict(times, verdict):
+    noise = SimulationNoise(0)
+    drawn = noise.discrete_gaussian
+    setattr(noise, "discrete_gaussian", lambda sigma, shape: drawn(times * sigma, shape))  # noqa: B010  it is final
+    found = check_mechanism(GNMax(2.0), 10, 2, draws=2000, noise=noise)
+    assert [one.verdict for one in found[:3]] == [verdict] * 3
 
 
 def test_people_in_two_silos_fail(binary_rows):
