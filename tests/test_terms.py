@@ -57,12 +57,19 @@ def test_no_release_costs_more_than_was_asked_or_than_a_ledger_holds(seed):
     assert terms.limit.cost(Repeated(less, asked.releases)) > terms.limit.capacity or alone.cost(less) > alone.capacity
 
 
-@pytest.mark.parametrize("epsilon", [0.97, 0.99])
-def test_a_sum_that_nearly_fills_its_budget_has_the_noise_of_its_own_epsilon(epsilon):
-    asked = Asked(epsilon, 1.0, 1, 1e-5, given=False)
-    noise = terms_of(asked, Accounting.GAUSSIAN, None).least_noise(EVENTS[Accounting.GAUSSIAN])
-    found = data_independent.epsilon(EVENTS[Accounting.GAUSSIAN](noise), 1e-5).epsilon
+@pytest.mark.parametrize(("epsilon", "budget"), [(0.97, 1.0), (0.99, 1.0), (2.9, 3.0), (7.9, 8.0), (19.0, 20.0)])
+def test_a_sum_that_nearly_fills_its_budget_has_the_noise_of_its_own_epsilon(epsilon, budget):
+    def sum_of(noise: float) -> NoisySumGaussian:
+        return NoisySumGaussian(noise * 2**16, 2**32, 40, ONE_ENTITY)
+
+    terms = terms_of(Asked(epsilon, budget, 1, 1e-5, given=False), Accounting.GAUSSIAN, None)
+    found = data_independent.epsilon(sum_of(terms.least_noise(sum_of)), 1e-5).epsilon
     assert 0.995 * epsilon < found <= epsilon
+
+
+def test_a_small_share_leaves_a_new_ledger_that_all_kinds_of_releases_fit_into():
+    terms = terms_of(Asked(0.5, 2.0, 1, 1e-5, given=False), Accounting.GAUSSIAN, None)
+    assert terms.accounting is Accounting.RENYI
 
 
 def test_without_any_wish_a_method_gets_epsilon_one_and_a_given_mechanism_its_own_cost():

@@ -9,6 +9,7 @@ from tutelage.events import Event, NoisySumGaussian
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import ONE_ENTITY
 
+_LENGTH = 2**16
 DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
@@ -90,5 +91,8 @@ def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> A
 
 
 def _one_sum(noise: float) -> Event:
-    """Return a sum with this much noise: whatever its form, noise and ε of one are in the same relation."""
-    return NoisySumGaussian(noise, 1, 1, ONE_ENTITY)
+    """Return a sum with this much noise, in lengths of a ballot: whatever its form, its ε follows from that alone.
+
+    Ballots are long in whole numbers, as those of methods are: for shorter ones, rounding would count.
+    """
+    return NoisySumGaussian(noise * _LENGTH, _LENGTH**2, 1, ONE_ENTITY)

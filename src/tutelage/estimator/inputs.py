@@ -630,11 +630,13 @@ class Inputs(Parameters):
         return f"It raised {kind}: {as_is(error)}"
 
     def _least_noise(self, method: Method) -> float | None:
-        """Return about the noise of one sum of ballots, at the least that the terms of the fit allow; or None."""
+        """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it before."""
         ledger = existing_ledger(self._ledger_given)
         asked = self._asked(method, delta_of(self.delta, self._ledger_given))
         terms = terms_of(asked, method.accounting, None if ledger is None else ledger.limit)
-        epsilon = terms.share if terms.limit is None or terms.share is not None else terms.limit.epsilon
+        epsilon = terms.share
+        if epsilon is None and terms.limit is not None and (ledger is None or asked.budget is not None):
+            epsilon = terms.limit.epsilon
         return noise_of(method.mechanism, epsilon, asked.delta)
 
     def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
