@@ -630,7 +630,7 @@ class Inputs(Parameters):
         return f"It raised {kind}: {as_is(error)}"
 
     def _least_noise(self, method: Method) -> float | None:
-        """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it before."""
+        """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
         ledger = existing_ledger(self._ledger_given)
         asked = self._asked(method, delta_of(self.delta, self._ledger_given))
         terms = terms_of(asked, method.accounting, None if ledger is None else ledger.limit)
