@@ -26,7 +26,7 @@ def _for_owner(text: str) -> str:
     return shown if shown == text else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
 
 
-class Words(Protocol):
+class Naming(Protocol):
     """How an interface calls a parameter, by what it belongs to."""
 
     def __call__(self, owner: str, name: str, *, first: bool = True) -> str:
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
     got: str = ""
     fix: str = ""
 
-    def said(self, words: Words = in_python) -> str:
+    def said(self, words: Naming = in_python) -> str:
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
         owner, name = (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
@@ -73,7 +73,7 @@ class Problem(NamedTuple):
 class _Others(dict[str, str]):
     """The other parameters that a sentence names, in the words of an interface."""
 
-    def __init__(self, owner: str, words: Words) -> None:
+    def __init__(self, owner: str, words: Naming) -> None:
         super().__init__()
         self._owner, self._words = owner, words
 
@@ -104,7 +104,7 @@ class TutelageError(Exception):
         super().__init_subclass__()
         cls.code = code or cls.code
 
-    def said(self, _words: Words = in_python, /) -> tuple[str, ...]:
+    def said(self, _words: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(map(str, self.args))
 
@@ -128,7 +128,7 @@ class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter")
         self.problems = problems
         self.parameter = problems[0].name.rpartition(".")[2]
 
-    def said(self, words: Words = in_python, /) -> tuple[str, ...]:
+    def said(self, words: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(dict.fromkeys(problem.said(words) for problem in self.problems))
 

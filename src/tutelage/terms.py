@@ -9,7 +9,7 @@ from tutelage.events import Event, NoisySumGaussian
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import ONE_ENTITY
 
-_LENGTH = 2**16
+_LENGTH = 2**16  # of a ballot, as the steps of methods have it
 DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
