@@ -68,8 +68,9 @@ def test_a_sum_that_nearly_fills_its_budget_has_the_noise_of_its_own_epsilon(eps
 
 
 def test_a_small_share_leaves_a_new_ledger_that_all_kinds_of_releases_fit_into():
-    terms = terms_of(Asked(0.5, 2.0, 1, 1e-5, given=False), Accounting.GAUSSIAN, None)
-    assert terms.accounting is Accounting.RENYI
+    small, first_of_months = Asked(0.5, 2.0, 1, 1e-5, given=False), Asked(0.99, 1.0, 1, 1e-5, given=False, named=True)
+    for asked in (small, first_of_months):
+        assert terms_of(asked, Accounting.GAUSSIAN, None).accounting is Accounting.RENYI
 
 
 def test_without_any_wish_a_method_gets_epsilon_one_and_a_given_mechanism_its_own_cost():

@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     releases: int
     delta: float
     given: bool  # whether a mechanism is given, so that the noise is its own
+    named: bool = False  # whether the release has a name: people who come later then have all of the budget
 
     def problems(self, owner: str, *, has_ledger: bool) -> Iterator[Problem]:
         """Yield what does not go together."""
@@ -84,6 +85,8 @@ def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> A
         return Accounting.RENYI
     if asked.epsilon in (None, target) or accounting is Accounting.RENYI:
         return accounting
+    if asked.named:
+        return Accounting.RENYI
     alone = limit_of(asked.epsilon, asked.delta, accounting)
     noise = noise_within(alone, _one_sum)
     shared = limit_of(target, asked.delta, Accounting.RENYI)

@@ -204,7 +204,8 @@ class Parameters(BaseEstimator):
         return tags
 
     def _asked(self, method: Method, delta: float) -> Asked:
-        return Asked(self.epsilon, self.budget, self.releases, delta, given=method.mechanism is not None)
+        given, named = method.mechanism is not None, self.release is not None
+        return Asked(self.epsilon, self.budget, self.releases, delta, given, named)
 
     def _problems_together(self, run: Resolved) -> Iterator[Problem]:
         """Yield problems of parameters that do not go together."""
