@@ -72,7 +72,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.estimator.classifier.WITHOUT_LEDGER", FitsWithoutLedger())
+    monkeypatch.setattr("tutelage.estimator.base.WITHOUT_LEDGER", FitsWithoutLedger())
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit:
     given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "insist": True}
     model: Any = PATERegressor(SCHEMA, (0, 1), **given)
     model = model if numbers else PATEClassifier(public=SCHEMA, classes=[0, 1], **given)
-    data, intending, tape = sides(numbers, relation), model._fitting() if numbers else model, list[Any]()
+    data, intending, tape = sides(numbers, relation), model, list[Any]()
     wholes = [intending.intended(rows, labels, entity_ids=ids) for rows, labels, ids in data]
     people = [whole.method.prepare(whole.public, whole.people) for whole in wholes]
     ratios, shown, distance = np.zeros((2, releases)), [list[Any](), list[Any]()], 0.0

@@ -12,7 +12,7 @@ from tutelage import PATEClassifier
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector
 from tutelage.mechanisms import NoisySum
-from tutelage.methods import Method
+from tutelage.methods import Method, Needs
 from tutelage.methods.requests import Outcome, Request
 
 
@@ -43,8 +43,7 @@ class ClassFrequencies(Method):
 
     name = "class-frequencies"  # in configurations
     title = "class frequencies"  # in plans
-    closed_form = True  # the student follows from what is released
-    accounting = Accounting.GAUSSIAN
+    needs = Needs(student=False, accounting=Accounting.GAUSSIAN)  # the student follows from what is released
     mechanism: NoisySum | None = None
     student: object = None
 

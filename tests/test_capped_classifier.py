@@ -11,7 +11,7 @@ from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.ballots import tally_few
-from tutelage.estimator.classifier import FEW_VOTES_LEFT
+from tutelage.estimator.base import FEW_VOTES_LEFT
 from tutelage.estimator.inputs import People
 from tutelage.exceptions import (
     BudgetContinuedWarning,

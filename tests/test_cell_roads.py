@@ -18,6 +18,7 @@ import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
+from tutelage.estimator.inputs import Rows
 from tutelage.estimator.regressor import PATERegressor
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
@@ -134,11 +135,11 @@ def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tup
     for form, rows in ({"frame": table, "mapping": forms["mapping"]} | stores).items():
         yield f"{form}, public rows", partial(lambda rows: numbered_rows(rows, beside, None).private, rows)  # type: ignore[union-attr]
     if name in ("whole", "comma", "german", "thousands"):
-        model = PATERegressor(Schema({"other": (0, 9)}), (0, 2_000))._fitting()
+        model = PATERegressor(Schema({"other": (0, 9)}), (0, 2_000))
         rows = Table("", {name: cells, "other": np.zeros(len(cells))}, types=table.types)
         yield (
             "target",
-            partial(lambda: model._received(rows, model.resolved(), name, None, None, None, None, None).people.labels),
+            partial(lambda: model._received(model._resolved_for(Rows(rows, name)), Rows(rows, name)).people.labels),
         )
 
 

@@ -146,7 +146,7 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
 
     assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
     assert methods
-    assert all(one.of_people for one in methods)  # no teachers are tried for a name
+    assert not any(one.needs.shards for one in methods)  # no teachers are tried for a name
     planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
     with monkeypatch.context() as patched:
         patched.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))

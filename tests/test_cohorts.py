@@ -194,12 +194,12 @@ def on_one_side(event: Event) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("noise", [0.6, 8.0])
-@pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if kind.of_people)])
+@pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if not kind.needs.shards)])
 def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, noise):
     more: dict[str, Any]
     for more in ({}, {"labeled": True}, {"bins": (5, 9)}):
         sizes = Sizes(n_classes=2, n_public=60, unit=UNIT, **more)
-        if method.needs_schema != bool(sizes.bins) or (sizes.labeled and not method.takes_labels):
+        if method.needs.schema != bool(sizes.bins) or (sizes.labeled and not method.needs.start):
             continue
         charged = method().with_noise(noise).event(sizes)
         renyi, shifts = on_one_side(charged)
@@ -477,7 +477,7 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
     ({"question": "other"}, "begun with other settings"),
     ({"path": None, "budget": None}, "`release` of PATEClassifier must come with `ledger`"),
     ({"ids": None, "release": "February"}, "must come with `entity_ids`"),
-    ({"teacher": ClassMeans(), "n_teachers": 5}, "and with a method in which every person casts ballots"),
+    ({"teacher": ClassMeans(), "n_teachers": 5}, "only where every person casts ballots"),
 ])  # fmt: skip
 def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(settings, said, months, path):
     shutil.copy(months, path)
@@ -513,7 +513,7 @@ def test_numbers_have_releases_with_names_too(path):
         model = PATERegressor(
             METHODS["schema"]["public"], (0, 1), release=release, epsilon=0.6, budget=1.3, ledger=path
         )
-        return model.set_params(insist=True).fit(X[who], X[who, 0], entity_ids=IDS[who]).fit_.release_.cost
+        return model.set_params(insist=True).fit(X[who], X[who, 0], entity_ids=IDS[who]).release_.cost
 
     first = cost("January", OLD)
     assert (cost("January", ALL), cost("February", ALL)) == (0, first)

@@ -79,7 +79,7 @@ def test_ballots_of_vectors_are_used_as_documented(tmp_path):
     for section in blocks("docs/ballots.md", "toml"):
         (tmp_path / "config.toml").write_text(f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n')
         config = load_config(tmp_path / "config.toml")
-        assert config.chosen.of_people
+        assert not config.chosen.needs.shards
         assert config.chosen.mechanism is None
 
 

@@ -94,7 +94,7 @@ def test_votes_stay_behind_when_the_model_is_stored():
 def test_checkpoints_outlive_a_failure_and_go_with_success(tmp_path, monkeypatch):
     folder = tmp_path / "private"
     with monkeypatch.context() as patch:
-        patch.setattr("tutelage.estimator.classifier.fit_student", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr("tutelage.estimator.base.fit_student", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model(checkpoints=folder).fit(X, y, X_public=X)
     assert len(list(folder.iterdir())) == 20

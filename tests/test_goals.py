@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
-from tutelage.goals import ClassWeights, Goal
 from tutelage.mechanisms import GNMax
 from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.planning import plan
 from tutelage.students import NoisySumClassifier, export_onnx
 from tutelage.students.stacking import weighted
+from tutelage.targets import ClassWeights, Goal
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 RNG = np.random.default_rng(0)

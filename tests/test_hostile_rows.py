@@ -17,12 +17,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SimulationNoise
-from tutelage.estimator.regressor import _OfNumbers
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.exceptions import TutelageError
 from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, Schema
 from tutelage.mechanisms import CappedGNMax
-from tutelage.methods import AdditiveMean
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches, as_table
 from tutelage.teachers import CallableTeachers, ClassMeans, NearestQueries, Ridge, VectorBallots
@@ -99,8 +97,8 @@ METHODS: dict[str, dict[str, Any]] = {
     **{type(teacher).__name__: {"teacher": teacher, **VOTING} for teacher in TEACHERS},
     "additive": {"public": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0", "1", "2"]})},
     "numbers": {
-        "kind": _OfNumbers,
-        "method": AdditiveMean(),
+        "kind": PATERegressor,
+        "target_range": (0, 1),
         "public": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0"]}),
     },
 }
@@ -115,8 +113,10 @@ def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = P
     of_sums = "public" in settings or isinstance(settings["teacher"], VectorBallots)
     accounting = "gaussian" if of_sums else "renyi"
     ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=UNIT, accounting=accounting)
-    made = {"classes": [0, 1], **({} if "mechanism" in settings else {"epsilon": 5.0}), **settings}
-    model = made.pop("kind", PATEClassifier)(**made, ledger=ledger, noise=SimulationNoise(0), random_state=0)
+    made: dict[str, Any] = {**({} if "mechanism" in settings else {"epsilon": 5.0}), **settings}
+    kind = made.pop("kind", PATEClassifier)
+    made = ({"classes": [0, 1]} if kind is PATEClassifier else {}) | made
+    model = kind(**made, ledger=ledger, noise=SimulationNoise(0), random_state=0)
     refusal = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -63,10 +63,6 @@ class Fit:
         own |= {"epsilon": 3.0, "budget": 3.0, "ledger": self.folder / "a.ledger", "noise": SimulationNoise(0)}
         return kind(**(own | self.settings | more)).fit(X[PRIVATE], Y[PRIVATE], **self.given)
 
-    @property
-    def released(self) -> Any:
-        return self.model.fit_ if self.of_numbers else self.model
-
 
 FITTED = dict[str, Fit]()
 
@@ -80,7 +76,7 @@ def fit(request, tmp_path_factory):
 
 
 def test_it_releases_what_it_announced_within_its_budget(fit):
-    model = fit.released
+    model = fit.model
     sizes = Sizes(
         n_classes=2,
         n_public=len(model.queries_),
@@ -98,15 +94,13 @@ def test_it_releases_what_it_announced_within_its_budget(fit):
 def test_a_second_fit_costs_nothing_and_says_the_same(fit):
     again = fit.again()
     np.testing.assert_array_equal(again.predict(X[OTHER]), fit.model.predict(X[OTHER]))
-    assert (again.fit_ if fit.of_numbers else again).ledger_.spent == fit.released.ledger_.spent
+    assert again.ledger_.spent == fit.model.ledger_.spent
 
 
 def test_it_is_stored_with_its_card_and_predicts_the_same(fit, tmp_path):
     folder = fit.model.save(tmp_path / "out")
     np.testing.assert_array_equal(load_student(folder).predict(X[OTHER]), fit.model.predict(X[OTHER]))
-    assert json.loads((folder / "card.json").read_text())["public_epsilon"] == pytest.approx(
-        fit.released.epsilon_.epsilon
-    )
+    assert json.loads((folder / "card.json").read_text())["public_epsilon"] == pytest.approx(fit.model.epsilon_.epsilon)
 
 
 def test_a_table_of_effects_adds_up_to_what_is_said(fit):

@@ -68,7 +68,7 @@ def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots()
     target = target_of()
     all_of_them = proposals(target.people, target.sizes, named=False)
     of_people = proposals(target.people, target.sizes, named=True)
-    assert of_people == [method for method in all_of_them if method.of_people] != all_of_them
+    assert of_people == [method for method in all_of_them if not method.needs.shards] != all_of_them
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     model = PATEClassifier(method=asked, epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MuchNoiseWarning)
-        y_public = y[300:] if labeled and method.takes_labels else None
+        y_public = y[300:] if labeled and method.needs.start else None
         model.fit(X[:300], y[:300], X_public=X[300:], y_public=y_public, entity_ids=ids)
     chosen = model.mechanism_
     assert isinstance(chosen, NoisySum | CappedGNMax | GNMax)
@@ -112,7 +112,7 @@ def test_trials_predict_runs():
         scores = []
         for seed in range(3):
             model = PATEClassifier(method=method, noise=SimulationNoise(seed), random_state=seed, classes=range(3))
-            labels = y[:600] if method.takes_labels else None
+            labels = y[:600] if method.needs.start else None
             model.fit(X[600:2600], y[600:2600], X_public=X[:600], y_public=labels)
             scores.append(model.score(X[2600:], y[2600:]))
         assert abs(expected - np.mean(scores)) < 0.04
@@ -189,7 +189,7 @@ def test_no_expectation_is_below_what_a_method_starts_from(judged):
     majority = found.majority
     assert 0.5 < majority < 0.6
     for option in found.options:
-        floor = 0.627 if option.method.takes_labels else max(majority, student)
+        floor = 0.627 if option.method.needs.start else max(majority, student)
         assert option.expected == pytest.approx(floor)
         assert option.low < option.expected < option.high
     assert found.best.expected == pytest.approx(0.627)

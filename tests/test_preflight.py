@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, refusal, succeeded, write_people, write_rows
 from tutelage import GNMax, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import build_classifier, check, fit, load_sources
+from tutelage.cli.sources import build_estimator, check, fit, load_sources
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -561,7 +561,7 @@ def test_a_few_public_labels_of_each_class_are_judged_before_a_plan_and_all_are_
     for name in ("no", "yes"):
         assert few.count(name) == min(50, known.count(name)) > 40
     with patch.object(PATEClassifier, "fit") as fitted:
-        fit(build_classifier(config, data), config, data)
+        fit(build_estimator(config, data), config, data)
     assert fitted.call_args.kwargs["y_public"].tolist() == known
     with pytest.raises(InvalidDataError, match="two classes with two rows"):
         check(config, replace(data, y_public=np.where(np.arange(120) == 90, "yes", "no")))

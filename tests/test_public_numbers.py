@@ -13,8 +13,8 @@ from test_regression import made_up, of
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicTrees
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive_mean import STEPS
 from tutelage.students import load_student
+from tutelage.targets import STEPS
 
 
 def known(n: int = 150, seed: int = 7) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def known(n: int = 150, seed: int = 7) -> dict[str, Any]:
 def intended(rows: Any, y: Any, start: Any, ids: Any = None, unit: Any = None) -> Any:
     """Return what a fit of the small schema will do, which may start from public targets."""
     model = of(epsilon=None, mechanism=NoisySum(5.0), public=SMALL, unit=unit)
-    return model._fitting().intended(rows, y, entity_ids=ids, **start)
+    return model.intended(rows, y, entity_ids=ids, **start)
 
 
 def small(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
@@ -108,7 +108,7 @@ def test_no_ballot_of_a_small_world_is_longer_nor_further_from_another_than_is_c
 def test_ballots_of_people_do_not_depend_on_who_is_beside_them(start, entity):
     rows, _ = small(200)
     y, ids = 12 * np.random.default_rng(1).random(200) - 1, np.arange(200) // (2 if entity else 1)
-    bins, some, steps = SMALL.transform(rows), ids < 20, of()._fitting()._merged(y)
+    bins, some, steps = SMALL.transform(rows), ids < 20, of()._target.merged(y)
 
     def compare(request: Any, ballots: Any) -> None:
         unit = request.form.unit
@@ -153,7 +153,7 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(t
         named = {**known()["X_public"], "days": known()["y_public"]}
         with pytest.warns(match="released before"):
             again = of(5, **given).fit(rows, y, X_public=named, y_public="days")
-    assert (again.fit_.release_.cost, again.fit_.ledger_.spent) == (0, first.fit_.ledger_.spent)
+    assert (again.release_.cost, again.ledger_.spent) == (0, first.ledger_.spent)
     np.testing.assert_array_equal(again.predict(rows), first.predict(rows))
     with pytest.raises(BudgetExceededError):  # other targets: another release
         of(**given).fit(rows, y, **known(seed=9))

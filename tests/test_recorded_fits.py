@@ -181,7 +181,7 @@ def _digest(values: Any) -> str | None:
 
 def _released(one: Any, data: Data) -> dict[str, Any]:
     """Return everything of a fit that an outsider or the ledger sees, and digests of its ballots."""
-    fitted = getattr(one, "fit_", one)  # of a regressor, the classifier that it wraps
+    fitted = one
     ballots = getattr(fitted, "ballots_", None) or ((fitted.votes_,) if hasattr(fitted, "votes_") else ())
     entries = [{key: kept for key, kept in entry.items() if key not in KEYED} for entry in fitted.open_ledger_.export()]
     rows = data.public if getattr(fitted, "columns_", None) is not None else data.X_public

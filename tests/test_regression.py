@@ -14,8 +14,9 @@ from test_additive import SCHEMA, people
 from tutelage import PATERegressor, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightError
 from tutelage.features import Schema
-from tutelage.methods.additive_mean import _LONGEST, STEPS, residuals_in_steps
+from tutelage.methods.additive_mean import _LONGEST, residuals_in_steps
 from tutelage.students.stacking import joint_norm, joint_steps
+from tutelage.targets import STEPS
 
 
 def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:

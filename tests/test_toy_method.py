@@ -20,7 +20,7 @@ from tutelage.cli.config import load_config
 from tutelage.events import Event
 from tutelage.exceptions import InvalidBallotError
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, CappedVotes, Method, NoisyMoments, Public, Sizes, TeacherVotes
+from tutelage.methods import METHODS, CappedVotes, Method, Needs, NoisyMoments, Public, Sizes, TeacherVotes
 from tutelage.methods import requests as asked
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.partition import unit_of_single_people
@@ -63,8 +63,7 @@ class Frequencies(Method):
 
     name: ClassVar[str] = "frequencies"
     title: ClassVar[str] = "class frequencies"
-    closed_form: ClassVar[bool] = True
-    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+    needs: ClassVar[Needs] = Needs(student=False, accounting=Accounting.GAUSSIAN)
     least: int = 0
     mechanism: NoisySum | None = None
     student: Any = None
@@ -211,7 +210,7 @@ def test_every_way_to_name_a_method_gives_an_equal_record(method, shortcuts, sec
     assert method_for(None, **(DEFAULTS | shortcuts)) == method
     config = load_config(configured(tmp_path, section))
     assert config.method == method
-    with_forest = {} if method.student or method.closed_form else {"student": "forest"}
+    with_forest = {} if method.student or not method.needs.student else {"student": "forest"}
     if method.mechanism is None or isinstance(method.mechanism, GNMax | NoisySum | CappedGNMax):
         planned = method_of(shortcuts | with_forest, TARGET)
         assert planned == method_of({"method": replace(method, **with_forest)}, TARGET)  # type: ignore[type-var]

@@ -9,7 +9,7 @@ import pytest
 from test_preflight import PATIENTS, SHARED, rows
 from tutelage import Ledger, PATEClassifier
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import build_classifier, check, fit, load_sources
+from tutelage.cli.sources import build_estimator, check, fit, load_sources
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError, PreflightError
 from tutelage.noise import SimulationNoise
 from tutelage.tables import read_table
@@ -42,7 +42,7 @@ def test_a_first_sum_that_nearly_fills_its_new_ledger_has_the_noise_of_its_epsil
 def test_a_ledger_of_a_configuration_is_that_of_python(tmp_path):
     settings = configured(tmp_path, PATIENTS, rows(120, 2), 'entity = "patient"', CLASSES, *PUBLIC)
     data = load_sources(settings)
-    fit(build_classifier(settings, data, random_state=0), settings, data)
+    fit(build_estimator(settings, data, random_state=0), settings, data)
     model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], ledger=tmp_path / "one.ledger")
     tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
     model.check(next(tables), "ill", X_public=next(tables), entity_ids="patient")
@@ -76,4 +76,4 @@ def test_a_fit_refuses_the_scored_rows_that_its_check_refuses(tmp_path):
     with pytest.raises(PreflightError, match=SHARED):
         check(settings, data)
     with pytest.raises(PreflightError, match=SHARED):
-        fit(build_classifier(settings, data, random_state=0), settings, data)
+        fit(build_estimator(settings, data, random_state=0), settings, data)

@@ -21,7 +21,7 @@ import numpy as np
 from tutelage import mechanisms
 from tutelage._internal.typing import ABSTAIN, NeverPickled
 from tutelage.accounting.calibration import require_within
-from tutelage.accounting.filter import Accounting, Filter, holding
+from tutelage.accounting.filter import Filter, holding
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -55,7 +55,7 @@ from tutelage.methods.requests import (
 )
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.terms import DEFAULT_EPSILON, Asked, Terms, terms_of
+from tutelage.terms import DEFAULT_EPSILON, Asked, Terms
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -317,7 +317,7 @@ class Budget(NeverPickled):
     unit: PrivacyUnit  # whom it protects
     data_changed: bool  # whether the rows may be others than those it is tied to
     identity: str  # of everything declared for the release: an equal one is the same release
-    accounting: Accounting  # how the noise of this fit is found
+    method: Method  # whose noise may be to be found
     release: str | None = None  # its name, where people who come later have a budget of their own
     question: str = ""  # everything declared but the name: releases that are alike but for it teach one student
     people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
@@ -332,7 +332,7 @@ class Budget(NeverPickled):
     def terms(self) -> Terms:
         """The terms of this release, by what its ledger holds now."""
         existing = existing_ledger(self.ledger)
-        return terms_of(self.asked, self.accounting, None if existing is None else existing.limit)
+        return self.method.terms(self.asked, None if existing is None else existing.limit)
 
     @property
     def begun(self) -> float | None:
@@ -389,7 +389,7 @@ class Budget(NeverPickled):
 
     def limit_for(self, most: Event) -> Filter:
         """Return the limit of the ledger, or of a new one, which without a budget just holds what is `most`."""
-        return self.terms.limit or holding(most, self.asked.delta, self.accounting)
+        return self.terms.limit or holding(most, self.asked.delta, self.terms.by_itself)
 
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""

@@ -18,15 +18,16 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage.accounting import data_independent
 from tutelage.events import Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidDataError
+from tutelage.features import Schema
 from tutelage.ledger.history import History
-from tutelage.methods import Method
-from tutelage.noise import SystemNoise
+from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import lint
 from tutelage.reporting.record import FrontierPoint, Influence, Reached, merged
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
+from tutelage.targets import Numbers
 
 _MOST_BATCHES = 200
 _FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
@@ -53,18 +54,17 @@ class Judged(NamedTuple):
 
 
 def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dict[str, str]) -> PrivacyCard:
-    """Return the card of a fitted `PATEClassifier`; `statements` are of the people behind the data, by topic."""
+    """Return the card of a fitted estimator; `statements` are of the people behind the data, by topic."""
     accuracy = judged.accuracy
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
-    run = model.resolved()
+    noise, facts, classes = known_noise(model.noise, "card"), model.facts_, model.target_.names
     named = model.student if model.method is None else model.method.student
-    taught = model.student_ if run.method.student is None else run.method.student
-    by_votes = model.n_teachers_ is not None and not model.method_.closed_form
+    taught = model.student_ if model.method_.student is None else model.method_.student
     frontier: tuple[FrontierPoint, ...] = ()
-    if by_votes:
-        one = mechanism.event_of_one(len(model.classes_), epsilon.unit, simulated=epsilon.simulated)
+    if model.n_teachers_ is not None and not facts.of_sums:
+        one = mechanism.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
         frontier = frontier_of(one, len(release.labels), epsilon.delta)
     return PrivacyCard(
         epsilon=epsilon,
@@ -72,15 +72,15 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         event=release.event,
         mechanism=str(mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy"
-        if isinstance(run.noise, SystemNoise)
-        else type(run.noise).__name__,
+        if isinstance(noise, SystemNoise)
+        else type(noise).__name__,
         queries=len(release.labels),
-        selection=model.method_.describe_queries(len(model.rounds_)),
+        selection=facts.selection,
         answered=int(release.answered.sum()),
         teachers=model.n_teachers_,
-        classes=() if model.method_.of_numbers else tuple(str(value) for value in model.classes_),
+        classes=() if isinstance(model.target_, Numbers) else tuple(str(value) for value in classes),
         features=tuple(features),
-        feature_map=_feature_map(model.student_map_) if model.public is None else model.public.origin,
+        feature_map=model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_),
         student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
@@ -98,11 +98,10 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
             delta=epsilon.delta,
             unit=epsilon.unit,
             entities=public_number_of_people(model),
-            teachers=model.n_teachers_ if by_votes else None,
-            classes=len(model.classes_),
+            classes=len(classes),
             insisted=model.insist,
-            classes_from=getattr(model, "classes_from_", None),
-            **objectionable(model.method_),
+            classes_from=model.target_.origin,
+            **facts.for_lint,
             **judged.for_lint,
         ),
         statements=statements,
@@ -111,19 +110,10 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
     )
 
 
-def objectionable(method: Method) -> dict[str, Any]:
-    """Return what `lint` looks at of a method."""
-    return {
-        "threshold": getattr(method.mechanism, "threshold", None),
-        "stopping": "data-independent" if method.is_adaptive else "fixed",
-        "mechanism": "interactive" if getattr(method.mechanism, "takes_predictions", False) else None,
-    }
-
-
 def public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
     rows = model.n_private_rows_
-    return model.n_teachers_ if rows is None and model.method_.of_people else rows
+    return model.n_teachers_ if rows is None and model.facts_.teachers is None else rows
 
 
 def require_classes(truth: npt.NDArray[Any], classes: npt.NDArray[Any], n_rows: int) -> None:
@@ -158,7 +148,7 @@ def joined(*parts: Any) -> Any:
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
     """Write what may be published into an empty folder: card, student and labels."""
-    odd = [value for value in model.classes_.tolist() if is_formula(value)]
+    odd = [value for value in model.target_.names.tolist() if is_formula(value)]
     if odd:
         raise InvalidDataError(
             f"Spreadsheets would compute the class value {odd[0]!r} in labels.csv. Rename the class before you fit."
@@ -170,7 +160,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
         writer.writerow(["public_row", "label"])
         release = model.release_
         for row, label, answered in zip(model.queries_, release.labels, release.answered, strict=True):
-            writer.writerow([row, model.classes_[label] if answered else ""])
+            writer.writerow([row, model.target_.names[label] if answered else ""])
 
 
 def batches_of(history: History) -> tuple[Batch, ...]:
@@ -195,7 +185,7 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
     private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-    released = model.method_.of_people and model.n_teachers_ is not None and private_number
+    released = model.facts_.teachers is None and model.n_teachers_ is not None and private_number
     if not released or model.epsilon_ == model.ledger_.guarantee():
         return None
     return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)

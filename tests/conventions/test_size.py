@@ -15,9 +15,9 @@ from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
-MODULES = 202
+MODULES = 204
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = 305_900
+OF_CODE = 307_000
 OF_TESTS = 290_100
 DOC_WORDS = 48_600  # of docs/, code, tables and formulas included
 PER_LINE = 10.45  # tokens of a line of code, on average

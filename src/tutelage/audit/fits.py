@@ -21,7 +21,7 @@ from tutelage.audit.sensitivity import changes_of_one, n_differing
 from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
-from tutelage.estimator.classifier import Intended
+from tutelage.estimator.base import Intended
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import PrivateRows as People
 from tutelage.methods.requests import Training
@@ -73,8 +73,7 @@ def check_fit(
         Show a progress bar.
     """
     integer_at_least(entities, 1, "entities", "check_fit")
-    audited = model._fitting(X_public, y_public) if isinstance(model, PATERegressor) else model
-    trial = copy(audited).set_params(insist=True, random_state=audited.random_state or 0)
+    trial = copy(model).set_params(insist=True, random_state=model.random_state or 0)
     ids = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
@@ -109,7 +108,7 @@ def _reduced(whole: Intended) -> Intended:
     )
 
 
-def _boundary(model: PATEClassifier, fit: Intended, people: PrivateRows) -> tuple[Boundary, int]:
+def _boundary(model: PATEClassifier | PATERegressor, fit: Intended, people: PrivateRows) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
     method, public = fit.method, fit.public
     shards = model.partition(method, len(people.X), people.entity_ids, people.silos)
@@ -118,7 +117,7 @@ def _boundary(model: PATEClassifier, fit: Intended, people: PrivateRows) -> tupl
 
 
 def _check_moves(
-    model: PATEClassifier, fit: Intended, people: PrivateRows, entities: int, *, progress: bool
+    model: PATEClassifier | PATERegressor, fit: Intended, people: PrivateRows, entities: int, *, progress: bool
 ) -> Checked:
     """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed."""
     before, voters = _boundary(model, fit, people)

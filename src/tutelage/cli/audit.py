@@ -13,7 +13,7 @@ from tutelage.audit.checklist import PrivateRows, check_cells
 from tutelage.audit.fits import check_fit
 from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import build_classifier, check_public_rows, labels_of_pool, load_sources, pool_of
+from tutelage.cli.sources import build_estimator, check_public_rows, labels_of_pool, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.tables import read_table
@@ -51,7 +51,7 @@ def audit(
     private = PrivateRows(X, data.y_private, data.entity_ids, data.silos)
     pool, privacy = None if settings.schema is not None else pool_of(settings, data), settings.privacy
     budget = {"ledger": settings.ledger, "epsilon": privacy.epsilon, "budget": privacy.budget}
-    model = build_classifier(settings, data, **budget)
+    model = build_estimator(settings, data, **budget)
     labels = labels_of_pool(settings, data)
     found = check_fit(model, private, pool, y_public=labels, draws=draws, entities=entities, progress=not as_json)
     columns = settings.schema or data.columns

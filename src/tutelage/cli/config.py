@@ -157,7 +157,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     @property
     def map(self) -> str | None:
         """The name of the feature map; if every person is a teacher, by default steps and 0/1 columns."""
-        default = TABLE_MAP_OF_PEOPLE if self.chosen.of_people and self.schema is None else None
+        default = TABLE_MAP_OF_PEOPLE if self.schema is None and not self.chosen.needs.shards else None
         return self.features.map or default
 
     @property
@@ -183,7 +183,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         """Return the file of the section ``private`` or ``public``."""
         return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
-    def classifier(self) -> PATEClassifier:
+    def estimator(self) -> PATEClassifier | PATERegressor:
         """Return what is fitted, but for what follows from the rows: features, classes and question."""
         private, privacy = self.private, self.privacy
         given: dict[str, Any] = {
@@ -194,7 +194,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         }
         if private is not None and self.of_numbers:
             ends: Any = private.range
-            return PATERegressor(**given, target_range=ends)._fitting().set_params(random_state=self.training.seed)
+            return PATERegressor(**given, target_range=ends, random_state=self.training.seed)
         return PATEClassifier(
             **given,
             method=self.chosen,
@@ -419,7 +419,7 @@ def _check_classifier(config: RunConfig) -> None:
     )
     if open_schema or [*_problems_of_target(config)]:
         return
-    config.classifier().resolved()
+    config.estimator().resolved()
 
 
 def _said_by(check: Callable[[], Iterable[str] | None]) -> Iterator[str]:

@@ -18,11 +18,11 @@ from tutelage.cli.sources import check, check_public_rows, load_sources
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, TutelageError
-from tutelage.goals import Goal
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.preflight import like_ids, named_like_id
 from tutelage.reporting.meaning import guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
+from tutelage.targets import Goal
 
 _EACH_ROW, _NONE, _ADVISE, _SECRET, _ONCE = "each row", "none", "advise", "private", "once"
 _IGNORE, _KEEP = "ignore", "keep"

@@ -15,14 +15,14 @@ from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, beginning, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, remark, say
-from tutelage.estimator.classifier import Beginning
+from tutelage.estimator.base import Beginning
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.goals import Goal
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import TABLE_FILES, read_table
+from tutelage.targets import Goal
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"

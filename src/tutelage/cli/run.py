@@ -24,7 +24,7 @@ from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import (
     RunData,
-    build_classifier,
+    build_estimator,
     check,
     check_public_rows,
     describe_features,
@@ -33,8 +33,7 @@ from tutelage.cli.sources import (
     pool_of,
 )
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
-from tutelage.estimator import PATEClassifier
-from tutelage.estimator.classifier import FEW_VOTES_LEFT, Beginning
+from tutelage.estimator.base import FEW_VOTES_LEFT, Beginning
 from tutelage.events import Composed
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -45,7 +44,7 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
+from tutelage.published import Judged, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
@@ -129,7 +128,7 @@ def _named(settings: RunConfig, release: str) -> RunConfig:
 
 def _released(
     settings: RunConfig, results: Claim, more: dict[str, Any], *, despite_plan: bool, progress: bool
-) -> tuple[PATEClassifier, PrivacyCard]:
+) -> tuple[Any, PrivacyCard]:
     """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
     data_changed = more["data_changed"]
     data = load_sources(settings, by_schema=True)
@@ -161,20 +160,21 @@ def _released(
         ledger = check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     checkpoints = results.private / _CHECKPOINTS
     given: dict[str, Any] = {"ledger": ledger, "checkpoints": checkpoints, "progress": progress, **more}
-    model = build_classifier(settings, data, **given)
+    model = build_estimator(settings, data, **given)
 
     def filed(name: str, votes: Any) -> None:
         with results.added(name, VOTES, private=True) as path:
             votes.write(path)
 
-    if settings.output.votes and settings.chosen.of_people:
+    trains = settings.chosen.needs.shards
+    if settings.output.votes and not trains:
         model._caller = model._caller._replace(file=lambda number, votes: filed(_FILED.format(number), votes))
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
         "no results were written. Run the same command again: what was released already is remembered, and no budget "
         "is spent on it again."
     )
-    if not settings.chosen.of_people:
+    if trains:
         if_interrupted += f" The teachers trained so far are kept in {_shown(checkpoints)}."
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
@@ -193,7 +193,7 @@ def _released(
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
     if settings.output.votes:
-        if not settings.chosen.of_people:  # whose teachers vote again on what is remembered
+        if trains:  # whose teachers vote again on what is remembered
             filed(_VOTES_FILE, model.votes_)
         elif not any(results.private.glob(_FILED.format("*"))):
             remark("warning: no votes are stored, because all was released by earlier runs without `votes = true`.")
@@ -231,17 +231,16 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
             delta=settings.delta,
             unit=independent.unit,
             entities=people,
-            teachers=None if settings.chosen.of_people else model.n_teachers_,
             classes=len(data.classes),
             tuned_on=settings.privacy.tuned_on,
             insisted=settings.privacy.insist,
-            **objectionable(settings.chosen),
+            **model.facts_.for_lint,
             **judged.for_lint,
         ),
     )
 
 
-def _judged(settings: RunConfig, data: RunData, model: PATEClassifier) -> Judged:
+def _judged(settings: RunConfig, data: RunData, model: Any) -> Judged:
     """Return what the student reaches on public labeled rows, of those not asked about, if any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
@@ -292,7 +291,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     row("mechanism", card.mechanism)
     if settings.schema is None:
         row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
-    row(settings.chosen.voters, _number_of_voters(model, card.teachers))
+    row(model.facts_.voters, _number_of_voters(model, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.if_added_or_removed is not None:
         weaker = round_up(card.if_added_or_removed)
@@ -358,7 +357,7 @@ def _listed(names: Sequence[str]) -> str:
     return few or "none"
 
 
-def _add_release(row: Any, model: PATEClassifier) -> None:
+def _add_release(row: Any, model: Any) -> None:
     """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
     ledger = model.ledger_
     history = model.open_ledger_.history().until(ledger.entries - 1)  # another release may have begun since
@@ -370,16 +369,16 @@ def _add_release(row: Any, model: PATEClassifier) -> None:
         row("took no part: their budget is spent", _listed(absent))
     for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
         row(f"spent of people who came with {alike}", f"{share:.4f}")
-    if model.method_.closed_form:
+    if model.facts_.of_sums:
         asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.release)
         row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 
-def _number_of_voters(model: PATEClassifier, number: int | None) -> str:
+def _number_of_voters(model: Any, number: int | None) -> str:
     """Return how many cast ballots; where that is a private number of people, it is a noisy one."""
     if number is None:
         return "not stated"
-    noisy = model.method_.of_people and model.n_private_rows_ is None
+    noisy = model.facts_.teachers is None and model.n_private_rows_ is None
     return f"about {number:,} (noisy)" if noisy else f"{number:,}"
 
 

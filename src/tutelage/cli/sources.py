@@ -20,10 +20,9 @@ from tutelage.cli.text import remark
 from tutelage.cli.words import on_command_line
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
-from tutelage.estimator import PATEClassifier
-from tutelage.estimator.classifier import Beginning
+from tutelage.estimator import PATEClassifier, PATERegressor
+from tutelage.estimator.base import Beginning
 from tutelage.estimator.inputs import Caller
-from tutelage.estimator.parameters import class_of, question_of
 from tutelage.estimator.regressor import numbers_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning, TutelageError
 from tutelage.features import PublicColumns, PublicRows, Schema
@@ -32,6 +31,7 @@ from tutelage.methods import Method
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
+from tutelage.targets import Classes
 
 _LIST = (
     ". Correct these rows, or list every class in `classes`, in which `other = [...]` can merge labels. Classes are "
@@ -127,7 +127,7 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 
 def labels_of_pool(config: RunConfig, data: RunData) -> Matrix | None:
     """Return the labels of these rows, if there are any and the method starts from them."""
-    labels = data.y_public if config.chosen.takes_labels else None
+    labels = config.chosen.start_from(data.y_public)
     return labels if labels is None or config.of_numbers else labels[: len(pool_of(config, data))]
 
 
@@ -295,19 +295,19 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(spellings: list[str], private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
-    known = {str(label): name for label, name in class_of(private.classes).items()}
+    known = {str(label): name for label, name in _class_of(private).items()}
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
             f"'{private.column}' of {private.file} contains a value that is not among `classes` in [private]"
-            f"{cause_of_unknown(unknown, list(class_of(private.classes)))}"
+            f"{cause_of_unknown(unknown, list(_class_of(private)))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = list(map(str, class_of(private.classes)))
+    known = list(map(str, _class_of(private)))
     unknown = sorted(set(spellings) - set(known))
     if unknown:
         raise InvalidDataError(
@@ -315,6 +315,11 @@ def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | 
             "Use one spelling for both."
         )
     return _declared(spellings, private) if spellings else None
+
+
+def _class_of(private: PrivateSection) -> dict[Any, Any]:
+    """Return the class of each label that [private] declares."""
+    return Classes(values=private.classes).class_of()
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
@@ -395,19 +400,21 @@ def _source(settings: RunConfig) -> str:
     return settings.public.file or f"the public rows of {settings.dataset}"
 
 
-def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
-    """Return the classifier that a configuration describes, with the parameters that one verb changes."""
+def build_estimator(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier | PATERegressor:
+    """Return the estimator that a configuration describes, with the parameters that one verb changes."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
-    question = settings.dataset if private is None else question_of(private.asked, private.classes)
+    question = settings.dataset if private is None else Classes(values=private.classes, question=private.asked).asked
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.asked
-    model: Any = settings.classifier()
-    model.set_params(features=features, classes=classes, question=question, **more)
-    if model.class_weight is not None:  # whose names are text
-        named = {str(value): value for value in classes}
-        model.class_weight = {named.get(name, name): weight for name, weight in model.class_weight.items()}
+    model: Any = settings.estimator()
+    model.set_params(question=question, **more)
+    if isinstance(model, PATEClassifier):
+        model.set_params(features=features, classes=classes)
+        if model.class_weight is not None:  # whose names are text
+            named = {str(value): value for value in classes}
+            model.class_weight = {named.get(name, name): weight for name, weight in model.class_weight.items()}
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.column, private.silo)))
@@ -423,8 +430,8 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     return model
 
 
-def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
-    """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
+def fit(model: PATEClassifier | PATERegressor, settings: RunConfig, data: RunData) -> None:
+    """Fit the estimator on the private rows, and on the public rows that are not kept for scoring."""
     X, y, given = _rows(data, len(pool_of(settings, data)))
     model.fit(X, y, y_public=labels_of_pool(settings, data), **given)
 
@@ -445,7 +452,7 @@ def check(settings: RunConfig, data: RunData, *, told: Collection[str] = (), **m
     with warnings.catch_warnings():
         show, warnings.showwarning = warnings.showwarning, say_once
         warnings.simplefilter("always", PreflightWarning)
-        build_classifier(settings, data, **more).intended(X, y, y_public=_few_labels(settings, data), **given)
+        build_estimator(settings, data, **more).intended(X, y, y_public=_few_labels(settings, data), **given)
     return said
 
 
@@ -455,7 +462,7 @@ def beginning(settings: RunConfig, data: RunData, methods: Collection[Method] = 
     given |= {"y_public": labels_of_pool(settings, data), "methods": methods}
     with warnings.catch_warnings():
         warnings.simplefilter("always", PreflightWarning)
-        return build_classifier(settings, data, **more).beginning(X, y, **given)
+        return build_estimator(settings, data, **more).beginning(X, y, **given)
 
 
 def _few_labels(settings: RunConfig, data: RunData) -> Matrix | None:

@@ -1,7 +1,7 @@
-"""The inputs of a `PATEClassifier` fit: checked, as numbers, and tried on public rows."""
+"""The inputs of a fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.boundary import Filing
 from tutelage.digests import RunningDigest, data_digest, table_digest
-from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
+from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
     FewPublicRowsWarning,
     InvalidDataError,
@@ -42,7 +41,6 @@ from tutelage.features.columns import (
     without_columns,
 )
 from tutelage.features.scored import ScoredRows
-from tutelage.goals import ClassWeights, Goal
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
@@ -51,30 +49,19 @@ from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
 from tutelage.privacy import ROW, PrivacyUnit
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import Batches, Cells, Table, as_table, column_array, is_missing
+from tutelage.tables import Batches, Cells, Table, as_batches, as_table, column_array, is_missing
+from tutelage.targets import MISSING_LABEL, Encoding
 from tutelage.teachers.batches import BatchReader, PeopleInBatches
 from tutelage.teachers.partitions import PeopleInPartitions
-from tutelage.terms import terms_of
 
 _TRIAL_ROWS_PER_CLASS = 10
-_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
 _PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")  # modules of the types of cells
-_MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
 _NO_LABELS = "`fit` requires y to be passed, but the target y is None. Pass one label for each private row."
-_NOT_IN_PUBLIC = (
-    "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
-    "class values with `classes`."
-)
 _UNDECLARED = (
     "`classes` were not declared, so the class values were read from the private labels, and the card says so. ε does "
     "not count what they reveal: a class that only one person has would reveal that person. Declare them from public "
     "knowledge: classes=[...]."
 )
-_UNKNOWN_LABEL = (
-    "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type: `set(y)` lists all "
-    'values. A dictionary merges labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
-)
-_UNLIKE = "y must hold one class value per row, all of one type."
 _NO_PUBLIC = (
     "`fit` needs rows that everyone may see, with the columns of `X`, as `X_public=...`, or a description of the "
     "columns, as `PATEClassifier(public=Schema({...}))` (docs/howto/no-public-rows.md)."
@@ -126,6 +113,26 @@ class People(NamedTuple):
 Everybody = People | PeopleInBatches | PeopleInPartitions
 
 
+class Rows(NamedTuple):
+    """The rows of a fit as they are given, in any form; private."""
+
+    X: Any
+    y: Any
+    X_public: Any = None
+    y_public: Any = None
+    entity_ids: Any = None
+    silos: Any = None
+    whole_rows: Any = None
+
+    def __repr__(self) -> str:
+        return "Rows(<private rows hidden>)"
+
+    @property
+    def batches(self) -> Batches | None:
+        """The private rows, if they are read in batches."""
+        return as_batches(self.X) if isinstance(self.y, str) or isinstance(self.X, Batches) else None
+
+
 class Received(NamedTuple):
     """The rows of a fit in memory, checked, before anything is learned from those that are public; private."""
 
@@ -148,29 +155,18 @@ class Inputs(Parameters):
 
     columns_: ColumnMap | Schema | None
     n_features_in_: int
-    _goal: Goal  # with its positive class
-    _weights: ClassWeights | None
-    classes_from_: str
+    target_: Encoding
     _caller = Caller()
 
-    def _received(
-        self,
-        X: Any,
-        run: Resolved,
-        y: Any,
-        X_public: Any,
-        y_public: Any,
-        entity_ids: Any,
-        silos: Any,
-        whole_rows: Any,
-    ) -> Received:
-        """Return private and public rows of any form, checked, as numbers; set `classes_`."""
+    def _received(self, run: Resolved, asked: Rows) -> Received:
+        """Return private and public rows of any form, checked, as numbers; set `target_`."""
+        X, y, X_public, y_public, entity_ids, silos, given_whole = asked
         if y is None:
             raise InvalidDataError(_NO_LABELS)
-        require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
-        if self.public is None and X_public is None:
+        require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=given_whole)
+        if run.schema is None and X_public is None:
             raise InvalidDataError(_NO_PUBLIC)
-        if self.public is not None:
+        if run.schema is not None:
             if X_public is not None or y_public is not None:
                 raise InvalidParameterError(
                     Problem(
@@ -180,7 +176,7 @@ class Inputs(Parameters):
                     )
                 )
             for place, name in (("y", y), ("entity_ids", entity_ids)):
-                if isinstance(name, str) and name in self.public.columns:
+                if isinstance(name, str) and name in run.schema.columns:
                     raise InvalidParameterError(
                         Problem(
                             f"{self._owner}.fit.{place}",
@@ -188,9 +184,10 @@ class Inputs(Parameters):
                             fix=f"Remove {as_is(repr(name))} from the schema.",
                         )
                     )
-            X_public = self.public.empty()
-        public_labels = None if self.classes is not None else labels_of_public(X_public, y)
-        if self.release is not None and self.classes is None and public_labels is None:
+            X_public = run.schema.empty()
+        target = self._target
+        public_labels = None if target.is_declared else labels_of_public(X_public, y)
+        if self.release is not None and not target.is_declared and public_labels is None:
             raise InvalidParameterError(
                 Problem(
                     f"{self._owner}.classes",
@@ -211,12 +208,13 @@ class Inputs(Parameters):
         run, X, X_public, table = self._numbered(run, X, X_public, entity_ids)
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
-            raise InvalidDataError(_MISSING_LABEL)
+            raise InvalidDataError(MISSING_LABEL)
         if not _holds_numbers(X):
             raise InvalidDataError(_NO_NUMBERS)
-        rows, labels = self._validated(X, self._merged(y))
+        rows, labels = self._validated(X, target.merged(y))
+        target.check(labels)
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        whole_rows = table if whole_rows is None else whole_rows
+        whole_rows: Any = table if given_whole is None else given_whole
         whole = rows if whole_rows is None else as_table(whole_rows) or as_column(whole_rows)
         n_whole = whole.n_rows if isinstance(whole, Table) else len(np.atleast_1d(whole))
         if n_whole != len(rows):
@@ -225,16 +223,16 @@ class Inputs(Parameters):
             )
         stay, left_out = self._staying(len(rows), entity_ids)
         keep = np.flatnonzero(stay)
-        self._set_classes(labels[keep] if public_labels is None else public_labels, public=public_labels is not None)
-        targets = np.full(len(rows), ABSTAIN, dtype=np.int64)
-        targets[keep] = self._encoded(labels[keep])
-        public = self._validated(X_public) if self.public is None else X_public
+        self.target_ = target.read(labels[keep], public_labels)
+        targets, as_given = np.full(len(rows), ABSTAIN, dtype=np.int64), np.ravel(np.asarray(y))
+        targets[keep] = self.target_.private(as_given[keep])
+        public = self._validated(X_public) if run.schema is None else X_public
         entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
         if not isinstance(whole, Table):
             whole = whole[keep]
         elif len(keep) < len(rows):
             whole = whole.take(keep)
-        known = People(rows[keep], labels[keep], entities, owners, whole, np.asarray(y)[keep])
+        known = People(rows[keep], labels[keep], entities, owners, whole, as_given[keep])
         everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
         if np.all(stay):
             shards = self.partition(run.method, len(keep), entities, owners)
@@ -244,12 +242,11 @@ class Inputs(Parameters):
             raise InvalidParameterError(
                 Problem(
                     f"{self._owner}.release",
-                    "come with $entity_ids, by which the ledger knows who came when, and with a "
-                    "method in which every person casts ballots",
+                    "come with $entity_ids, by which the ledger knows who came when",
                     fix="Pass $entity_ids, or leave $release out.",
                 )
             )
-        known_labels = self._labels_of_public(run, y_public, len(public))
+        known_labels = None if y_public is None else self.target_.public(y_public, len(public))
         given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
         return Received(run, known, people, public, known_labels, given, label, unused, everybody)
@@ -287,27 +284,10 @@ class Inputs(Parameters):
         return ledger.staying(canonical_ids(entity_ids).tolist())
 
     def _rows_in_batches(
-        self,
-        X: Any,
-        batches: Batches,
-        run: Resolved,
-        label: Any,
-        X_public: Any,
-        y_public: Any,
-        entity: Any,
-        silos: Any,
-        whole_rows: Any,
+        self, run: Resolved, rows: Rows, batches: Batches
     ) -> tuple[Resolved, PeopleInBatches | PeopleInPartitions, Public]:
-        """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
-        if not run.method.in_batches:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.method",
-                    "be NoisyMoments() for rows that are read in batches",
-                    f"{type(run.method).__name__}",
-                    "For another method, load all rows into memory.",
-                )
-            )
+        """Read private rows in batches, once, and return the people and the public rows; set `target_`."""
+        X, label, X_public, y_public, entity, silos, whole_rows = rows
         if not isinstance(label, str) or not isinstance(entity, str | None):
             raise InvalidParameterError(
                 Problem(
@@ -315,7 +295,7 @@ class Inputs(Parameters):
                     "name a column of $X, and so must $entity_ids, for rows that are read in batches",
                 )
             )
-        if self.classes is None:
+        if not self._target.is_declared:
             raise InvalidParameterError(
                 Problem(f"{self._owner}.classes", "list all class values for rows that are read in batches")
             )
@@ -349,8 +329,7 @@ class Inputs(Parameters):
                 )
             )
         public = self._validated(X_public, reset=True)
-        self._set_classes(np.array([]))
-        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        self.target_ = self._target.read(np.array([]))
         reader = BatchReader(  # which travels to the workers of Dask, and this estimator does not
             batches=batches,
             columns=self.columns_,
@@ -358,9 +337,9 @@ class Inputs(Parameters):
             label=label,
             entity=entity,
             checked=partial(_checked_rows, allow_nan=self._allow_nan),
-            encoded=partial(_encoded, places={label: places[name] for label, name in class_of(self.classes).items()}),
+            encoded=self.target_.private,
         )
-        known_labels = self._labels_of_public(run, y_public, len(public))
+        known_labels = None if y_public is None else self.target_.public(y_public, len(public))
         run, shown = self._begun(run, public, known_labels)
         self.student_map_ = run.student_map
         unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
@@ -375,42 +354,17 @@ class Inputs(Parameters):
 
     def _unused_labels(self, run: Resolved, y: Any, X_public: Any, y_public: Any) -> str | None:
         """Return the column of public rows that has labels, if the method can learn from them and is not given them."""
-        if y_public is not None or not run.method.takes_labels:
+        if y_public is not None:
             return None
         table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
-        return y if table is not None and y in table.columns else self._caller.unused_labels
-
-    def _labels_of_public(self, run: Resolved, labels: Any, n_rows: int) -> IntArray | None:
-        """Return the class index of each public row, or −1 where its label is missing; None without labels."""
-        if labels is None:
-            return None
-        if not run.method.takes_labels:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.fit.y_public",
-                    f"be left out for {type(run.method).__name__}, which does not learn from public labels",
-                    fix="Leave it out, or use NoisyMoments.",
-                )
-            )
-        cells = column_array(labels)
-        if cells.shape != (n_rows,):
-            raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
-        places = {name: place for place, name in enumerate(self.classes_.tolist())}
-        declared = {} if self.classes is None else class_of(self.classes)
-        found = [None if is_missing(one) else declared.get(one, one) for one in cells.tolist()]
-        if unknown := sorted({str(one) for one in found if one is not None and one not in places}):
-            raise InvalidDataError(
-                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Use one spelling, or declare it in "
-                "`classes`."
-            )
-        return np.array([ABSTAIN if one is None else places[one] for one in found], dtype=np.int64)
+        return run.method.start_from(y if table is not None and y in table.columns else self._caller.unused_labels)
 
     def _begun(self, run: Resolved, public: Matrix, labels: IntArray | None) -> tuple[Resolved, tuple[Matrix, Matrix]]:
         """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
         asked, seen = self._tried(run, public)
-        if labels is None:
+        if labels is None or run.schema is not None:
             return run, (asked, seen)
-        scored, rows = ScoredRows.learn(public, run.teacher_map, asked, labels, len(self.classes_))
+        scored, rows = ScoredRows.learn(public, run.teacher_map, asked, labels, len(self.target_.names))
         check_row_by_row(scored, public)
         if run.method.student is not None:  # which learns from the rows without scores
             return replace(run, teacher_map=scored), (rows, seen)
@@ -432,8 +386,8 @@ class Inputs(Parameters):
             rows=rows,
             teacher_rows=shown[0],
             student_rows=shown[1],
-            classes=self.classes_,
-            question=question_of(self.question, self.classes),
+            classes=self.target_.names,
+            question=self.target_.question,
             unit=unit,
             simulated=run.noise.simulated,
             n_teachers=n_teachers,
@@ -441,8 +395,8 @@ class Inputs(Parameters):
             teacher_map=run.teacher_map,
             training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
             labels=labels,
-            weights=self._weights,
-            schema=self.public,
+            weights=self.target_.weights,
+            schema=run.schema,
         )
 
     def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
@@ -457,24 +411,8 @@ class Inputs(Parameters):
         entity_ids, silos : array of shape (rows,), optional
             As for `fit`.
         """
-        name = self.unit or "entity"
-        if method.of_people:
-            if silos is not None:
-                raise InvalidParameterError(
-                    Problem(
-                        f"{self._owner}.fit.silos",
-                        f"be left out for {type(method).__name__}: silos make one teacher of each "
-                        "owner, and every person is one",
-                        fix="Pass $entity_ids alone.",
-                    )
-                )
-            return Shards.of_single_people(n_rows, entity_ids, name=name)
-        if silos is not None:
-            return Shards.of_silos(silos, entity_ids, name=name)
         key = np.random.default_rng(self._seeds()[0]).bytes(32)
-        if entity_ids is not None:
-            return Shards.of_entities(entity_ids, method.n_shards, key=key, name=name)
-        return Shards.of_rows(n_rows, method.n_shards, key=key)
+        return method.shards(n_rows, entity_ids, silos, self.unit or "entity", key)
 
     def _seeds(self) -> list[np.random.SeedSequence]:
         """Return the seeds of partition, teachers and student."""
@@ -510,7 +448,7 @@ class Inputs(Parameters):
         self, run: Resolved, X: Any, X_public: Any, people: Any = None
     ) -> tuple[Resolved, Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
-        self.columns_, schema = None, self.public
+        self.columns_, schema = None, run.schema
         if schema is not None:
             self.columns_, self.student_map_, self._allow_nan = schema, None, False
             rows = schema.table(dense_rows(X), None if people is None else canonical_ids(people))
@@ -518,11 +456,11 @@ class Inputs(Parameters):
         declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
         rows = numbered_rows(X, X_public, declared)
         if rows is not None:
-            if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
+            if not run.method.needs.shards and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
                 teacher_map = rows.default_map()
                 student_map = teacher_map if run.same_map else student_map
             run = replace(run, teacher_map=teacher_map, student_map=student_map)
-        self.student_map_, self._allow_nan = run.student_map, run.takes_missing_values
+        self.student_map_, self._allow_nan = run.student_map, run.allow_nan
         if rows is None:
             return run, dense_rows(X), X_public, None
         self.columns_ = rows.columns
@@ -538,24 +476,17 @@ class Inputs(Parameters):
 
     def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
-        refuse_class_of_unlabeled(run.student, self.classes_)
-        if len(public) < run.method.fewest_public:
-            warnings.warn(
-                f"`X_public` has {len(public)} rows, and ballots are measured against them: with fewer than "
-                f"{run.method.fewest_public} the student learns little for its budget. Add public rows; several "
-                "hundred are best.",
-                FewPublicRowsWarning,
-                stacklevel=7,
-            )
+        classes = self.target_.names
+        refuse_class_of_unlabeled(run.student, classes)
+        if few := run.method.rows_warning(len(public)):
+            warnings.warn(few, FewPublicRowsWarning, stacklevel=7)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
         # Both are tried on made-up labels, so that a wrong parameter costs nothing.
-        trials: dict[str, Any] = {"teacher": lambda: run.method.check_training(asked, len(self.classes_))}
+        trials: dict[str, Any] = {"teacher": lambda: run.method.check_training(asked, len(classes))}
         if run.method.student is not None:  # the one in closed form has no settings
-            trials["student"] = lambda: try_student(
-                run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
-            )
+            trials["student"] = lambda: try_student(run.student, seen, classes, rows_per_class=_TRIAL_ROWS_PER_CLASS)
         for name, trial in trials.items():
             try:
                 with warnings.catch_warnings():
@@ -569,15 +500,12 @@ class Inputs(Parameters):
                         fix=self._raised(error),
                     )
                 ) from None
-        run.method.check_selection(seen, len(self.classes_))
+        run.method.check_selection(seen, len(classes))
         return asked, seen
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
-        checked = _validated(partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan)
-        if y:
-            _check_targets(checked[1], declared=self.classes is not None)
-        return checked
+        return _validated(partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan)
 
     def _given(
         self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None
@@ -599,23 +527,23 @@ class Inputs(Parameters):
             categories=() if learned is None else learned.categorical,
             columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
             labels=people.labels,
-            n_classes=len(self.classes_),
+            n_classes=len(self.target_.names),
             entity_ids=people.entity_ids,
             silos=people.silos,
             named=caller.named,
             unit_is_row=self.unit == ROW,
             noise=self._least_noise(run.method),
             n_people=n_people,
-            takes_empty=run.method.takes_empty,
-            schema=self.public,
-            declared=((self.public, whole),) if self.public is not None and isinstance(whole, Table) else (),
+            takes_empty=run.method.needs.empty,
+            schema=run.schema,
+            declared=((run.schema, whole),) if run.schema is not None and isinstance(whole, Table) else (),
         )
 
     def _told(self, run: Resolved, found: Found) -> None:
         """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
         if run.noise.simulated:  # nothing private is released, so there is nothing to refuse
             found = Found((), (*found.refusals, *found.warnings))
-        if self.classes_from_ == "private":
+        if self.target_.origin == "private":
             warnings.warn(_UNDECLARED, UndeclaredClassesWarning, stacklevel=7)
         for warning in found.warnings:
             warnings.warn(warning, PreflightWarning, stacklevel=7)
@@ -625,7 +553,7 @@ class Inputs(Parameters):
     def _raised(self, error: Exception) -> str:
         """Return what an estimator raised; of private class values, which it may quote, only the kind."""
         kind = type(error).__name__
-        if self.classes_from_ == "private" and not isinstance(error, TutelageError):
+        if self.target_.origin == "private" and not isinstance(error, TutelageError):
             return f"It raised {kind}, whose message may quote private class values. To see it, declare $classes."
         return f"It raised {kind}: {as_is(error)}"
 
@@ -633,45 +561,11 @@ class Inputs(Parameters):
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
         ledger = existing_ledger(self._ledger_given)
         asked = self._asked(method, delta_of(self.delta, self._ledger_given))
-        terms = terms_of(asked, method.accounting, None if ledger is None else ledger.limit)
+        terms = method.terms(asked, None if ledger is None else ledger.limit)
         epsilon = terms.share
         if epsilon is None and terms.limit is not None and (ledger is None or asked.budget is not None):
             epsilon = terms.limit.epsilon
         return noise_of(method.mechanism, epsilon, asked.delta)
-
-    def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
-        """Set `classes_`, as declared or as the values in `y`, and where they come from."""
-        self.classes_from_ = "declared" if self.classes is not None else "public" if public else "private"
-        names = list(self.classes) if isinstance(self.classes, Mapping) else self.classes
-        self.classes_ = np.unique(y if names is None else np.asarray(names))
-        if len(self.classes_) < 2:
-            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
-        named, goal = self.classes_ if names is None else np.asarray(names), Goal(self.goal)
-        if goal.ranks and len(self.classes_) != 2:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.goal",
-                    f"be accuracy or balanced_accuracy, because {goal.title} needs exactly two classes",
-                    fix="Merge classes in $classes, or choose another goal.",
-                )
-            )
-        self._goal = Goal(self.goal, int(np.searchsorted(self.classes_, named[1])))
-        self._weights = goal.weights(self.class_weight, self.classes_)
-
-    def _merged(self, labels: Any) -> Any:
-        """Return the class of each label, where `classes` is a mapping that merges labels."""
-        if not isinstance(self.classes, Mapping) or np.ndim(labels) != 1:
-            return labels
-        known = class_of(self.classes)
-        found = [known.get(label) if isinstance(label, Hashable) else None for label in np.asarray(labels).tolist()]
-        if None in found:
-            raise InvalidDataError(_UNKNOWN_LABEL)
-        return np.array(found)
-
-    def _encoded(self, labels: Any) -> IntArray:
-        """Return labels as indices into `classes_`."""
-        places = {name: place for place, name in enumerate(self.classes_.tolist())}
-        return _encoded(labels, places, _NOT_IN_PUBLIC if self.classes_from_ == "public" else _UNKNOWN_LABEL)
 
 
 def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
@@ -697,18 +591,6 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
 
 def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
     return _validated(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
-
-
-def _encoded(labels: Any, places: Mapping[Any, int], unknown: str = _UNKNOWN_LABEL) -> IntArray:
-    """Return the place of the class of each label."""
-    values = labels if isinstance(labels, list) else labels.tolist()
-    try:
-        found = np.fromiter((places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
-    except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
-        found = np.array([-1])
-    if np.any(found < 0):
-        raise InvalidDataError(_MISSING_LABEL if any(map(is_missing, values)) else unknown)
-    return found
 
 
 def _found_in(reader: BatchReader, given: Given, words: Words, insist: bool, table: Table) -> Found:
@@ -759,27 +641,6 @@ def _holds_numbers(X: Any) -> bool:
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
     return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
-
-
-def _check_targets(labels: Any, *, declared: bool) -> None:
-    """Refuse labels that are not classes, such as the numbers of a regression; no message quotes one."""
-    regression, complaint = False, ""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the number of classes: see below
-            check_classification_targets(labels)
-    except Exception as error:  # such as one of a label, which may quote it
-        complaint = str(error) if str(error).startswith(("Unknown label type:", "You appear")) else _UNLIKE
-    if not complaint and not declared and labels.dtype.kind in "iuf":
-        values = len(np.unique(labels))
-        regression = values > _MOST_NUMBERS and values * _FEWEST_ROWS_PER_NUMBER > len(labels)
-    if regression or "continuous" in complaint:
-        raise InvalidDataError(
-            "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them into "
-            "classes first, or declare each class in `classes`."
-        )
-    if complaint:
-        raise InvalidDataError(complaint)
 
 
 def _without_values(message: str, *, allow_nan: bool) -> str:

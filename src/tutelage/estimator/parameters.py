@@ -1,6 +1,7 @@
-"""The parameters of a `PATEClassifier`: what each may be, the method that they describe, and which go together."""
+"""The parameters that both estimators have: what each may be, and which go together."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial, wraps
 from inspect import signature
@@ -10,30 +11,26 @@ from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, final
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
-from tutelage.digests import canonical
 from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
 from tutelage.features.schema import Schema
-from tutelage.goals import Goal
 from tutelage.ledger import Ledger
 from tutelage.ledger.cohorts import require_release_name
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
-from tutelage.methods.shortcuts import DEFAULTS, method_for
+from tutelage.methods.needs import Offered, unmet
+from tutelage.methods.shortcuts import method_for
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.students import NoisySumClassifier, default_student, student_named
-from tutelage.students.base import weight_parameter
-from tutelage.students.selection import QuerySelector
+from tutelage.students import NoisySumClassifier
+from tutelage.targets import Target
 from tutelage.terms import Asked
 
-_OWNER = "PATEClassifier"
 _OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows")
 # Limits of parameters; the record of the method checks its own.
 _TYPES: dict[str, tuple[Any, str]] = {
@@ -57,9 +54,10 @@ _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """The resolved parameters of a `PATEClassifier`: defaults and names are what they stand for; public."""
+    """The resolved parameters of an estimator: defaults and names are what they stand for; public."""
 
     method: Method  # with the student that it teaches
+    schema: Schema | None  # in place of public rows
     teacher_map: Any | None  # what teachers see the rows through; None where they see them as they are
     student_map: Any | None
     same_map: bool  # whether the student is to see what the teachers see, whatever that becomes
@@ -71,7 +69,7 @@ class Resolved:
         return NoisySumClassifier() if self.method.student is None else self.method.student
 
     @property
-    def takes_missing_values(self) -> bool:
+    def allow_nan(self) -> bool:
         """Whether missing cells go through the maps or, where there is none, into teachers and student."""
         teachers, student = self.teacher_map, self.student if self.student_map is None else self.student_map
         of_teachers = self.method.takes_missing_values if teachers is None else takes_missing_values(teachers)
@@ -81,9 +79,9 @@ class Resolved:
 _Init = ParamSpec("_Init")
 
 
-def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
+def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     """Return a constructor that refuses unknown parameters by name, with advice; its signature is unchanged."""
-    known = list(signature(init).parameters)[1:]
+    known, owner = list(signature(init).parameters)[1:], init.__qualname__.partition(".")[0]
 
     @wraps(init)
     def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
@@ -91,7 +89,7 @@ def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
             raise UnknownParameterError(
                 *(
                     Problem(
-                        f"{_OWNER}.{name}",
+                        f"{owner}.{name}",
                         "be left out: there is no such parameter",
                         fix="Pass it to `fit`." if name in _OF_FIT else nearest(name, known),
                     )
@@ -105,21 +103,12 @@ def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
 
 @dataclass(eq=False, repr=False)
 class Parameters(BaseEstimator):
-    """The parameters, of which `PATEClassifier` has the documentation."""
+    """The parameters that both estimators have, of which `PATEClassifier` has the documentation."""
 
-    teacher: Any = None
     _: KW_ONLY
     method: Method | None = None
     public: Schema | None = None
-    n_teachers: int | None = None
     mechanism: Mechanism | NoisySum | None = None
-    student: Any = None
-    features: Any = None
-    student_features: Any = None
-    classes: npt.ArrayLike | Mapping[Any, Any] | None = None
-    n_queries: int | None = None
-    selection: QuerySelector | str | None = None
-    rounds: int | None = None
     unit: str | None = None
     ledger: str | Path | Ledger | None = None
     question: str = ""
@@ -135,13 +124,32 @@ class Parameters(BaseEstimator):
     random_state: int | None = None
     n_jobs: int | None = None
     progress: bool = False
-    goal: str = "accuracy"
-    class_weight: Mapping[Any, float] | None = None
-    _of_numbers: ClassVar[bool] = False
-    _owner: ClassVar[str] = _OWNER  # as errors call the estimator
+    # Parameters of a classifier.
+    features = None
+    student = None
+    student_features = None
+    _owner: ClassVar[str]  # as errors call the estimator
 
-    def resolved(self) -> Resolved:
+    @property
+    @abstractmethod
+    def _target(self) -> Target:
+        """The classes or numbers that are learned."""
+
+    @abstractmethod
+    def _problems_of_target(self) -> Iterator[Problem]:
+        """Yield problems of these."""
+
+    @abstractmethod
+    def _method_meant(self) -> Method:
+        """Return the method as given, or as other parameters stand for."""
+
+    def resolved(self, **rows: bool) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
+
+        Parameters
+        ----------
+        **rows : bool
+            Which rows a fit has for its method, by the names of `Offered`. Default: those that every method takes.
 
         Raises
         ------
@@ -151,25 +159,25 @@ class Parameters(BaseEstimator):
         if problems := list(self._problems()):
             raise InvalidParameterError(*problems)
         run = self._unchecked()
-        if problems := list(self._problems_together(run)):
+        offered = Offered(self._target, schema=self._has_schema, name=self.release is not None, **rows)
+        if problems := [*unmet(run.method, offered, self._owner), *self._problems_together(run)]:
             raise InvalidParameterError(*problems)
         return run
+
+    @property
+    def _has_schema(self) -> bool:
+        return self.public is not None
 
     def _unchecked(self) -> Resolved:
         """Return the method, with the student that it teaches, and what else the parameters come to."""
         student_map = self.features if self.student_features is None else self.student_features
         student_map = None if isinstance(student_map, str) else student_map
-        shortcuts = {name: getattr(self, name) for name in DEFAULTS}
-        method = method_for(
-            self.method, by_votes=self.checkpoints is not None, by_schema=self.public is not None, **shortcuts
-        )
-        student = student_named(method.student) if isinstance(method.student, str) else method.student
-        if student is None and not method.closed_form:
-            student = default_student(public_features=student_map is not None)
-        if student is not None:
-            require_classifier(student, "student", self._owner)
+        method = self._method_meant().with_student(public_features=student_map is not None)
+        if method.student is not None:
+            require_classifier(method.student, "student", self._owner)
         return Resolved(
-            method=replace(method, student=student),  # pyright: ignore[reportArgumentType]
+            method=method,
+            schema=self.public,
             teacher_map=self.features,
             student_map=student_map,
             same_map=self.student_features is None,
@@ -184,22 +192,18 @@ class Parameters(BaseEstimator):
         for name, check in _NUMBERS.items():
             if (value := getattr(self, name)) is not None:
                 yield from problems_in(partial(check, value, name, self._owner))
-        if self.classes is not None and (isinstance(self.classes, str) or not hasattr(self.classes, "__len__")):
-            yield Problem(f"{self._owner}.classes", "be a list of class values, or a mapping", shown(self.classes))
-        elif isinstance(self.classes, Mapping):
-            yield from problems_in(partial(class_of, self.classes))
+        yield from self._problems_of_target()
         for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
             if name == "student_features" and isinstance(feature_map, str):
                 if feature_map != "rows":
                     yield Problem(f"{self._owner}.{name}", "be 'rows' or a public feature map", shown(feature_map))
             elif feature_map is not None:
                 yield from problems_in(partial(require_public_map, feature_map, self._owner, name))
-        yield from problems_in(partial(Goal, self.goal))
         yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._unchecked().takes_missing_values
+        tags.input_tags.allow_nan = self._unchecked().allow_nan
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
@@ -213,19 +217,7 @@ class Parameters(BaseEstimator):
             yield Problem(
                 f"{self._owner}.data_changed", "come with $ledger, because only a ledger knows the earlier data"
             )
-        if run.method.of_numbers and not self._of_numbers:
-            kind = type(run.method).__name__
-            yield Problem(
-                f"{self._owner}.method", "predict classes", f"{kind}, which predicts numbers", "Use PATERegressor."
-            )
-        elif run.method.needs_schema and self.public is None:
-            yield Problem(f"{self._owner}.public", "be a Schema for Additive, which learns without public rows")
-        elif self.public is not None and not run.method.needs_schema:
-            kind = type(run.method).__name__
-            yield Problem(
-                f"{self._owner}.method", "be Additive, the default, for a public schema", kind, "Leave it out."
-            )
-        elif self.public is not None:
+        if self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features}
             for name in (name for name, value in extra.items() if value):
                 yield Problem(
@@ -241,24 +233,6 @@ class Parameters(BaseEstimator):
         if self.checkpoints is not None and self.random_state is None:
             must = "come with $random_state; without one the next fit has other shards and reuses nothing"
             yield Problem(f"{self._owner}.checkpoints", must)
-        goal, method, student = Goal(self.goal), run.method, run.student
-        weighs = self.class_weight is not None or goal.name == "balanced_accuracy"
-        name = None if method.closed_form else weight_parameter(student)
-        if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
-            yield Problem(
-                f"{self._owner}.{'goal' if self.class_weight is None else 'class_weight'}",
-                "come with a method or student that takes class weights: NoisyMoments, Additive, or a classifier with "
-                "`class_weight`",
-                f"{type(method).__name__} and {type(student).__name__}",
-                "Choose one, such as RandomForestClassifier(), and leave its own `class_weight` unset.",
-            )
-        if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
-            reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
-            must = f"have `predict_proba`, because {reason}"
-            yield Problem(f"{self._owner}.student", must, f"a {type(student).__name__}")
-
-
-Parameters.__init__ = _naming_unknown(Parameters.__init__)
 
 
 def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
@@ -266,35 +240,3 @@ def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
     if teacher is None:
         return replace(method, **student)
     return method_for(None, teacher=teacher, **({"mechanism": method.mechanism, "student": method.student} | student))
-
-
-def class_of(classes: Any) -> dict[Any, Any]:
-    """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a mapping does not give each class a list of labels, each once, or its classes are of several types.
-    """
-    if not isinstance(classes, Mapping):
-        return {label: label for label in np.asarray(classes).tolist()}
-    lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
-    merged = [label for labels in lists for label in labels]
-    once = len(set(map(str, merged))) == len(merged) and all(isinstance(label, Hashable) for label in merged)
-    # Numbers beside text would become text, and be found no more.
-    if not (all(lists) and once and len(set(map(type, classes))) == 1):
-        raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.classes",
-                "give each class, all text or all numbers, the list of its labels, each label once, "
-                "if it is a mapping: {'yes': ['<30', '>30'], 'no': ['NO']}",
-            )
-        )
-    return {label: name for name, labels in classes.items() for label in labels}
-
-
-def question_of(question: Any, classes: Any) -> Any:
-    """Return the question as answers are remembered by it: labels merged in another way are another question."""
-    if not isinstance(classes, Mapping):
-        return question
-    return canonical([question, {str(name): sorted(map(str, labels)) for name, labels in classes.items()}])

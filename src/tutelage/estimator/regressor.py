@@ -1,128 +1,38 @@
 """PATE for numbers: private rows and a public schema in, a publishable table of effects out."""
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from numbers import Integral
-from os import PathLike
-from pathlib import Path
-from typing import Any, ClassVar, Self, cast, final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn import config_context
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.estimator.classifier import PATEClassifier
-from tutelage.estimator.inputs import Received
-from tutelage.estimator.parameters import Resolved
+from tutelage._internal.validation import problems_in
+from tutelage.estimator.base import Estimator
+from tutelage.estimator.inputs import People, Received, Rows
+from tutelage.estimator.parameters import Resolved, naming_unknown
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
-from tutelage.features.schema import LARGEST
-from tutelage.ledger import Ledger
-from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive_mean import STEPS, AdditiveMean
-from tutelage.methods.requests import Public
-from tutelage.noise import NoiseSource
+from tutelage.methods import AdditiveMean, Method
+from tutelage.methods.shortcuts import method_for
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Given
+from tutelage.published import Judged, card_of
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
-
-_NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
-
-
-class _OfNumbers(PATEClassifier):
-    """The fit of a regressor: its two classes are the ends of the range, and its labels steps between them."""
-
-    _of_numbers: ClassVar[bool] = True
-    _owner: ClassVar[str] = "PATERegressor"
-    _known: tuple[Matrix, IntArray] | None = None  # bins and targets of public rows
-
-    def _received(
-        self,
-        X: Any,
-        run: Resolved,
-        y: Any,
-        X_public: Any,
-        y_public: Any,
-        entity_ids: Any,
-        silos: Any,
-        whole_rows: Any,
-    ) -> Received:
-        """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
-        self._known = None
-        table = as_table(X if isinstance(y, str) else {"y": y})
-        if isinstance(y, str) and table is not None:
-            X = table  # read once
-        if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
-            raise InvalidDataError(_NO_NUMBERS.format("y"))
-        if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
-            target: Any = self.classes
-            ids = table.column(entity_ids) if isinstance(entity_ids, str) else column_array(entity_ids)
-            Schema({y if isinstance(y, str) else "y": target}).table(table, None if ids is None else canonical_ids(ids))
-        if y_public is not None:
-            schema: Any = self.public
-            targets, rows = _targets(X_public, y_public, "y_public"), schema.transform(dense_rows(X_public))
-            if len(rows) != len(targets):
-                raise InvalidDataError(
-                    f"`y_public` must have one number per public row, {len(rows)}. Got {len(targets)}."
-                )
-            if len(targets) < FEWEST:
-                raise InvalidDataError(
-                    f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."
-                )
-            self._known = rows, self._merged(targets)
-        received = super()._received(X, run, y, None, None, entity_ids, silos, whole_rows)
-        return received if self._known is None else received._replace(given=[*self._known])
-
-    def _public(self, run: Resolved, rows: Matrix, shown: Any, unit: Any, n_teachers: Any, labels: Any) -> Public:
-        made = super()._public(run, rows, shown, unit, n_teachers, labels)
-        return made if self._known is None else replace(made, rows=self._known[0], labels=self._known[1])
-
-    def _merged(self, labels: Any) -> IntArray:
-        ends: Any = self.classes
-        low, high = ends
-        return np.rint((np.clip(numbers_of(labels), low, high) - low) / (high - low) * STEPS).astype(np.int64)
-
-    def _encoded(self, labels: Any) -> IntArray:
-        return labels
-
-    def _given(
-        self, run: Resolved, people: Any, public: Matrix, label: str | None = None, *, n_people: int | None = None
-    ) -> Given:
-        public = public if self._known is None else self._known[0]
-        found = super()._given(run, people, public, label, n_people=n_people)
-        labels, ends = numbers_of(people.as_given), cast("Any", self.classes)
-        declared = (*found.declared, (Schema({"target": ends}), Table("", {"target": labels})))
-        compared = () if self._known else found.numbers  # bins have no units
-        return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
-
-
-def numbers_of(cells: Any, named: str = "y") -> FloatArray:
-    """Return targets as numbers; refuse any that is none, without quoting it."""
-    found = None
-    with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
-        given = np.asarray(column_array(cells))
-        dated = given.dtype == object and any(isinstance(one, np.datetime64 | np.timedelta64) for one in given)
-        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
-    if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
-        raise InvalidDataError(_NO_NUMBERS.format(named))
-    return found
-
-
-def _targets(X: Any, y: Any, named: str) -> FloatArray:
-    """Return the numbers of rows, which may be a column of these."""
-    table = as_table(X) if isinstance(y, str) else None
-    return numbers_of(y if table is None else table.column(y), named)
+from tutelage.targets import NO_NUMBERS, Numbers, numbers_of
 
 
 @final
 @dataclass(eq=False, repr=False)
-class PATERegressor(RegressorMixin, BaseEstimator):
+class PATERegressor(RegressorMixin, Estimator):
     """Learn to predict a number from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
     Each person casts ballots that say in which bins of a public schema the person is and how large the number is, and
@@ -136,8 +46,12 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         `Schema.learn` proposes by `X_public`.
     target_range : (float, float)
         Lowest and highest number, by public knowledge: numbers beyond count as these. A narrow range has less noise.
+    method : Method, optional
+        How private rows teach the student: a method for numbers. Default: `AdditiveMean`.
     epsilon, budget, releases, release, delta, ledger, question, unit, data_changed, insist, mechanism, noise
         As for `PATEClassifier`.
+    checkpoints, random_state, n_jobs, progress
+        As for `PATEClassifier`. `AdditiveMean` trains nothing and needs none of them.
 
     Attributes
     ----------
@@ -145,8 +59,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         The table: `effects()`, `predict_quantiles`. Rows are bins; `whole_student()` takes rows as `fit` does.
     epsilon_ : PublicEpsilon
         The worst-case guarantee.
-    fit_ : PATEClassifier
-        The release: ledger, event and method are its attributes, as PATEClassifier documents them.
+    ledger_, open_ledger_, release_, method_, mechanism_, n_teachers_, day_, earlier_, n_earlier_
+        What was released and spent, as PATEClassifier documents them.
     public_ : Schema
         The schema, as given or as proposed by public rows.
     n_features_in_ : int
@@ -167,19 +81,26 @@ class PATERegressor(RegressorMixin, BaseEstimator):
 
     public: Any = None
     target_range: Any = None
-    epsilon: float | None = None
-    budget: float | None = None
-    releases: int = 1
-    release: str | None = None
-    delta: float | None = None
-    ledger: str | PathLike[str] | Ledger | None = None
-    question: Any = None
-    unit: str | None = None
-    data_changed: bool = False
-    insist: bool = False
-    mechanism: NoisySum | None = None
-    noise: NoiseSource | None = None
+    _owner: ClassVar[str] = "PATERegressor"
 
+    @property
+    def _target(self) -> Numbers:
+        return Numbers.between(self.target_range, self.question)
+
+    def _problems_of_target(self) -> Iterator[Problem]:
+        return problems_in(lambda: self._target)
+
+    def _method_meant(self) -> Method:
+        """Return the method as given, or the one for numbers."""
+        mechanism: Any = self.mechanism
+        return AdditiveMean(mechanism) if self.method is None else method_for(self.method, mechanism=mechanism)
+
+    @property
+    def _has_schema(self) -> bool:
+        return True  # given, or as public rows propose it
+
+    @on_one_day()
+    @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
         self,
         X: Any,
@@ -188,6 +109,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         X_public: Any = None,
         y_public: Any = None,
         entity_ids: Any = None,
+        silos: Any = None,
         whole_rows: Any = None,
     ) -> Self:
         """Let people cast ballots from the private rows, release their sums through noise, and set the student.
@@ -204,7 +126,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         y_public : array of shape (public rows,) or str, optional
             Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
             gets wrong. Do not score by these rows afterwards.
-        entity_ids, whole_rows
+        entity_ids, silos, whole_rows
             As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean.
 
         Raises
@@ -212,44 +134,53 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
-        fitting, given = self._fitting(X_public, y_public, y, entity_ids), {"X_public": X_public, "y_public": y_public}
-        self.fit_ = fitting.fit(X, y, entity_ids=entity_ids, whole_rows=whole_rows, **given)
-        self.student_, self.epsilon_, self.public_ = self.fit_.student_, self.fit_.epsilon_, fitting.public
-        self.n_features_in_ = self.fit_.n_features_in_
-        return self
+        more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
+        return self._released(intended, alone=entity_ids is None and silos is None)
 
-    def check(self, X: Any, y: Any, **more: Any) -> Self:
-        """Check parameters, rows and ledger as `fit` does before it spends anything; nothing is released.
+    def _resolved_for(self, rows: Rows) -> Resolved:
+        run = super()._resolved_for(rows)
+        self.public_ = self._schema(rows.X_public, rows.y_public, rows.y, rows.entity_ids)
+        return replace(run, schema=self.public_)
 
-        Parameters
-        ----------
-        X, y, **more
-            As for `fit`.
-        """
-        self._fitting(more.get("X_public"), more.get("y_public"), y, more.get("entity_ids")).check(X, y, **more)
-        return self
+    def _received(self, run: Resolved, asked: Rows) -> Received:
+        """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
+        y, entity_ids, known = asked.y, asked.entity_ids, None
+        table = as_table(asked.X if isinstance(y, str) else {"y": y})
+        if isinstance(y, str) and table is not None:
+            asked = asked._replace(X=table)  # read once
+        if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
+            raise InvalidDataError(NO_NUMBERS.format("y"))
+        if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
+            ids = table.column(entity_ids) if isinstance(entity_ids, str) else column_array(entity_ids)
+            target = Schema({y if isinstance(y, str) else "y": self._ends})
+            target.table(table, None if ids is None else canonical_ids(ids))
+        if asked.y_public is not None:
+            known = self._known(asked.X_public, asked.y_public)
+        received = super()._received(run, asked._replace(X_public=None, y_public=None))
+        return received if known is None else received._replace(public=known[0], labels=known[1], given=[*known])
 
-    def _fitting(self, X_public: Any = None, y_public: Any = None, *others: Any) -> _OfNumbers:
-        """Return the estimator whose fit is the release; `others` may name columns that are no features."""
-        ends = self.target_range
-        plain = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
-        if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
-            raise InvalidParameterError(
-                Problem(
-                    "PATERegressor.target_range",
-                    "be the lowest and the highest number, by public knowledge, as [0, 100]",
-                    shown(ends),
-                )
+    def _known(self, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray]:
+        """Return the bins of public rows, and their targets."""
+        rows = self.public_.transform(dense_rows(X_public))
+        targets = self._target.public(_column(X_public, y_public), len(rows))
+        if len(targets) < FEWEST:
+            raise InvalidDataError(
+                f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."
             )
-        low, high = cast("Any", ends)
-        if low < -LARGEST or high > LARGEST:
-            raise InvalidParameterError(Problem("PATERegressor.target_range", "be finite, and within ±2**53"))
-        schema = self._schema(X_public, y_public, *others)
-        own = ("target_range", "mechanism")
-        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}
-        given["public"] = schema
-        plain = tuple(int(end) if isinstance(end, Integral) else float(end) for end in ends)
-        return _OfNumbers(method=AdditiveMean(self.mechanism), classes=plain, **given)
+        return rows, targets
+
+    @property
+    def _ends(self) -> Any:
+        return self._target.low, self._target.high
+
+    def _given(
+        self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None
+    ) -> Given:
+        found, labels = super()._given(run, people, public, label, n_people=n_people), numbers_of(people.as_given)
+        declared = (*found.declared, (Schema({"target": self._ends}), Table("", {"target": labels})))
+        compared = () if len(public) else found.numbers  # bins have no units
+        return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
 
     def _schema(self, X_public: Any, y_public: Any, *others: Any) -> Schema:
         """Return the schema, as given or as public rows propose it."""
@@ -289,7 +220,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             Rows to predict.
         """
         check_is_fitted(self)
-        return self.student_.predict(self.fit_._seen(X))
+        return self.student_.predict(self._seen(X))
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.1, 0.5, 0.9)) -> FloatArray:
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles).
@@ -304,12 +235,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             Shares between 0 and 1.
         """
         check_is_fitted(self)
-        return self.student_.predict_quantiles(self.fit_._seen(X), quantiles)
-
-    def whole_student(self) -> Any:
-        """Return the student behind the schema, which takes rows as `fit` did; it may be published."""
-        check_is_fitted(self)
-        return self.fit_.whole_student()
+        return self.student_.predict_quantiles(self._seen(X), quantiles)
 
     def card(self, X: Any = None, y: Any = None, *, statements: dict[str, str] | None = None) -> PrivacyCard:
         """Return the privacy card of this fit, from public values only; costs no privacy.
@@ -322,13 +248,13 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             What the people behind the data say, as for `PATEClassifier.card`.
         """
         check_is_fitted(self)
-        card = self.fit_.card(statements=statements)
         if (X is None) != (y is None):
             raise InvalidParameterError(Problem("PATERegressor.card.X", "come with $y: public rows and their numbers"))
+        card = card_of(self, Judged(), [str(name) for name in self.public_.names], statements or {})
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:
-        truth = _targets(X, y, "y")
+        truth = numbers_of(_column(X, y))
         wrong, spread = truth - self.predict(X), truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
         return Errors(
@@ -337,18 +263,14 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             typical=float(np.sqrt(np.mean(wrong**2))),
             of_mean=float(np.sqrt(np.mean(spread**2))),
             within=float(np.mean((low <= truth) & (truth <= high))),
-            of_public=self.student_.typical_of_public(self.fit_._seen(X), truth),
+            of_public=self.student_.typical_of_public(self._seen(X), truth),
         )
 
-    def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
-        """Write what may be published of this fit as one folder, and return the folder; see `PATEClassifier.save`.
 
-        Parameters
-        ----------
-        folder : path-like
-            Destination. It must not exist, be empty, or hold earlier results and nothing else.
-        card : PrivacyCard, optional
-            Default: that of `card()`.
-        """
-        check_is_fitted(self)
-        return self.fit_.save(folder, card or self.card())
+PATERegressor.__init__ = naming_unknown(PATERegressor.__init__)
+
+
+def _column(X: Any, y: Any) -> Any:
+    """Return the numbers of rows, which may be a column of these."""
+    table = as_table(X) if isinstance(y, str) else None
+    return y if table is None else table.column(y)

@@ -38,7 +38,7 @@ _MOST_BINS, _MOST_COLUMNS = 2_000, 200
 _MANY = 0.3  # of the cells of a column
 _DIGITS = 3  # that an end has by itself, of those of the width of its range
 _FEWEST_AT_LIMIT = 3  # rows with one number, which then tells of none of them
-LARGEST = 2**53  # whole numbers are floats, too
+_LARGEST = 2**53  # whole numbers are floats, too
 _WHOLE = "whole numbers"
 _ADVICE = (
     "Read the csv file with tutelage.tables.read_table(path), which reads each cell by itself, or with this type, in "
@@ -258,7 +258,7 @@ def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
     if _is_range(column):
         whole = all(isinstance(end, Integral) for end in column)
-    elif all(is_number(one) and spelled(float(one)) == one and abs(float(one)) <= LARGEST for one in column):
+    elif all(is_number(one) and spelled(float(one)) == one and abs(float(one)) <= _LARGEST for one in column):
         whole = all(float(one) % 1 == 0 for one in column)
     elif all(by_value(one) in ("True", "False") for one in column):
         return {TRUTH_TYPE}, "truth values", "boolean"
@@ -299,7 +299,7 @@ def _problem_of(name: object, column: object) -> Problem | None:
     """Return what is wrong with a column, if anything is."""
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
-            if all(abs(end) <= LARGEST for end in column) and float(column[0]) < float(column[1]):
+            if all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(column[1]):
                 return None
         elif (
             all(isinstance(one, str) and _is_plain(one) for one in column)

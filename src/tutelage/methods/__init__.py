@@ -4,15 +4,26 @@ from tutelage.methods.additive import Additive
 from tutelage.methods.additive_mean import AdditiveMean
 from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes
+from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import NoisyMoments
 from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.teacher_votes import TeacherVotes
 
-__all__ = ["Additive", "AdditiveMean", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes"]
+__all__ = [
+    "Additive",
+    "AdditiveMean",
+    "CappedVotes",
+    "Method",
+    "Needs",
+    "NoisyMoments",
+    "Public",
+    "Sizes",
+    "TeacherVotes",
+]
 METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}
 
 
 def proposals(people: int, sizes: Sizes, *, named: bool) -> list[Method]:
     """Return the settings that a plan tries; for a release with a name, only those in which people cast ballots."""
-    kinds = (kind for kind in METHODS.values() if kind.of_people or not named)
+    kinds = (kind for kind in METHODS.values() if not (named and kind.needs.shards))
     return [method for kind in kinds for method in kind.proposals(people, sizes)]

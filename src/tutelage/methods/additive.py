@@ -17,6 +17,7 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
+from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, sum_of_joint
 from tutelage.methods.over_releases import Average, Past, Summed, Turn
 from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
@@ -134,9 +135,7 @@ class SumsOverSchema(NoisySums):
     """Methods that release noisy sums over the bins of a public schema, each by what the ones before it told."""
 
     __slots__ = ()
-    takes_labels: ClassVar[bool] = False
-    needs_schema: ClassVar[bool] = True
-    fewest_public: ClassVar[int] = 0
+    needs: ClassVar[Needs] = NoisySums.needs._replace(schema=True, start=False, fewest=0)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -181,18 +180,25 @@ class SumsOverSchema(NoisySums):
     def steps(self, public: Public) -> Steps:
         """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
         begun, past = (yield from self._begun(public)), Past(Average)
-        student, extras = None, {}
+        student, class_weight = None, None
         for turn in begun.turns:
             found = yield from self.student_of(public, begun, turn, past)
-            student, extras = found or (student, extras)
-        nobody, n_people = np.empty(0, dtype=np.int64), begun.turns[-1].n
-        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)
+            student, class_weight = found or (student, class_weight)
+        nobody = np.empty(0, dtype=np.int64)
+        return Outcome(
+            queries=nobody,
+            labels=nobody,
+            rounds=(0,),
+            n_teachers=begun.turns[-1].n,
+            student=student,
+            class_weight=class_weight,
+        )
 
     @abstractmethod
     def student_of(
         self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
-        """Return the student by the sums of a release and of those before, with attributes of a fit.
+    ) -> Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]:
+        """Return the student by the sums of a release and of those before, and how much classes count in it.
 
         Of an earlier release some of whose sums have no answer, it is None.
         """
@@ -264,7 +270,7 @@ class Additive(SumsOverSchema):
 
     def student_of(
         self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
+    ) -> Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
         form = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
@@ -291,10 +297,9 @@ class Additive(SumsOverSchema):
             found.values[0], found.sigma, turn.n, public.classes, schema
         )
         if public.weights is None:
-            return student, {"class_weight_": None}
+            return student, None
         weights = public.weights.of(scores.shares)
-        counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
-        return weighted(student, weights), {"class_weight_": counted}
+        return weighted(student, weights), dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
 
 
 def averaged(found: AnyEffects, average: Average, n_people: int) -> AnyEffects:

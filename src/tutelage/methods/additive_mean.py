@@ -13,6 +13,7 @@ from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import Begun, SumsOverSchema, averaged, cells_of, firsts, sum_of_entries
+from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Answer, Learned, Public, Request, Sizes
@@ -26,12 +27,12 @@ from tutelage.students.additive_mean import (
     with_histograms,
 )
 from tutelage.students.stacking import joint_steps, noisy_means
+from tutelage.targets import STEPS, Numbers
 from tutelage.teachers.blocks import PeopleBlock
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.
 _SUMS, _RESIDUALS, _WEIGHTS, _ERRORS = 2 * 0.42, 0.23, 0.28, 2 * 0.07
-STEPS = 2**16  # of the range of a number
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 
 
@@ -107,9 +108,7 @@ class AdditiveMean(SumsOverSchema):
 
     name: ClassVar[str] = "additive-mean"
     title: ClassVar[str] = "additive model of a number"
-    takes_labels: ClassVar[bool] = True
-    takes_weights: ClassVar[bool] = False
-    of_numbers: ClassVar[bool] = True
+    needs: ClassVar[Needs] = SumsOverSchema.needs._replace(target=Numbers, start=True, weights=False)
     mechanism: NoisySum | None = None
     student: Any = None
 
@@ -137,7 +136,7 @@ class AdditiveMean(SumsOverSchema):
 
     def student_of(
         self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
+    ) -> Generator[Request, Answer | None, tuple[Any, None] | None]:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
         form = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells))
@@ -167,7 +166,7 @@ class AdditiveMean(SumsOverSchema):
         if found is None:
             return None
         low, high = map(float, public.classes[:2])
-        return with_histograms(regressor, found.values / STEPS, found.sigma / STEPS, (low, high)), {}
+        return with_histograms(regressor, found.values / STEPS, found.sigma / STEPS, (low, high)), None
 
 
 def form_of_sums(sizes: Sizes, n_bins: int) -> Vector:

@@ -3,21 +3,27 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any, ClassVar, Self
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
-from tutelage.accounting.filter import Accounting
+from tutelage.accounting.filter import Filter, limit_of
 from tutelage.events import Event, Repeated, of_queries
 from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed, taught_by
-from tutelage.methods.requests import Prepared, PrivateRows, Public, Sizes, Steps
+from tutelage.methods.requests import Facts, Prepared, PrivateRows, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
+from tutelage.students import default_student, student_named
+from tutelage.targets import ClassWeights
+from tutelage.terms import Asked, Terms, terms_of
+
+Labels = TypeVar("Labels")
 
 
 class Method(ABC):
@@ -29,51 +35,16 @@ class Method(ABC):
         Its name in configurations, whose other entries are the fields of the record.
     title : str
         What a plan calls it.
-    voters : str
-        What a report calls those who cast ballots.
-    of_people : bool
-        Whether every person is a teacher, so that nothing is trained.
-    closed_form : bool
-        Whether the student follows from what is released, unless another one is given.
-    in_batches : bool
-        Whether rows may be read in batches.
-    takes_empty : bool
-        Whether cells of a table may be empty.
-    takes_labels : bool
-        Whether it starts from labels of public rows.
-    takes_weights : bool
-        Whether a student in closed form predicts by the class weights of `Public`.
-    needs_schema : bool
-        Whether it takes a public schema in place of public rows.
-    of_numbers : bool
-        Whether it predicts a number, and no class.
-    fewest_public : int
-        Public rows below which a warning is due.
-    accounting : Accounting
-        How the cost is proved.
+    needs : Needs
+        What it asks of rows and parameters, and which further ones it can use.
     """
 
     __slots__ = ()
     name: ClassVar[str]
     title: ClassVar[str]
-    voters: ClassVar[str] = "people who cast ballots"
-    of_people: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = False
-    in_batches: ClassVar[bool] = False
-    takes_empty: ClassVar[bool] = False
-    takes_labels: ClassVar[bool] = False
-    takes_weights: ClassVar[bool] = False
-    needs_schema: ClassVar[bool] = False
-    of_numbers: ClassVar[bool] = False
-    fewest_public: ClassVar[int] = 0
-    accounting: ClassVar[Accounting] = Accounting.RENYI
+    needs: ClassVar[Needs] = Needs()
     mechanism: Any  # None until it is calibrated, or given
     student: Any
-
-    @property
-    def n_shards(self) -> int:
-        """How many shards teachers are trained on; none where every person is a teacher."""
-        return 0
 
     @property
     @abstractmethod
@@ -91,6 +62,48 @@ class Method(ABC):
     def with_noise(self, noise: float) -> Self:
         """Return the method with a mechanism of this noise."""
 
+    def with_student(self, *, public_features: bool) -> Self:
+        """Return the method with the student that it teaches, if one is to learn from labels: by default that of rows.
+
+        `public_features` says whether these go through a public map.
+        """
+        student = student_named(self.student) if isinstance(self.student, str) else self.student
+        if student is None and self.needs.student:
+            student = default_student(public_features=public_features)
+        return replace(self, student=student)  # type: ignore[type-var]
+
+    def limit(self, epsilon: float, delta: float) -> Filter:
+        """Return a budget for one release by this method."""
+        return limit_of(epsilon, delta, self.needs.accounting)
+
+    def terms(self, asked: Asked, held: Filter | None) -> Terms:
+        """Return the terms of a release by this method, by what is asked and the limit of a ledger, if there is one."""
+        return terms_of(asked, self.needs.accounting, held)
+
+    def start_from(self, labels: Labels | None) -> Labels | None:
+        """Return labels of public rows if the method starts from them, or None."""
+        return labels if self.needs.start else None
+
+    def counts_classes(self, weights: ClassWeights | None) -> bool:
+        """Return whether what it releases can be weighed so, where classes do not count alike."""
+        return weights is None or self.needs.weights
+
+    def shards(self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /) -> Shards:
+        """Return whose row is whose: by default, every person is a teacher."""
+        return Shards.of_single_people(n_rows, entity_ids, name=name)
+
+    def facts(self, n_teachers: int | None, rounds: tuple[int, ...] = (0,)) -> Facts:
+        """Return what reports say of how the method releases."""
+        return Facts(
+            voters="teachers" if self.needs.shards else "people who cast ballots",
+            selection=self.describe_queries(len(rounds)),
+            of_sums=not self.needs.student,
+            teachers=n_teachers if self.needs.shards else None,
+            threshold=getattr(self.mechanism, "threshold", None),
+            stopping="data-independent" if self.is_adaptive else "fixed",
+            mechanism="interactive" if getattr(self.mechanism, "takes_predictions", False) else None,
+        )
+
     def reduced(self, _teachers: int, _queries: int, /) -> Self:
         """Return the method with at most so many teachers and queries, for trials; by default unchanged."""
         return self
@@ -98,6 +111,15 @@ class Method(ABC):
     def noise_warning(self, _teachers: int | None, /) -> str:
         """Return a warning if the noise hides what so many teachers vote."""
         return ""
+
+    def rows_warning(self, n_public: int) -> str:
+        """Return a warning if there are too few public rows to learn much."""
+        if n_public >= self.needs.fewest:
+            return ""
+        return (
+            f"`X_public` has {n_public} rows, and ballots are measured against them: with fewer than "
+            f"{self.needs.fewest} the student learns little for its budget. Add public rows; several hundred are best."
+        )
 
     def check_training(self, _rows: Matrix, _n_classes: int, /) -> None:
         """Try on public rows, with made-up labels, what would otherwise fail on private ones."""

@@ -32,6 +32,7 @@ from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
+from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
 from tutelage.methods.requests import Answer, Kept, Learned, Outcome, Public, Request, Sizes, Steps
@@ -182,12 +183,9 @@ class NoisySums(Method):
     """Methods that release noisy sums of vectors, from which a student follows in closed form."""
 
     __slots__ = ()
-    closed_form: ClassVar[bool] = True
-    takes_empty: ClassVar[bool] = True
-    takes_labels: ClassVar[bool] = True
-    takes_weights: ClassVar[bool] = True
-    fewest_public: ClassVar[int] = 50
-    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+    needs: ClassVar[Needs] = Needs(
+        student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN
+    )
 
     @property
     def noise(self) -> float | None:
@@ -268,7 +266,7 @@ class NoisyMoments(NoisySums):
 
     name: ClassVar[str] = "noisy-moments"
     title: ClassVar[str] = "vector ballots"
-    in_batches: ClassVar[bool] = True
+    needs: ClassVar[Needs] = NoisySums.needs._replace(batches=True)
     n_landmarks: int = 1000
     quantile: float = 0.4
     rounds: int = 2
@@ -347,7 +345,8 @@ class NoisyMoments(NoisySums):
             rounds=(n_rows,),
             n_teachers=turns[-1].n,
             student=released.student if self.student is None else None,
-            extras={"moments_": released.moments, "class_weight_": released.class_weight},
+            sums=released.moments,
+            class_weight=released.class_weight,
         )
 
     def _rounds(

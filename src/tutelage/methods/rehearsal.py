@@ -10,10 +10,10 @@ import numpy as np
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning, Problem
 from tutelage.features.scored import Start
-from tutelage.goals import ClassWeights, Goal
 from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
 from tutelage.noise import NoiseSource
 from tutelage.students import fit_student, student_named
+from tutelage.targets import ClassWeights, Goal
 
 Rehearsal = Callable[[IntArray, NoiseSource, FloatArray | None], IntArray]
 """Maps the places of labeled rows that cast ballots, noise, and scores by public labels, which are used if the method

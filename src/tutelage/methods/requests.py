@@ -17,10 +17,11 @@ from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.features.schema import Schema
-from tutelage.goals import ClassWeights
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
+from tutelage.students.noisy_sums import Moments
+from tutelage.targets import ClassWeights
 from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.teachers.nearest import FewVotes
 
@@ -266,7 +267,28 @@ class Outcome:
     rounds: tuple[int, ...]  # how many rows each round labeled
     n_teachers: int | None = None  # who cast ballots; a noisy number where it is private, or None
     student: Any = None  # where it follows from what was released
-    extras: Mapping[str, Any] = field(default_factory=dict)  # further public attributes of a fit
+    sums: tuple[Moments, ...] = ()  # noisy means that were released, one per round
+    class_weight: Mapping[Any, float] | None = None  # how much each class value counts in predictions
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Statements of reports about how a method releases; public."""
+
+    voters: str  # those who cast ballots
+    selection: str  # how the queries were chosen
+    of_sums: bool  # whether the student and all labels follow from noisy sums
+    teachers: int | None  # that were trained
+    threshold: float | None  # in votes, below which the mechanism does not answer
+    stopping: str  # the rule that ends the queries, in a word of `lint`
+    mechanism: str | None  # in a word of `lint`
+
+    @property
+    def for_lint(self) -> dict[str, Any]:
+        """The facts that `lint` looks at."""
+        names = ("teachers", "threshold", "stopping", "mechanism")
+        return {name: getattr(self, name) for name in names}
 
 
 def first_places(keys: Sequence[bytes]) -> dict[bytes, int]:

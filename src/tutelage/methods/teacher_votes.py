@@ -14,6 +14,7 @@ from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
 from tutelage.methods.base import takes_missing_values
+from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import PrivateRows, Public, Sizes
 from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
@@ -60,8 +61,7 @@ class TeacherVotes(VotesOnQueries):
 
     name: ClassVar[str] = "teacher-votes"
     title: ClassVar[str] = "trained teachers"
-    voters: ClassVar[str] = "teachers"
-    of_people: ClassVar[bool] = False
+    needs: ClassVar[Needs] = Needs(shards=True)
     teacher: Any = field(default_factory=RandomForestClassifier)
     n_teachers: int = 250
     n_queries: int | None = None
@@ -89,10 +89,18 @@ class TeacherVotes(VotesOnQueries):
                 )
             )
 
-    @property
-    def n_shards(self) -> int:
-        """How many shards teachers are trained on."""
-        return self.n_teachers
+    def shards(self, n_rows: int, entity_ids: Any, silos: Any, name: str, key: bytes, /) -> Shards:
+        """Return which teacher gets which row: that of its owner, or one at random."""
+        if silos is not None:
+            return Shards.of_silos(silos, entity_ids, name=name)
+        if entity_ids is not None:
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
+        return Shards.of_rows(n_rows, self.n_teachers, key=key)
+
+    def reduced(self, teachers: int, queries: int, /) -> Self:
+        """Return the method with at most so many teachers and queries."""
+        asked: Any = VotesOnQueries.reduced(self, teachers, queries)
+        return replace(asked, n_teachers=min(self.n_teachers, teachers))
 
     def with_noise(self, noise: float) -> Self:
         """Return the method with `GNMax` of this σ."""

@@ -181,11 +181,10 @@ class VotesOnQueries(Method):
         known, size = PublicKnowledge.before(public.student_rows), self.n_answers(public.sizes)
         return round_rows(self._first_rule, known, size, public.seed)
 
-    def reduced(self, teachers: int, queries: int, /) -> Self:
-        """Return the method with at most so many teachers and queries."""
+    def reduced(self, _teachers: int, queries: int, /) -> Self:
+        """Return the method with at most so many queries."""
         asked = min(self.n_queries or queries, queries)
-        fewer = {"n_teachers": min(self.n_shards, teachers)} if self.n_shards else {}
-        return replace(self, n_queries=asked, rounds=min(self.rounds, asked), **fewer)  # type: ignore[type-var]
+        return replace(self, n_queries=asked, rounds=min(self.rounds, asked))  # type: ignore[type-var]
 
     def steps(self, public: Public) -> Steps:
         """Ask for labels, round after round."""

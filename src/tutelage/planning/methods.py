@@ -1,17 +1,16 @@
 """The methods that a plan compares, each with the least noise that is proved to keep ε."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 from tutelage.accounting.calibration import local_noise, noise_within, stated
-from tutelage.accounting.filter import Accounting, Filter, limit_of
+from tutelage.accounting.filter import Filter
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
-from tutelage.students import default_student
 
 
 @final
@@ -33,9 +32,9 @@ class Target:
         """The sizes, from which the cost of a method follows."""
         return Sizes(n_classes=self.classes, n_public=self.public_rows, unit=self.unit, labeled=self.labeled)
 
-    def limit(self, accounting: Accounting) -> Filter:
+    def limit(self, method: Method) -> Filter:
         """Return the budget of the whole release."""
-        return limit_of(self.epsilon, self.delta, accounting)
+        return method.limit(self.epsilon, self.delta)
 
 
 def methods_for(target: Target) -> list[Method]:
@@ -47,7 +46,7 @@ def calibrated(method: Method, target: Target) -> Method:
     """Return a method with its noise, or the least that keeps ε."""
     if method.mechanism is not None:
         return method
-    noise = noise_within(target.limit(method.accounting), lambda noise: method.with_noise(noise).event(target.sizes))
+    noise = noise_within(target.limit(method), lambda noise: method.with_noise(noise).event(target.sizes))
     return method.with_noise(noise)
 
 
@@ -65,14 +64,14 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
         )
     method = method_for(parameters.pop("method", None), **(DEFAULTS | parameters))
     method.check_plan()
-    if method.student is None and not method.closed_form:
-        method = replace(method, student=default_student(public_features=public_features))  # type: ignore[type-var]
+    if method.student is None:
+        method = method.with_student(public_features=public_features)
     return calibrated(method, target)
 
 
 def proved(method: Method, target: Target) -> PublicEpsilon:
     """Return the ε that is proved for the whole release of a method, for any private rows."""
-    return stated(method.event(target.sizes), target.limit(method.accounting), target.unit)
+    return stated(method.event(target.sizes), target.limit(method), target.unit)
 
 
 def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGaussian:

@@ -14,7 +14,6 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.columns import numbered_rows, public_features
-from tutelage.goals import Goal
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
@@ -24,6 +23,7 @@ from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
 from tutelage.reporting.lints import is_worth, lint
 from tutelage.tables import as_table, column_array, is_missing
+from tutelage.targets import Goal
 
 _QUICK_ROWS, _FEW_FOLDS = 1_500, 2  # in the first, short trial of every method
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
@@ -140,7 +140,7 @@ def plan(
             Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
         )
     asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
-    if asked is not None and goal != "accuracy" and not asked.takes_weights:
+    if asked is not None and known is not None and not asked.counts_classes(known.weights):
         raise InvalidParameterError(
             Problem(
                 "plan.parameters",
@@ -233,7 +233,7 @@ def _by_trials(
     target: Target, known: PublicLabels, asked: Method | None, reach: float | None, *, progress: bool
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = [method for method in methods_for(target) if known.weights is None or method.takes_weights]
+    own = [method for method in methods_for(target) if method.counts_classes(known.weights)]
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
@@ -252,7 +252,8 @@ def _by_trials(
     shift = whole.expected - (again or first)[ballots].expected
 
     def floored(method: Method, trial: Trial) -> Trial:
-        by_labels = 0.0 if alone is None or not method.takes_labels else alone.expected
+        start = method.start_from(alone)
+        by_labels = 0.0 if start is None else start.expected
         return trial._replace(floor=max(majority, by_labels))
 
     trials = {method: floored(method, again[method].moved(shift)) for method in close}
@@ -282,7 +283,7 @@ def _by_trials(
         # The noise is about inversely proportional to ε.
         curve[factor] = changed(shortly(best.with_noise((best.noise or 0.0) / factor), looked) - here)
     half = looked.fewer(0.5)
-    if best.closed_form and not target.labeled:  # all labels stay
+    if best.facts(None).of_sums and not target.labeled:  # all labels stay
         half = replace(looked, rows=half.rows, own=False)
     # With twice the public rows, half of the last doubling's gain is added.
     with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
@@ -354,10 +355,8 @@ def _by_references(target: Target, accuracy: float | None, reach: float | None) 
 
 
 def _option(method: Method, target: Target, guess: Guess, *, in_full: bool = False) -> Option:
-    if in_full:
-        epsilon = proved(method, target)
-    else:  # an upper bound: what a calibrated method costs by itself takes seconds to find
-        epsilon = target.limit(method.accounting).guarantee(target.unit, simulated=False)
+    # A short look has an upper bound: what a calibrated method costs by itself takes seconds to find.
+    epsilon = proved(method, target) if in_full else target.limit(method).guarantee(target.unit, simulated=False)
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)
 
 

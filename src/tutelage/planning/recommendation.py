@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, final
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import escape
 from tutelage.exceptions import InvalidParameterError, Problem, as_is
-from tutelage.goals import Goal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Finding
 from tutelage.reporting.render import render
+from tutelage.targets import Goal
 
 if TYPE_CHECKING:
     from rich.table import Table

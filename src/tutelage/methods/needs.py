@@ -1,0 +1,127 @@
+"""The needs of methods: one record for each method, and one function that compares it with what a fit has."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tutelage.accounting.filter import Accounting
+from tutelage.exceptions import Problem
+from tutelage.students import NoisySumClassifier
+from tutelage.students.base import weight_parameter
+from tutelage.targets import Classes, Goal, Numbers, Target
+
+if TYPE_CHECKING:
+    from tutelage.methods.base import Method
+
+
+class Needs(NamedTuple):
+    """The things that a method asks of a fit, and further ones that it can use; public.
+
+    Attributes
+    ----------
+    target : Classes or Numbers
+        What it predicts.
+    schema : bool
+        Whether it takes a public schema in place of public rows.
+    shards : bool
+        Whether teachers are trained, each on a shard of the rows. Otherwise every person casts ballots.
+    student : bool
+        Whether a student learns from released labels. Otherwise it follows from what is released.
+    batches : bool
+        Whether rows may be read in batches.
+    empty : bool
+        Whether cells of a table may be empty.
+    start : bool
+        Whether it can start from labels of public rows.
+    weights : bool
+        Whether the student that follows from what is released predicts by class weights.
+    fewest : int
+        Public rows below which a warning is due.
+    accounting : Accounting
+        How the cost is proved, if the ledger is of this release alone.
+    """
+
+    target: type[Classes] | type[Numbers] = Classes
+    schema: bool = False
+    shards: bool = False
+    student: bool = True
+    batches: bool = False
+    empty: bool = False
+    start: bool = False
+    weights: bool = False
+    fewest: int = 0
+    accounting: Accounting = Accounting.RENYI
+
+
+class Offered(NamedTuple):
+    """The things that a fit has for its method, and asks of it; public."""
+
+    target: Target
+    schema: bool = False  # a public schema in place of public rows
+    batches: bool = False  # rows that are read in batches
+    labels: bool = False  # of public rows
+    silos: bool = False  # owners of rows
+    name: bool = False  # of the release
+
+
+def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
+    """Yield what a method needs and a fit does not have, or has and the method cannot use."""
+    needs, kind = method.needs, type(method).__name__
+    if not isinstance(offered.target, needs.target):
+        if needs.target is Numbers:
+            found = f"{kind}, which predicts numbers"
+            yield Problem(f"{owner}.method", "predict classes", found, "Use PATERegressor.")
+        else:
+            found = f"{kind}, which predicts classes"
+            yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
+        return
+    if needs.schema and not offered.schema:
+        yield Problem(f"{owner}.public", f"be a Schema for {kind}, which learns without public rows")
+    if offered.schema and not needs.schema:
+        yield Problem(f"{owner}.method", "be Additive, the default, for a public schema", kind, "Leave it out.")
+    if offered.batches and not needs.batches:
+        yield Problem(
+            f"{owner}.method",
+            "be NoisyMoments() for rows that are read in batches",
+            kind,
+            "For another method, load all rows into memory.",
+        )
+    if offered.labels and not needs.start:
+        yield Problem(
+            f"{owner}.fit.y_public",
+            f"be left out for {kind}, which does not learn from public labels",
+            fix="Leave it out, or use NoisyMoments.",
+        )
+    if offered.silos and not needs.shards:
+        yield Problem(
+            f"{owner}.fit.silos",
+            f"be left out for {kind}: silos make one teacher of each owner, and every person is one",
+            fix="Pass $entity_ids alone.",
+        )
+    if offered.name and needs.shards:
+        yield Problem(
+            f"{owner}.release",
+            f"be left out for {kind}: people have budgets of their own only where every person casts ballots",
+            fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
+        )
+    if isinstance(offered.target, Classes):
+        yield from _unmet_by_student(method, offered.target, owner)
+
+
+def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator[Problem]:
+    """Yield what a goal or class weights ask of the student and it does not have."""
+    needs, goal = method.needs, Goal(target.goal)
+    student = NoisySumClassifier() if method.student is None else method.student
+    if target.weight is not None or goal.name == "balanced_accuracy":
+        name = weight_parameter(student) if needs.student else None
+        takes = needs.weights if name is None else student.get_params()[name] is None
+        if not takes:
+            yield Problem(
+                f"{owner}.{'goal' if target.weight is None else 'class_weight'}",
+                "come with a method or student that takes class weights: NoisyMoments, Additive, or a classifier with "
+                "`class_weight`",
+                f"{type(method).__name__} and {type(student).__name__}",
+                "Choose one, such as RandomForestClassifier(), and leave its own `class_weight` unset.",
+            )
+    if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
+        reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
+        yield Problem(f"{owner}.student", f"have `predict_proba`, because {reason}", f"a {type(student).__name__}")

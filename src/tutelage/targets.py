@@ -1,0 +1,366 @@
+"""Targets: what is learned of people, as declared, and how private and public labels become whole numbers."""
+
+import re
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import average_precision_score
+from sklearn.utils.multiclass import check_classification_targets
+
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.validation import problems_in
+from tutelage.digests import canonical
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.tables import column_array, is_missing
+
+STEPS = 2**16  # of the range of a number
+_LARGEST = 2**53  # whole numbers are floats, too
+_RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
+_LEAST_SHARE = 1e-6  # of a class
+_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
+MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
+_NOT_IN_PUBLIC = (
+    "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
+    "class values with `classes`."
+)
+_UNKNOWN_LABEL = (
+    "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type: `set(y)` lists all "
+    'values. A dictionary merges labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
+)
+_UNLIKE = "y must hold one class value per row, all of one type."
+NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassWeights:
+    """How much each class counts in predictions; public."""
+
+    given: FloatArray | None = None  # for each class; without it, classes count as if they were equally frequent
+
+    def of(self, shares: FloatArray) -> FloatArray:
+        """Return the weight of each class, by the shares of the classes in what was released."""
+        return 1 / (len(shares) * np.maximum(shares, _LEAST_SHARE)) if self.given is None else self.given
+
+    def of_labels(self, labels: IntArray, classes: npt.NDArray[Any]) -> dict[Any, float]:
+        """Return the weight of each class value, by released labels: class indices, or −1."""
+        counts = np.maximum(np.bincount(labels[labels != ABSTAIN], minlength=len(classes)), 1)
+        return dict(zip(classes.tolist(), self.of(counts / counts.sum()).tolist(), strict=True))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A measure by which a student is judged, a number from 0 to 1; public.
+
+    Balanced accuracy is the mean over classes of the share of their rows that is right. Recall at k % is the share of
+    the positive rows that is among the k % of rows with the largest chance of being positive.
+    """
+
+    name: str = "accuracy"
+    positive: int = 1  # index of the positive class, where rows are ranked
+
+    def __post_init__(self) -> None:
+        known = ("accuracy", "balanced_accuracy", "average_precision")
+        if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
+            raise InvalidParameterError(Problem("goal", f"be {', '.join(known)} or recall at k %", shown(self.name)))
+
+    @property
+    def _share(self) -> float:
+        """Share of the rows among which positive ones are searched; 0 for other goals."""
+        return float(found[1]) / 100 if (found := _RECALL.fullmatch(self.name)) else 0.0
+
+    @property
+    def title(self) -> str:
+        """Its name as it is printed."""
+        return self.name.replace("_", " ")
+
+    @property
+    def ranks(self) -> bool:
+        """Whether only the order of the rows counts, by the chance of the positive class."""
+        return self._share > 0 or self.name == "average_precision"
+
+    def reached(self, truth: IntArray, scores: FloatArray, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Return how much of the goal chances of classes reach, shape (rows, classes): the largest is predicted.
+
+        A ranking of rows of which none is positive reaches nothing.
+        """
+        weights = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
+        if not self.ranks:
+            right = weights * (scores.argmax(axis=1) == truth)
+            if self.name == "accuracy":
+                return float(right.sum() / weights.sum())
+            of_class = np.bincount(truth, weights)
+            there = of_class > 0
+            return float(np.mean(np.bincount(truth, right)[there] / of_class[there]))
+        positive, score = truth == self.positive, scores[:, self.positive]
+        if not (weights * positive).any():
+            return 0.0
+        if not self._share:
+            return float(average_precision_score(positive, score, sample_weight=weights))
+        # Of rows with equal scores, as large a share is positive as of all of them.
+        _, group = np.unique(-score, return_inverse=True)
+        rows, found = (np.cumsum(np.bincount(group, one)) for one in (weights, weights * positive))
+        return float(np.interp(self._share * rows[-1], [0, *rows], [0, *found]) / found[-1])
+
+    def without_model(self, truth: IntArray) -> float:
+        """Return what one answer for all rows reaches: for accuracy, the most frequent class."""
+        counts = np.bincount(truth, minlength=self.positive + 1)
+        if self.name == "balanced_accuracy":
+            return 1 / int(np.count_nonzero(counts))
+        return self._share or float((counts[self.positive] if self.ranks else counts.max()) / len(truth))
+
+    def weights(self, class_weight: Mapping[Any, float] | None, classes: npt.NDArray[Any]) -> ClassWeights | None:
+        """Return how much classes count, by the weights of some of them or else by the goal; None if alike."""
+        if class_weight is None:
+            return ClassWeights() if self.name == "balanced_accuracy" else None
+        known = classes.tolist()
+        good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
+        if not good or not all(isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()):
+            raise InvalidParameterError(
+                Problem(
+                    "PATEClassifier.class_weight",
+                    "map class values to positive numbers, as in {'yes': 10}",
+                    shown(class_weight),
+                    "Each key must be one of the classes.",
+                )
+            )
+        return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassCodes:
+    """The classes of one fit, each label as the index of its class; public."""
+
+    names: npt.NDArray[Any]
+    origin: str
+    question: Any
+    places: Mapping[Any, int]  # class index of each label
+    goal: Goal  # with its positive class
+    weights: ClassWeights | None
+
+    def private(self, labels: Any, /) -> IntArray:
+        """Return the class index of each private label."""
+        values = labels if isinstance(labels, list) else labels.tolist()
+        try:
+            found = np.fromiter((self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+        except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
+            found = np.array([-1])
+        if np.any(found < 0):
+            unknown = _NOT_IN_PUBLIC if self.origin == "public" else _UNKNOWN_LABEL
+            raise InvalidDataError(MISSING_LABEL if any(map(is_missing, values)) else unknown)
+        return found
+
+    def public(self, labels: Any, n_rows: int, /) -> IntArray:
+        """Return the class index of each public row, or −1 where its label is missing; the label may be a class."""
+        cells = column_array(labels)
+        if cells.shape != (n_rows,):
+            raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
+        known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
+        found = [None if is_missing(one) else one for one in cells.tolist()]
+        if unknown := sorted({str(one) for one in found if one is not None and one not in known}):
+            raise InvalidDataError(
+                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Use one spelling, or declare it in "
+                "`classes`."
+            )
+        return np.array([ABSTAIN if one is None else known[one] for one in found], dtype=np.int64)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Classes:
+    """Classes as a target: their values, if they are declared, and what a student is judged by; public."""
+
+    values: Any = None  # a sequence, or a mapping from each class to the labels that it merges
+    goal: str = "accuracy"
+    weight: Mapping[Any, float] | None = None
+    question: Any = ""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield problems of what is declared."""
+        if self.values is not None and (isinstance(self.values, str) or not hasattr(self.values, "__len__")):
+            yield Problem("PATEClassifier.classes", "be a list of class values, or a mapping", shown(self.values))
+        elif isinstance(self.values, Mapping):
+            yield from problems_in(self.class_of)
+        yield from problems_in(partial(Goal, self.goal))
+
+    def class_of(self) -> dict[Any, Any]:
+        """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a mapping does not give each class a list of labels, each once, or its classes are of several types.
+        """
+        classes = self.values
+        if not isinstance(classes, Mapping):
+            return {label: label for label in np.asarray(classes).tolist()}
+        lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
+        merged = [label for labels in lists for label in labels]
+        once = len(set(map(str, merged))) == len(merged) and all(isinstance(label, Hashable) for label in merged)
+        # Numbers beside text would become text, and be found no more.
+        if not (all(lists) and once and len(set(map(type, classes))) == 1):
+            raise InvalidParameterError(
+                Problem(
+                    "PATEClassifier.classes",
+                    "give each class, all text or all numbers, the list of its labels, each label once, "
+                    "if it is a mapping: {'yes': ['<30', '>30'], 'no': ['NO']}",
+                )
+            )
+        return {label: name for name, labels in classes.items() for label in labels}
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the class values do not follow from labels."""
+        return self.values is not None
+
+    @property
+    def asked(self) -> Any:
+        """The question as answers are remembered by it: labels merged in another way are another question."""
+        if not isinstance(self.values, Mapping):
+            return self.question
+        return canonical([self.question, {str(name): sorted(map(str, labels)) for name, labels in self.values.items()}])
+
+    def merged(self, labels: Any) -> Any:
+        """Return the class of each label, where a mapping merges labels."""
+        if not isinstance(self.values, Mapping) or np.ndim(labels) != 1:
+            return labels
+        codes = self.read(labels)
+        return codes.names[codes.private(np.asarray(labels))]
+
+    def check(self, labels: npt.NDArray[Any]) -> None:
+        """Refuse labels that are not classes, such as the numbers of a regression; no message quotes one."""
+        regression, complaint = False, ""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the number of classes: see below
+                check_classification_targets(labels)
+        except Exception as error:  # such as one of a label, which may quote it
+            complaint = str(error) if str(error).startswith(("Unknown label type:", "You appear")) else _UNLIKE
+        if not complaint and self.values is None and labels.dtype.kind in "iuf":
+            different = len(np.unique(labels))
+            regression = different > _MOST_NUMBERS and different * _FEWEST_ROWS_PER_NUMBER > len(labels)
+        if regression or "continuous" in complaint:
+            raise InvalidDataError(
+                "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them "
+                "into classes first, or declare each class in `classes`."
+            )
+        if complaint:
+            raise InvalidDataError(complaint)
+
+    def read(self, labels: Any, of_public: Any = None) -> ClassCodes:
+        """Return the classes as declared, or as public labels or, without these, private labels have them."""
+        if self.values is None:
+            names = found = np.unique(labels if of_public is None else of_public)
+        else:
+            named = np.asarray(list(self.values) if isinstance(self.values, Mapping) else self.values)
+            names, found = np.unique(named), named
+        if len(names) < 2:
+            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+        goal = Goal(self.goal)
+        if goal.ranks and len(names) != 2:
+            raise InvalidParameterError(
+                Problem(
+                    "PATEClassifier.goal",
+                    f"be accuracy or balanced_accuracy, because {goal.title} needs exactly two classes",
+                    fix="Merge classes in $classes, or choose another goal.",
+                )
+            )
+        places = {name: place for place, name in enumerate(names.tolist())}
+        if self.values is not None:
+            places = {label: places[name] for label, name in self.class_of().items()}
+        return ClassCodes(
+            names=names,
+            origin="declared" if self.values is not None else "private" if of_public is None else "public",
+            question=self.asked,
+            places=places,
+            goal=Goal(self.goal, int(np.searchsorted(names, found[1]))),
+            weights=goal.weights(self.weight, names),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """A number as a target, between two ends by public knowledge; its labels are steps from one to the other."""
+
+    low: float
+    high: float
+    question: Any = ""
+    is_declared: ClassVar[bool] = True
+    origin: ClassVar[str] = "declared"
+    weights: ClassVar[ClassWeights | None] = None
+
+    @classmethod
+    def between(cls, ends: Any, question: Any) -> "Numbers":
+        """Return the numbers between a lowest and a highest one; refuse what is no such range."""
+        is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
+        if not (is_pair and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
+            raise InvalidParameterError(
+                Problem(
+                    "PATERegressor.target_range",
+                    "be the lowest and the highest number, by public knowledge, as [0, 100]",
+                    shown(ends),
+                )
+            )
+        low, high = (int(end) if isinstance(end, Integral) else float(end) for end in ends)
+        if low < -_LARGEST or high > _LARGEST:
+            raise InvalidParameterError(Problem("PATERegressor.target_range", "be finite, and within ±2**53"))
+        return cls(low=low, high=high, question=question)
+
+    @property
+    def names(self) -> npt.NDArray[Any]:
+        """The ends of the range."""
+        return np.array([self.low, self.high])
+
+    def merged(self, labels: Any) -> IntArray:
+        """Return numbers as whole steps of the range; those beyond its ends count as these."""
+        return self.private(labels)
+
+    def check(self, labels: Any) -> None:
+        """Refuse nothing more than `merged` does."""
+
+    def read(self, _labels: Any, _of_public: Any = None) -> "Numbers":
+        """Return the range, which follows from no label."""
+        return self
+
+    def private(self, labels: Any, /) -> IntArray:
+        """Return numbers as whole steps of the range; those beyond its ends count as these."""
+        return self._steps(numbers_of(labels))
+
+    def public(self, labels: Any, n_rows: int, /) -> IntArray:
+        """Return the numbers of public rows as whole steps of the range."""
+        numbers = numbers_of(labels, "y_public")
+        if len(numbers) != n_rows:
+            raise InvalidDataError(f"`y_public` must have one number per public row, {n_rows}. Got {len(numbers)}.")
+        return self._steps(numbers)
+
+    def _steps(self, numbers: FloatArray) -> IntArray:
+        within = np.clip(numbers, self.low, self.high) - self.low
+        return np.rint(within / (self.high - self.low) * STEPS).astype(np.int64)
+
+
+Target = Classes | Numbers
+"""Classes or numbers, as declared."""
+Encoding = ClassCodes | Numbers
+"""How the labels of one fit become whole numbers."""
+
+
+def numbers_of(cells: Any, named: str = "y") -> FloatArray:
+    """Return targets as numbers; refuse any that is none, without quoting it."""
+    found = None
+    with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
+        given = np.asarray(column_array(cells))
+        dated = given.dtype == object and any(isinstance(one, np.datetime64 | np.timedelta64) for one in given)
+        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
+    if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
+        raise InvalidDataError(NO_NUMBERS.format(named))
+    return found
