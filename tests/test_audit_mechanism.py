@@ -138,8 +138,8 @@ def test_the_law_finds_too_much_noise_and_wrong_ties_too():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"neighbors": Neighbors((3, 3), (1, 5))}, "one moved ballot"),
-    ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
+    ({"neighbors": Neighbors((3, 3), (1, 5))}, "differ by one ballot"),
+    ({"neighbors": Neighbors((-1, 3), (0, 2))}, "differ by one ballot"),
     ({"delta": float("nan")}, "`delta`"),
     ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
     ({"part": "check"}, "without a check"),

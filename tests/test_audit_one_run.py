@@ -118,7 +118,7 @@ def test_canaries_must_be_people_of_their_own():
     with pytest.raises(InvalidDataError, match="canary 0"):
         audit_of(pipeline(2, 1.0), entity_ids=["canary 0"] * 400)
     for missing in ("classes", "random_state"):
-        with pytest.raises(InvalidParameterError, match="`classes` and a `random_state`"):
+        with pytest.raises(InvalidParameterError, match="`classes` and `random_state` set"):
             audit_of(pipeline(2, 1.0).set_params(**{missing: None}))
 
 

@@ -60,5 +60,5 @@ def test_a_sum_with_little_noise_is_part_of_the_audit(monkeypatch):
 
 @pytest.mark.parametrize("ballot", [(0, 0), (0.5, 1.0)])
 def test_a_ballot_that_shows_nothing_is_refused(ballot):
-    with pytest.raises(InvalidParameterError, match="`ballot` of audit_sum must be whole numbers"):
+    with pytest.raises(InvalidParameterError, match="`ballot` of audit_sum must be a vector of whole numbers"):
         audit_sum(NoisySum(1.5), ballot, delta=0.05, draws=100)

@@ -57,7 +57,7 @@ def test_another_budget_than_that_of_the_ledger_trains_no_teacher(binary_rows, t
     path = tmp_path / "a.ledger"
     Ledger.create(path, epsilon=2.0, delta=DELTA, unit=ROW)
     monkeypatch.setattr("tutelage.methods.TeacherVotes.prepare", lambda *_, **__: 1 / 0)
-    with pytest.raises(InvalidParameterError, match="`epsilon` must be at most the budget of the ledger, 2"):
+    with pytest.raises(InvalidParameterError, match="`epsilon` must be at most 2, the budget of the ledger"):
         model(ledger=path, epsilon=2.5).fit(*binary_rows, X_public=PUBLIC)
     with pytest.raises(LedgerMismatchError, match="`budget` must be 2"):
         model(ledger=path, budget=2.5).fit(*binary_rows, X_public=PUBLIC)

@@ -48,7 +48,7 @@ def test_numbers_are_counts_and_no_more_are_honest_than_there_are():
             with pytest.raises(InvalidParameterError) as found:
                 cost(votes(PLAIN, 8), honest, answers, delta)
             assert found.value.parameter == parameter
-    with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
+    with pytest.raises(InvalidParameterError, match="Raise sigma, or lower `shares`"):
         _ = votes(GNMax(5.0), 8).sigmas
 
 

@@ -250,7 +250,7 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
     other_unit = text.replace('entity = "patient"', 'unit = "row"')
     for given, said in (
         (text.replace('entity = "patient"\n', ""), UNIT),
-        (text.replace("epsilon = 1.0", "epsilon = 2"), "`epsilon` must be at most the budget of the ledger, 1. Got 2."),
+        (text.replace("epsilon = 1.0", "epsilon = 2"), "`epsilon` must be at most 1, the budget of the ledger. Got 2."),
         (other_unit, "this release another unit"),
         (text.replace("insist = false", "delta = 1e-6"), "`delta` must be 1e-05, that of the ledger"),
     ):

@@ -178,7 +178,7 @@ def test_other_noise_is_not_summed_and_shares_are_counted(event, shares):
 def test_shares_of_too_little_noise_are_refused_with_the_fix():
     for shares in (2, 29):
         SummedNoise(NoisyArgmaxGaussian(2 * math.sqrt(shares), 10, ONE_TEACHER), shares)
-        with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
+        with pytest.raises(InvalidParameterError, match="Raise sigma, or lower `shares`"):
             SummedNoise(NoisyArgmaxGaussian(1.99 * math.sqrt(shares), 10, ONE_TEACHER), shares)
     SummedNoise(NoisyArgmaxGaussian(0.5, 10, ONE_TEACHER), 1)  # a single share is no sum
     with pytest.raises(UnsupportedEventError):

@@ -266,7 +266,7 @@ class PublicationTest(_Checked):
                 Problem("PublicationTest.chances", "be two or more whole numbers above 0 and below 2**60")
             )
         if any(later > earlier for earlier, later in pairwise(chances)):
-            raise InvalidParameterError(Problem("PublicationTest.chances", "not rise with the shortfall"))
+            raise InvalidParameterError(Problem("PublicationTest.chances", "not increase from one entry to the next"))
         object.__setattr__(self, "chances", chances)
 
 
@@ -305,9 +305,9 @@ class SummedNoise(Event):
             raise InvalidParameterError(
                 Problem(
                     "SummedNoise.event",
-                    f"have a sigma of at least {LEAST_SHARE:g} times the root of its shares, {least:.6g}",
+                    f"have a sigma of at least {least:.6g}, which is {LEAST_SHARE:g} times the square root of $shares",
                     f"{self.event.sigma:g}",
-                    "Take more noise or fewer shares.",
+                    "Raise sigma, or lower $shares.",
                 )
             )
 
@@ -378,7 +378,7 @@ class Composed(Event):
 
     def __post_init__(self) -> None:
         if not self.events:
-            raise InvalidParameterError(Problem("Composed.events", "hold at least one event", "none"))
+            raise InvalidParameterError(Problem("Composed.events", "contain at least one event", "none"))
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases that the event is made of, each with how often it happened."""

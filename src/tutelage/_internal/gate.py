@@ -42,7 +42,9 @@ def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
     try:
         found = Path(text).expanduser()
     except RuntimeError:
-        problem = Problem(name, "not begin with '~' here, because no home folder is known", repr(text))
+        problem = Problem(
+            name, "not begin with '~' here, because no home folder is known", repr(text), "Write the full path."
+        )
         raise InvalidParameterError(problem) from None
     if found == Path(found.anchor or "/"):
         raise InvalidParameterError(Problem(name, "not be the root folder", repr(text)))

@@ -61,7 +61,12 @@ def require_within(epsilon: float | None, limit: Filter) -> None:
     """Refuse an ε of one release that is more than the whole limit."""
     if epsilon is not None and epsilon > limit.epsilon:
         raise InvalidParameterError(
-            Problem("epsilon", f"be at most the budget of the ledger, {limit.epsilon:g}", f"{epsilon:g}")
+            Problem(
+                "epsilon",
+                f"be at most {limit.epsilon:g}, the budget of the ledger",
+                f"{epsilon:g}",
+                "Lower $epsilon, or raise the budget of the ledger.",
+            )
         )
 
 

@@ -274,7 +274,7 @@ def filter_of(record: dict[str, Any]) -> Filter:
         case [{"before": first}, *_]:
             return GaussianFilter(record["epsilon"], record["delta"], first)
         case _:
-            raise InvalidParameterError(Problem("a budget.raised", "say from which ε it was raised each time"))
+            raise InvalidParameterError(Problem("a budget.raised", "give the ε before each raise"))
 
 
 def accounting_of(value: object) -> Accounting:

@@ -34,10 +34,10 @@ class RenyiCurve:
 
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
-            raise InvalidParameterError(Problem("RenyiCurve.orders", "have the length of $values"))
+            raise InvalidParameterError(Problem("RenyiCurve.orders", "have as many entries as $values"))
         if not (np.all(self.orders > 1) and np.all(np.isfinite(self.orders)) and np.all(self.values >= 0)):
             raise InvalidParameterError(
-                Problem("RenyiCurve.orders", "be > 1 and finite, and `values` >= 0, without NaN")
+                Problem("RenyiCurve.orders", "be finite numbers above 1; $values must be at least 0, and not NaN")
             )
 
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":

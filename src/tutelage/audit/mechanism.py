@@ -146,9 +146,8 @@ def audit_mechanism(
     if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
         raise InvalidParameterError(
             Problem(
-                "neighbors",
-                "be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) and (5, 6)",
-                f"{neighbors.here} and {neighbors.there}",
+                "audit_mechanism.neighbors",
+                "be vote counts of at least two classes that differ by one ballot, such as (6, 5) and (5, 6)",
             )
         )
     if claim is None:
@@ -212,7 +211,7 @@ def check_draws(draws: int, name: str, owner: str) -> None:
         raise InvalidParameterError(
             Problem(
                 f"{owner}.{name}",
-                f"be at most {_MOST_DRAWS:,}, over all queries, because they are kept in memory",
+                f"be at most {_MOST_DRAWS:,} over all queries together, because all draws are kept in memory",
                 f"{draws:,}",
             )
         )

@@ -191,9 +191,7 @@ def pate_canaries(
         Further public rows beside the canaries, and their labels where `fit` gets them. Canaries have no public label.
     """
     if model.classes is None or model.random_state is None:
-        raise InvalidParameterError(
-            Problem("pate_canaries.model", "have `classes` and a `random_state`", fix="Set both.")
-        )
+        raise InvalidParameterError(Problem("pate_canaries.model", "have `classes` and `random_state` set"))
     rows, labels = np.asarray(X), np.asarray(y)
     people, answers = np.asarray(X_canaries), np.asarray(y_canaries)
     more = people[:0] if X_public is None else np.asarray(X_public)

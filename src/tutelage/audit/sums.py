@@ -9,7 +9,7 @@ from scipy import stats
 from tutelage.audit.checklist import Checked
 from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, judged
 from tutelage.ballots import BallotSum
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import round_up
@@ -75,7 +75,9 @@ def audit_sum(
     check_settings(None, delta, "release", draws, confidence, owner)
     along = np.array(ballot)
     if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
-        raise InvalidParameterError(Problem(f"{owner}.ballot", "be whole numbers, not all of them 0", f"{ballot!r}"))
+        raise InvalidParameterError(
+            Problem(f"{owner}.ballot", "be a vector of whole numbers that are not all 0", shown(ballot))
+        )
     norm_squared, source = int(along @ along), known_noise(noise, owner)
     # Every row of what is released at once is a sum of its own.
     sums = [BallotSum(np.tile(sign * along, (draws, 1)), norm_squared) for sign in (1, -1)]
