@@ -111,7 +111,7 @@ def test_steps_are_quantiles_and_codes_are_categories():
     assert [step.tolist() for step in steps.steps] == [[-0.5, 1.5], [19.5]]
     found = steps.transform([[1, 0, 5], [2, 19.4, 4], [-1, 41, 3], [np.nan, np.inf, np.nan]])
     assert found.tolist() == [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 0]]
-    with pytest.raises(InvalidParameterError, match=r"`n_numbers` of PublicSteps must be at most the 3 columns"):
+    with pytest.raises(InvalidParameterError, match=r"of PublicSteps must be at most 3, the number of columns"):
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 

@@ -240,8 +240,8 @@ class Disguised(Pipeline):
 
 
 @pytest.mark.parametrize(("features", "message"), [
-    (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "whatever rows are beside it"),
-    (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
+    (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "whatever other rows are transformed"),
+    (Learning().fit(np.ones((2, 3))), "keep its `fit`"),
     (Disguised([("scaled", PublicScaling(np.zeros(3), np.ones(3)))]), "must be a public feature map"),
     (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), StandardScaler()), "must be a public feature map"),
 ])  # fmt: skip

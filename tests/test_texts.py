@@ -101,7 +101,7 @@ def test_ids_and_names_stay_refused_unless_they_are_declared(name):
 def test_columns_take_no_map_of_texts_whose_rows_may_meet():
     for each in (PublicTransformer.learn(TfidfVectorizer(), PUBLIC, row_by_row=False), PublicEncoder(len, "lengths")):
         columns = PublicColumns(("note",), (None,), (), ("note",), (each,))  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameterError, match="`text_maps` of PublicColumns must be maps of `text_features`"):
+        with pytest.raises(InvalidParameterError, match="of PublicColumns must be maps made by `text_features`"):
             columns.transform({"note": TEXTS})
 
 

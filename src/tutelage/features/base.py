@@ -108,13 +108,10 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
             raise InvalidParameterError(
                 Problem(
                     f"{owner}.{name}",
-                    "be a public feature map or a pipeline of such, so that no statistic of private rows is in it",
+                    "be a public feature map or a pipeline of such maps, so that it cannot learn from private rows",
                     f"a {type(part).__name__}",
-                    (
-                        "To fit a transformer on public rows, use "
-                        "PublicTransformer.learn(transformer, PublicRows(...)). A "
-                        "map of your own derives from PublicFeatureMap and leaves its `fit` alone."
-                    ),
+                    "To fit a transformer on public rows, use PublicTransformer.learn(transformer, PublicRows(...)). "
+                    "A map of your own must subclass PublicFeatureMap and keep its `fit`.",
                 )
             )
     return cast("FeatureMap", features)
@@ -149,13 +146,13 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     together = takes_rows_together(features)
     for other in others:
         if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
-            exact = "to the last bit, or leave `row_by_row` out"
-            how = exact if together else "without random numbers and statistics over the rows of a call"
+            exact = "Make the features of each row equal to the last bit, or leave `row_by_row` out."
+            fix = exact if together else "Use no random numbers, and no statistics over the rows of a call."
             raise InvalidParameterError(
                 Problem(
                     "PATEClassifier.features",
-                    "give a row the same features whatever rows are beside it",
-                    fix=f"Compute each row by itself, {how}.",
+                    "give a row the same features, whatever other rows are transformed with it",
+                    fix=fix,
                 )
             )
 
@@ -248,9 +245,9 @@ def require_public(rows: object, owner: str) -> PublicRows:
         raise InvalidParameterError(
             Problem(
                 f"{owner}.X",
-                "be PublicRows: a statistic of private rows would let one person move every teacher",
+                "be PublicRows, because a statistic of private rows would let one person change every teacher",
                 f"a {type(rows).__name__}",
-                'If these rows are public, say so by PublicRows(X, source="...").',
+                'If these rows are public, pass PublicRows(X, source="...").',
             )
         )
     return rows

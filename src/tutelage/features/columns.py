@@ -163,7 +163,10 @@ class PublicColumns(PublicFeatureMap):
         """
         if not all(isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps):
             raise InvalidParameterError(
-                Problem("PublicColumns.text_maps", "be maps of `text_features`: private texts go through them together")
+                Problem(
+                    "PublicColumns.text_maps",
+                    "be maps made by `text_features`, because the texts of many people go through them together",
+                )
             )
         if not self.names:
             raise InvalidDataError("The rows have no columns to learn from. Pass rows with at least one feature.")
@@ -245,7 +248,9 @@ def _image_features(public: PublicRows, components: int | None, shape: Sequence[
 
 def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
     if image_shape is not None:
-        raise InvalidParameterError(Problem("PATEClassifier.image_shape", "be left out without the map `images`"))
+        raise InvalidParameterError(
+            Problem("PATEClassifier.image_shape", "be left out unless the feature map is `images`")
+        )
 
 
 # Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
@@ -357,10 +362,7 @@ def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, A
         return X, y, X_public, entity_ids
     if X_public is None:
         raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.fit.y",
-                "be an array without public rows, and so must $entity_ids: names of columns need $X_public",
-            )
+            Problem("PATEClassifier.fit.y", "be an array if you pass no $X_public, and so must $entity_ids")
         )
     private = as_table(X)
     if private is None:
@@ -420,7 +422,7 @@ def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[A
     found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
     if any(columns is not found[0] and joblib.hash(columns) != joblib.hash(found[0]) for columns in found):
         raise InvalidParameterError(
-            Problem("PATEClassifier.features", "begin with the same PublicColumns as $student_features, in every part")
+            Problem("PATEClassifier.features", "begin with the same PublicColumns as $student_features")
         )
     rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
     maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]

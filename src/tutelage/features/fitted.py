@@ -87,8 +87,7 @@ class PublicTransformer(_Vouched):
         raise InvalidParameterError(
             Problem(
                 "PublicTransformer.transformer",
-                "be fitted by PublicTransformer.learn(transformer, public): which rows another one "
-                "was fitted on cannot be seen",
+                "be fitted by PublicTransformer.learn(transformer, public), because the rows of other fits are unknown",
                 fix="If its weights are public, use PublicEncoder.",
             )
         )
@@ -142,7 +141,7 @@ class PublicTransformer(_Vouched):
             raise InvalidParameterError(
                 Problem(
                     "PublicTransformer.learn.transformer",
-                    "be one that can be cloned and fitted on the public rows without labels",
+                    "support cloning, and fitting on the public rows without labels",
                     fix=f"It raised {type(error).__name__}: {as_is(error)}",
                 )
             ) from None
@@ -228,8 +227,9 @@ class PublicEncoder(_Vouched):
             raise InvalidParameterError(
                 Problem(
                     "PublicEncoder.source",
-                    "state where the weights come from, which must not have seen a private row",
+                    "state where the weights come from",
                     f"{self.source!r}",
+                    "Their training must not have used private rows.",
                 )
             )
 
@@ -277,7 +277,7 @@ def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
 def _stays_fitted(part: str) -> Problem:
     return Problem(
         "PublicTransformer.learn.transformer",
-        "have no part that stays fitted to rows that cannot be checked",
+        "have no part that keeps an earlier fit, because the rows of that fit cannot be checked",
         part,
         "Leave it out, or use PublicEncoder if its weights are public.",
     )

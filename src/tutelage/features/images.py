@@ -59,9 +59,9 @@ class EdgesAndLevels(PublicFeatureMap):
             raise InvalidParameterError(
                 Problem(
                     "EdgesAndLevels.image_shape",
-                    f"be at most {_MOST_NUMBERS} numbers in all",
+                    f"have at most {_MOST_NUMBERS} numbers per image",
                     f"{shape!r}",
-                    "Make the images smaller, or use a network that was trained on public images: PublicEncoder.",
+                    "Make the images smaller, or use PublicEncoder with a network trained on public images.",
                 )
             )
 

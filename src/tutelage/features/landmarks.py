@@ -123,7 +123,7 @@ class PublicKernel(PublicFeatureMap):
             raise InvalidParameterError(
                 Problem(
                     "PublicKernel.points",
-                    "hold a row for each landmark, with a number for each of `center`",
+                    "have one row per landmark, and one column per entry of $center",
                     f"shapes {points} and {center}",
                 )
             )
@@ -132,11 +132,11 @@ class PublicKernel(PublicFeatureMap):
             raise InvalidParameterError(
                 Problem(
                     "PublicKernel.points",
-                    f"be whole numbers from -{levels} to {levels}, or distances would not be exact",
+                    f"be whole numbers from -{levels} to {levels}, so that distances are exact",
                 )
             )
         if not np.isfinite(self.center).all():
-            raise InvalidParameterError(Problem("PublicKernel.center", "hold finite numbers"))
+            raise InvalidParameterError(Problem("PublicKernel.center", "be finite numbers"))
 
 
 @final

@@ -56,7 +56,7 @@ class PublicPCA(PublicProjection):
             raise InvalidParameterError(
                 Problem(
                     "PublicPCA.n_components",
-                    f"be at most {min(rows.shape)}, the smaller side of the public rows of shape {rows.shape}",
+                    f"be at most {min(rows.shape)}, because the public rows have shape {rows.shape}",
                     f"{n_components}",
                 )
             )
@@ -150,7 +150,7 @@ class PublicSteps(PublicFeatureMap):
         n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
         if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
-                Problem("PublicSteps.n_numbers", f"be at most the {n_columns} columns", f"{n_numbers}")
+                Problem("PublicSteps.n_numbers", f"be at most {n_columns}, the number of columns", f"{n_numbers}")
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
         columns = rows.T[:n_columns]

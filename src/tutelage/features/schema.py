@@ -76,7 +76,9 @@ class Schema(PublicFeatureMap):
         if not isinstance(self.columns, Mapping) or not 1 <= len(self.columns) <= _MOST_COLUMNS:
             raise InvalidParameterError(
                 Problem(
-                    "Schema.columns", f"map 1 to {_MOST_COLUMNS} names to ranges or categories", shown(self.columns)
+                    "Schema.columns",
+                    f"be a mapping of column names to ranges or categories, with 1 to {_MOST_COLUMNS} columns",
+                    shown(self.columns),
                 )
             )
         if problems := [found for name, one in self.columns.items() if (found := _problem_of(name, one))]:

@@ -68,4 +68,8 @@ def map_from_bytes(content: bytes) -> Pipeline:
 def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
     """Refuse an array of another shape, or with a number that is not finite or out of range."""
     if array.shape != shape or not np.abs(array).max() <= _LARGEST or (not shape and array < _LEAST):
-        raise InvalidParameterError(Problem("the public map.parameters", "have the stored shape and range"))
+        raise InvalidParameterError(
+            Problem(
+                "the public map.parameters", "have the shape that the file gives, and finite numbers of moderate size"
+            )
+        )
