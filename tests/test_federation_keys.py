@@ -111,7 +111,7 @@ def test_a_computing_party_needs_an_address(address):
 
 
 def test_only_computing_parties_have_addresses_and_certificates():
-    with pytest.raises(InvalidParameterError, match="only a computing party"):
+    with pytest.raises(InvalidParameterError, match="only computing parties"):
         replace(PARTIES[0].member, role=Role.ENTITY)
     with pytest.raises(InvalidParameterError, match="`role` of Member"):
         replace(ALICE.member, role="king")

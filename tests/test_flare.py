@@ -221,8 +221,8 @@ def test_kits_are_made_once_and_members_can_be_added(tmp_path):
 
 
 @pytest.mark.parametrize(("server", "members", "why"), [
-    ("localhost:8002", ["h1", "H1"], "`members` must differ by more than case"),
-    ("localhost:8002", ["Server"], "`members` must differ by more than case"),
+    ("localhost:8002", ["h1", "H1"], "`members` of Consortium must have names that differ by more than case"),
+    ("localhost:8002", ["Server"], "`members` of Consortium must have names that differ by more than case"),
     ("local host:1", ["h1"], "`server` of a kit must be HOST:PORT"),
 ])  # fmt: skip
 def test_names_and_addresses_that_no_kit_can_have_are_refused(server, members, why, tmp_path):

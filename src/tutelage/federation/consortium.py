@@ -40,8 +40,8 @@ Scheme = SharedVotes | SharedSums
 SCHEMES: Mapping[type[Any], type[Scheme]] = {GNMax: SharedVotes, ConfidentGNMax: SharedVotes, NoisySum: SharedSums}
 _BY_NAME = {kind.__name__: kind for kind in SCHEMES}
 _WHY_NOT = {
-    "LNMax": " Shares of Laplace noise have no exact sampler here.",
-    "InteractiveGNMax": " No member has a student's predictions to check the shared votes against.",
+    "LNMax": "Shares of Laplace noise have no exact sampler here.",
+    "InteractiveGNMax": "No member has a student's predictions to check the shared votes against.",
 }
 
 
@@ -195,18 +195,20 @@ class Consortium(Terms):
             raise InvalidParameterError(
                 Problem(
                     "Consortium.unit",
-                    f"be whose change moves one ballot; one entity's whole data moves all {self.teachers_per_entity}",
-                    fix="Name whom its rows are about, or take one teacher per entity.",
+                    f"be a person or a row, because one entity's whole data changes {self.teachers_per_entity} ballots",
+                    fix="Set $unit to what the rows are about, or $teachers_per_entity to 1.",
                 )
             )
         if self.honest < 1:
             raise InvalidParameterError(
-                Problem("Consortium.colluding", "be below `quorum`", f"{self.colluding} of {self.quorum}")
+                Problem("Consortium.colluding", "be below $quorum", f"{self.colluding}, with a quorum of {self.quorum}")
             )
         if not 2 <= len(set(map(by_value, self.classes))) == self.n_classes <= _MOST_CLASSES:
             raise InvalidParameterError(
                 Problem(
-                    "Consortium.classes", f"be 2 to {_MOST_CLASSES} labels of different values", f"{self.n_classes}"
+                    "Consortium.classes",
+                    f"be 2 to {_MOST_CLASSES} labels, all of different values",
+                    f"{self.n_classes} labels",
                 )
             )
         for role, least, most in (
@@ -218,5 +220,5 @@ class Consortium(Terms):
             if not least <= found <= most:
                 wanted = f"{least}" if least == most else f"{least} or more"
                 raise InvalidParameterError(
-                    Problem("Consortium.members", f"have the role {role.value} {wanted} times", f"{found}")
+                    Problem("Consortium.members", f"include {wanted} with the role {role.value}", f"{found}")
                 )

@@ -75,7 +75,7 @@ class Member:
             raise InvalidParameterError(
                 Problem(
                     "Member.address",
-                    f"be left out, with the certificate, for {self.name}: only a computing party has them",
+                    f"be left out for {self.name}, and $certificate too, because only computing parties have them",
                 )
             )
 
@@ -232,7 +232,7 @@ def host_and_port(address: object, name: str = "a computing party.address") -> t
 
 def _check_certificate(pem: object, name: str) -> None:
     refusal = InvalidParameterError(
-        Problem("Member.certificate", f"be the one PEM certificate that was generated for {name}")
+        Problem("Member.certificate", f"be the PEM certificate that was generated for {name}")
     )
     try:
         read = x509.load_pem_x509_certificate(str(pem).encode("ascii"))

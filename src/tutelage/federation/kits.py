@@ -97,7 +97,9 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
     from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert, serialize_pri_key
 
     if len({name.lower() for name in [SERVER, *members]}) != len(members) + 1:
-        raise InvalidParameterError(Problem("members", f"differ by more than case, and none can be named {SERVER!r}"))
+        raise InvalidParameterError(
+            Problem("Consortium.members", f"have names that differ by more than case, none of them {SERVER!r}")
+        )
     places = {SERVER: folder / SERVER, **{name: folder / "members" / name for name in members}}
     kits = [Kit(consortium, name, server) for name in places]
     issuer, authority = Identity("tutelage"), folder / "authority"

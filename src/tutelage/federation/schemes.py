@@ -74,7 +74,7 @@ class SharedVotes:
         """Refuse terms that say what people cast."""
         if self.terms.schema is not None or self.terms.people:
             raise InvalidParameterError(
-                Problem("Consortium.people", "be left out, with $schema, unless the mechanism is a NoisySum")
+                Problem("Consortium.people", "be left out unless $mechanism is a NoisySum, and so must $schema")
             )
 
     def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:
@@ -261,6 +261,12 @@ def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNo
     """Return the events of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
     j, honest = integer_at_least(actually_honest, 1, "actually_honest", owner), votes.terms.honest
     if j > honest:
-        raise InvalidParameterError(Problem(f"{owner}.actually_honest", f"be at most `honest`, {honest}", f"{j}"))
+        raise InvalidParameterError(
+            Problem(
+                f"{owner}.actually_honest",
+                f"be at most {honest}, the number of entities that the terms assume to be honest",
+                f"{j}",
+            )
+        )
     factor = sqrt(j / honest) * _DOWNWARD
     return [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in votes.parts()]

@@ -102,10 +102,10 @@ class SharedSums:
         """Refuse terms that do not say which columns there are, or how many people."""
         terms, entities = self.terms, len(self.terms.entities)
         if terms.schema is None:
-            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema for a NoisySum", "None"))
+            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"))
         if len(terms.people) != entities:
             raise InvalidParameterError(
-                Problem("Consortium.people", f"hold one number per entity, {entities}", f"{len(terms.people)}")
+                Problem("Consortium.people", f"have {entities} numbers, one for each entity", f"{len(terms.people)}")
             )
         for number in terms.people:
             if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
@@ -114,7 +114,7 @@ class SharedSums:
             raise InvalidParameterError(
                 Problem(
                     "Consortium.unit",
-                    "be a person or a row for a NoisySum: one entity's whole data cast a ballot for each of its people",
+                    "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
                 )
             )
 

@@ -54,9 +54,7 @@ class Terms:
         for label in self.classes:
             _check_text(label, "classes")
         if len(set(self.classes)) != len(self.classes):
-            raise InvalidParameterError(
-                Problem("Consortium.classes", "be different labels", fix="Two of these are the same.")
-            )
+            raise InvalidParameterError(Problem("Consortium.classes", "list each label once"))
 
     @property
     def n_classes(self) -> int:
@@ -143,13 +141,13 @@ def _as_stored(schema: object) -> Schema:
 
 def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
-        raise InvalidParameterError(Problem(f"Consortium.{name}", "be 1 to 200 printable characters"))
+        raise InvalidParameterError(Problem(f"Consortium.{name}", "be text of 1 to 200 printable characters"))
 
 
 def _check_members(members: Sequence[object]) -> None:
     found = [member for member in members if isinstance(member, Member)]
     if len(found) != len(members):
-        raise InvalidParameterError(Problem("Consortium.members", "all be of type Member"))
+        raise InvalidParameterError(Problem("Consortium.members", "contain only Member objects"))
     columns = {
         "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
         "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
@@ -158,4 +156,4 @@ def _check_members(members: Sequence[object]) -> None:
     }
     for what, values in columns.items():
         if len(set(values)) != len(values):
-            raise InvalidParameterError(Problem("Consortium.members", f"not share a {what}"))
+            raise InvalidParameterError(Problem("Consortium.members", f"each have a different {what}"))

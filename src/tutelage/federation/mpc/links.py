@@ -39,7 +39,9 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
             path.write_bytes(mine.encode("ascii") + b"\n" + encrypted)
             context.load_cert_chain(path, password=password)
     except (ValueError, TypeError, ssl.SSLError):
-        raise InvalidParameterError(Problem("tls_key_pem", "be the private key of this party's certificate")) from None
+        raise InvalidParameterError(
+            Problem("a computing party.tls_key_pem", "be the private key of this party's certificate")
+        ) from None
     return context
 
 
