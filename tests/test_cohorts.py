@@ -472,7 +472,7 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
 
 @pytest.mark.parametrize(("settings", "said"), [
     ({"release": None}, "`release` must name each release"),
-    ({"release": ""}, "must be a name"),
+    ({"release": ""}, "must be printable text"),
     ({"classes": None}, "must list all class values where a `release` has a name"),
     ({"question": "other"}, "begun with other settings"),
     ({"path": None, "budget": None}, "`release` of PATEClassifier must come with `ledger`"),

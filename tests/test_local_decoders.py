@@ -136,9 +136,9 @@ def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, repo
 
 @pytest.mark.parametrize(("mechanism", "decoder", "reports", "message"), [
     (KRandomizedResponse(1.0), "majority", [[0]], "must be one of plurality, inverse"),
-    (LocalGaussian(1.0), Decoder.INVERSE, [[[0] * 7]], "it has no channel"),
-    (TruncatedGeometric(4.1), "plurality", [[1]], "Take 'likelihood' or 'inverse', or KRandomizedResponse"),  # of 7
-    (as_printed(4.8), "plurality", [[1]], "Take 'likelihood' or 'inverse', or KRandomizedResponse"),
+    (LocalGaussian(1.0), Decoder.INVERSE, [[[0] * 7]], "LocalGaussian, which has no channel"),
+    (TruncatedGeometric(4.1), "plurality", [[1]], "Use 'likelihood' or 'inverse', or use KRandomizedResponse"),  # of 7
+    (as_printed(4.8), "plurality", [[1]], "Use 'likelihood' or 'inverse', or use KRandomizedResponse"),
 ])  # fmt: skip
 def test_decoders_that_do_not_suit_the_mechanism_are_refused(mechanism, decoder, reports, message):
     with pytest.raises(InvalidParameterError, match=message):

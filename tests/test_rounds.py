@@ -188,7 +188,7 @@ def test_votes_must_know_all_rows_of_several_rounds():
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
     some = LabelingSession(votes.first(60), GNMax(5.0), ledger, X_voted=X[:60])
     for asking, message in (
-        (LabelingSession(votes, GNMax(5.0), ledger), "`X_voted` of LabelingSession must be given"),
+        (LabelingSession(votes, GNMax(5.0), ledger), "`X_voted` of LabelingSession must be passed"),
         (some, "a row that is not in `X_voted`"),
         (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, or guesses are confirmed"),
     ):

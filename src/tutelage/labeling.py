@@ -353,7 +353,7 @@ def ask_in_rounds(
         raise InvalidParameterError(
             Problem(
                 "LabelingSession.X_voted",
-                "be given for ask_in_rounds, which must know the rows that the votes are about",
+                "be passed if you use ask_in_rounds, which needs the rows that the votes are about",
             )
         )
     if len(n_queries) > 1:
@@ -378,7 +378,7 @@ def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | Peopl
         raise InvalidParameterError(
             Problem(
                 "LabelingSession.X_voted",
-                "be left out for teachers, who vote on any rows: it says what a VoteHistogram is about",
+                "be left out if $voters are teachers, because teachers can vote on any rows",
             )
         )
     return PeoplePresent(voters) if isinstance(voters, NearestTeachers) else TeachersPresent(voters)

@@ -204,10 +204,12 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
         return SystemNoise()
     if not isinstance(noise, SystemNoise | SimulationNoise):
         raise InvalidParameterError(
-            Problem(f"{owner}.noise", "be something like SystemNoise()", f"a {type(noise).__name__}")
+            Problem(
+                f"{owner}.noise", "be a noise source of tutelage, such as SystemNoise()", f"a {type(noise).__name__}"
+            )
         )
     if isinstance(noise, SimulationNoise) and not noise.simulated:
-        raise InvalidParameterError(Problem(f"{owner}.noise", "say that it is simulated"))
+        raise InvalidParameterError(Problem(f"{owner}.noise", "have `simulated` set to True"))
     return noise
 
 

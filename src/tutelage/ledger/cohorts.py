@@ -18,7 +18,7 @@ from tutelage.ledger.store import Transaction
 def require_release_name(release: str) -> None:
     """Refuse a name of a release that cannot be written down or read."""
     if not release.strip() or not release.isprintable():
-        raise InvalidParameterError(Problem("release", "be a name of visible characters, such as '2026-02'"))
+        raise InvalidParameterError(Problem("release", "be printable text that is not blank, such as '2026-02'"))
 
 
 def cohort_key(key: bytes, person: str) -> bytes:

@@ -470,7 +470,9 @@ class Ledger:
         """
         for name, text in (("by", by), ("why", why)):
             if not (text.strip() and text.isprintable()):
-                raise InvalidParameterError(Problem(f"Ledger.raise_budget.{name}", "be a text of visible characters"))
+                raise InvalidParameterError(
+                    Problem(f"Ledger.raise_budget.{name}", "be printable text that is not blank")
+                )
         with self.releasing(), self._held(write=True) as write:
             limit = self._filter.raised(epsilon)
             budget: dict[str, Any] = {"epsilon": limit.epsilon, "delta": limit.delta, "capacity": limit.capacity}
@@ -1053,7 +1055,7 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
     kind = accounting_of(accounting)
     if order is not None and suited_to is not None:
         raise InvalidParameterError(
-            Problem("Ledger.order", "be left out if you pass $suited_to: both choose the order")
+            Problem("Ledger.order", "be left out if you pass $suited_to, because both set the order")
         )
     if order is None and suited_to is None:
         return limit_of(epsilon, delta, kind)

@@ -121,7 +121,9 @@ class Mechanism(ABC):
         if not isinstance(form, OneHot):
             raise InvalidParameterError(
                 Problem(
-                    f"{type(self).__name__}.ballots", "be votes: its cost is proved for no others", fix="Use NoisySum."
+                    f"{type(self).__name__}.ballots",
+                    "be votes, because the cost of this mechanism is proved only for votes",
+                    fix="For vectors, use NoisySum.",
                 )
             )
         one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
@@ -129,7 +131,7 @@ class Mechanism(ABC):
             raise InvalidParameterError(
                 Problem(
                     f"{type(self).__name__}.ballots",
-                    f"be of teachers with at most {one.cap} votes each",
+                    f"come from teachers that cast at most {one.cap} votes each",
                     fix="Use CappedVotes, or another mechanism.",
                 )
             )
@@ -191,8 +193,8 @@ def _spelled(setting: object) -> str:
             raise InvalidParameterError(
                 Problem(
                     "key_name.settings",
-                    "be numbers and mechanisms to be part of a key",
+                    "be numbers or mechanisms, because they become part of the key",
                     f"a {type(setting).__name__}",
-                    "Leave out `key_name` otherwise.",
+                    "Change the setting, or leave out `key_name`.",
                 )
             )

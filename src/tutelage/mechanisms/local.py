@@ -318,13 +318,10 @@ def decode(
         if chosen is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
             raise InvalidParameterError(
                 Problem(
-                    "decoder",
-                    (
-                        f"not be 'plurality' for {mechanism!r} over {n_classes} classes: it reports "
-                        "the last class more often "
-                        "than the true one next to it, so that even a unanimous vote would lose"
-                    ),
-                    fix="Take 'likelihood' or 'inverse', or KRandomizedResponse.",
+                    "decode.decoder",
+                    f"not be 'plurality' for {mechanism!r} with {n_classes} classes, because even a unanimous vote "
+                    "would elect the wrong class",
+                    fix="Use 'likelihood' or 'inverse', or use KRandomizedResponse.",
                 )
             )
         counts = count_reports(reports, channel.shape[1])
@@ -423,13 +420,13 @@ def _known_decoder(decoder: Decoder | str | None, mechanism: LocalMechanism) -> 
         by_plurality = isinstance(mechanism, KRandomizedResponse | LocalGaussian)
         return Decoder.PLURALITY if by_plurality else Decoder.LIKELIHOOD
     if decoder not in list(Decoder):
-        raise InvalidParameterError(Problem("decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"))
+        raise InvalidParameterError(Problem("decode.decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"))
     chosen = Decoder(decoder)
     if chosen is not Decoder.PLURALITY and not isinstance(mechanism, ClassResponse):
         raise InvalidParameterError(
             Problem(
-                f"{type(mechanism).__name__}.decoder",
-                "be 'plurality', the largest sum: it has no channel",
+                "decode.decoder",
+                f"be 'plurality' for {type(mechanism).__name__}, which has no channel",
                 f"{chosen.value!r}",
             )
         )

@@ -58,8 +58,8 @@ class NoisySum:
             raise InvalidParameterError(
                 Problem(
                     "NoisySum.ballots",
-                    "be vectors of limited length: votes on many queries need one sum per query",
-                    fix="Use GNMax or another Mechanism.",
+                    "be vectors of limited length, because votes would need one sum per query",
+                    fix="For votes, use GNMax or another Mechanism.",
                 )
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
