@@ -223,7 +223,7 @@ def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_k
 
 def test_a_card_needs_what_the_ledger_says():
     for name in BUDGET.keys() - {"remaining"}:
-        with pytest.raises(InvalidParameterError, match=f"must have an entry {name}"):
+        with pytest.raises(InvalidParameterError, match=f"must have an entry `{name}`"):
             card(budget={key: value for key, value in BUDGET.items() if key != name})
 
 

@@ -32,7 +32,7 @@ def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
 
 def test_a_severity_is_no_markup():
     markup: Any = '"><img src=x>'
-    with pytest.raises(InvalidParameterError, match="`severity` of Finding must be warning or danger"):
+    with pytest.raises(InvalidParameterError, match="`severity` of Finding must be 'warning' or 'danger'"):
         Finding("code", markup, "reason")
 
 

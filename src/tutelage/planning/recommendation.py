@@ -192,7 +192,7 @@ class Plan:
             raise InvalidParameterError(
                 Problem(
                     "Plan.parameters.despite_plan",
-                    "be True, because the plan recommends no release",
+                    "be True to continue, because the plan recommends no release",
                     fix=as_is(self.obstacle),
                 )
             )

@@ -76,11 +76,11 @@ class Proposal:
                 Problem(
                     "Proposal.order",
                     f"be above 1 and at most {_MOST_ORDER:g}; $caps must be finite, at least 0 and "
-                    "not decreasing, and $chances one more than $caps",
+                    "not decreasing; $chances must have one entry more than $caps",
                 )
             )
         if self.chances[-1] > TAIL * self.delta * CERTAIN:
-            raise InvalidParameterError(Problem("Proposal.chances", "end with at most a tenth of $delta"))
+            raise InvalidParameterError(Problem("Proposal.chances", "end with a chance of at most a tenth of $delta"))
 
     @property
     def epsilon(self) -> float:

@@ -147,7 +147,7 @@ class Finding:
                 kind = type(getattr(self, name)).__name__
                 raise InvalidParameterError(Problem(f"Finding.{name}", "be text", f"a {kind}"))
         if self.severity not in _SEVERITIES:
-            raise InvalidParameterError(Problem("Finding.severity", "be warning or danger"))
+            raise InvalidParameterError(Problem("Finding.severity", "be 'warning' or 'danger'"))
 
     def __str__(self) -> str:
         """Return the fault alone, as the first page of a card and a screen show it."""

@@ -302,7 +302,7 @@ def check_statements(statements: dict[str, str]) -> None:
     for topic, text in statements.items():
         if topic not in STATEMENTS:
             raise InvalidParameterError(
-                Problem("the card.statements", f"have topics among {', '.join(STATEMENTS)}", f"{topic!r}")
+                Problem("the card.statements", f"have only these topics: {', '.join(STATEMENTS)}", f"{topic!r}")
             )
         if not any(one.isalnum() and one not in _BLANK_LETTERS for one in text) or len(text) > _LONGEST:
             raise InvalidParameterError(
@@ -357,11 +357,13 @@ class CardRecord:
         budget = self.budget
         missing = [name for name in _NEEDED if name not in budget]
         if missing:
-            raise InvalidParameterError(Problem("a card.budget", f"have an entry {missing[0]}"))
+            raise InvalidParameterError(Problem("a card.budget", f"have an entry `{missing[0]}`"))
         for name in _NEEDED:
             _check_range(budget[name], f"budget[{name!r}]")
         if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
-            raise InvalidParameterError(Problem("a card.budget", "be above 0, and its head 64 hexadecimal digits"))
+            raise InvalidParameterError(
+                Problem("a card.budget", "have a `budget` above 0 and a `head` of 64 hexadecimal digits")
+            )
         _check_range(self.student_accuracy, "student_accuracy", 1)
         _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
         for share in (share for one in self.goals for share in (one.student, one.public_labels, one.no_model)):
@@ -372,7 +374,9 @@ class CardRecord:
             _check_range(entry.right, "accuracy_by_class.right", entry.rows)
         for one in self.curves:
             if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
-                raise InvalidParameterError(Problem("a card.curves", "have an effect and a noise from 0 for each cell"))
+                raise InvalidParameterError(
+                    Problem("a card.curves", "have one effect and one noise for each cell, and no negative noise")
+                )
         for one in self.errors:
             _check_range(one.rows, "errors.rows")
             _check_range(one.typical, "errors.typical")
