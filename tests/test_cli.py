@@ -253,7 +253,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("delta = 1e-5", "delta = 2", 2, "`delta` in [privacy] must lie strictly between 0 and 1"),
     (TEACHER, "teacher = 3", 2, "`teacher` in [method] must be a name, or a table with `name` and parameters."),
     (TEACHER, 'teacher = "forest"', 2, "`teacher` in [method] must be a scikit-learn classifier"),
-    ("n_queries = 40", 'selection = "best"', 2, "`selection` must be one of"),
+    ("n_queries = 40", 'selection = "best"', 2, "`selection` in [method] must be one of"),
     ("n_queries = 40", 'selection = { name = "random", k = 1 }', 2, "`selection` in [method] do not fit random"),
     ("sigma = 2.0", "sigma = -1", 2, "must be a number of votes between 1e-06 and 1e+15. Got -1."),
     ("sklearn.tree.Dec", "os.Dec", 2, "must be a dotted scikit-learn name"),

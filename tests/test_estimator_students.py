@@ -90,11 +90,11 @@ def test_the_asked_rows_are_those_of_the_rule():
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"selection": "class-balanced"}, "`selection` must be one of"),
+    ({"selection": "class-balanced"}, "`selection` of PATEClassifier must be one of"),
     ({"selection": LeastConfident()}, "`rounds` of TeacherVotes must be at least 2"),
     ({"rounds": 9, "n_queries": 8}, "`rounds` of TeacherVotes must be at most `n_queries`"),
     ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
-    ({"student": "propagation"}, "`student` must be one of forest, label-propagation"),
+    ({"student": "propagation"}, "`student` of PATEClassifier must be one of forest, label-propagation"),
     ({"student_features": "pixels"}, "must be 'rows' or a public feature map"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, tmp_path):
@@ -130,7 +130,7 @@ def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
 
 @pytest.mark.parametrize(("student", "values", "message"), [
     (ForestStudent(), ("-1", "1"), "holds the text '-1'"),
-    (LabelSpreading(), (-1, 1), "`classes` must not hold -1, which marks "),
+    (LabelSpreading(), (-1, 1), "must not contain -1, because LabelSpreading reads"),
     (LabelSpreading(), ("no", "yes"), "must train without an error on public rows with made-up labels"),
 ])  # fmt: skip
 def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, tmp_path):

@@ -44,7 +44,7 @@ def student_named(name: str, **parameters: Any) -> Any:
         If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
-        raise InvalidParameterError(Problem("student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
+        raise InvalidParameterError(Problem("PATEClassifier.student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
     return STUDENTS[name](**parameters)
 
 

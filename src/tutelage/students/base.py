@@ -228,8 +228,8 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
             Problem(
-                "classes",
-                f"not hold -1, which marks unlabeled rows for {type(last).__name__}",
+                "PATEClassifier.classes",
+                f'not contain -1, because {type(last).__name__} reads -1 as "no label"',
                 fix="Give that class another value.",
             )
         )

@@ -92,16 +92,18 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
         raise InvalidParameterError(
             Problem(
                 "export_onnx.student",
-                f"have a form in ONNX, and {type(named).__name__} has none",
-                fix="Publish student.skops, or choose another student or feature map.",
+                "have only parts that ONNX supports",
+                f"a {type(named).__name__}",
+                "Publish student.skops, or choose another student or feature map.",
             )
         )
     if foreign and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
             Problem(
                 "export_onnx.student",
-                f"predict in ONNX as it does here, and with {type(foreign[0]).__name__} it does not",
-                fix="Publish student.skops, or choose another feature map.",
+                "predict the same in ONNX as in Python",
+                f"other predictions with {type(foreign[0]).__name__}",
+                "Publish student.skops, or choose another feature map.",
             )
         )
     with claimed(path, _ONNX) as output, output.written() as part:
@@ -131,8 +133,9 @@ def _refuse_texts(first: Any) -> None:
         raise InvalidParameterError(
             Problem(
                 "export_onnx.student",
-                "not take text or frames: ONNX does not divide texts into words as Python does",
-                fix=f"It takes {', '.join(texts)}. Publish student.skops, or leave these columns out.",
+                "not take text or frames, because ONNX splits text into words differently than Python",
+                f"columns {', '.join(texts)}",
+                "Publish student.skops, or leave these columns out.",
             )
         )
 

@@ -175,7 +175,9 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         for alpha in alphas:
             number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
-            raise InvalidParameterError(Problem(f"{owner}.alpha", "hold a number, at least 0 and below 1", "none"))
+            raise InvalidParameterError(
+                Problem(f"{owner}.alpha", "contain at least one number, each at least 0 and below 1", "none")
+            )
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
         chosen = self.label_distributions_.argmax(axis=1)

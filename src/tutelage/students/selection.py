@@ -353,7 +353,7 @@ def selector_named(name: str) -> QuerySelector:
     if name not in SELECTORS:
         raise InvalidParameterError(
             Problem(
-                "selection",
+                "PATEClassifier.selection",
                 f"be one of {', '.join(SELECTORS)}",
                 f"{name!r}",
                 "To choose by label, see `class_balanced`: the labels must be released first.",
