@@ -121,7 +121,7 @@ def test_a_module_that_changes_its_input_changes_nobody_elses():
 
 
 @pytest.mark.parametrize(("factory", "message"), [
-    (lambda n_classes: nn.Linear(8, 7), r"2 rows to scores of shape \(2, 3\). Got \(2, 7\)"),
+    (lambda n_classes: nn.Linear(8, 7), r"turns 2 rows into scores of shape \(2, 3\). Got \(2, 7\)"),
     (lambda n_classes: nn.Linear(5, 3), r"takes rows of shape \(8,\). It raised RuntimeError"),
 ])  # fmt: skip
 def test_a_module_of_the_wrong_shape_is_found_out_before_training(factory, message):

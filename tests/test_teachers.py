@@ -426,5 +426,5 @@ def test_code_is_compared_through_pipelines_and_bases(tmp_path, monkeypatch):
     assert source_of(make_pipeline(StandardScaler(), DecisionTreeClassifier())) == ()
     typed: dict[str, Any] = {"__name__": "__main__"}
     exec("class ByHand: pass", typed)  # noqa: S102
-    with pytest.raises(InvalidParameterError, match="Put them into a module"):
+    with pytest.raises(InvalidParameterError, match="Move it into a module"):
         source_of(typed["ByHand"]())

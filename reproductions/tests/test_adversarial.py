@@ -177,7 +177,7 @@ def test_rows_that_cannot_be_learned_from_are_refused():
         ({"hidden_noise": None}, "`hidden_noise` of AdversarialStudent must be a number"),
         ({"averaging": 1.0}, "`averaging` of AdversarialStudent must be a number, at least 0 and below 1"),
         ({"learning_rate": 0}, "`learning_rate` of AdversarialStudent must be a finite number above 0"),
-        ({"device": "abacus"}, "`device` of AdversarialStudent must be one that torch can use here"),
+        ({"device": "abacus"}, "`device` of AdversarialStudent must be a device that torch can use here"),
         ({"random_state": -1}, "`random_state` of AdversarialStudent must be an integer >= 0"),
     ],
 )

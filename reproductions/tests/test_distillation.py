@@ -24,5 +24,5 @@ def test_a_distilled_student_leaves_the_layers_of_its_factory_alone():
     before = kept.weight.detach().clone()
     DistilledStudent(lambda n_classes: kept, steps=5).fit(X, np.eye(2)[Y])
     assert torch.equal(kept.weight, before)
-    with pytest.raises(InvalidParameterError, match="`factory` of DistilledStudent must be callable"):
+    with pytest.raises(InvalidParameterError, match="`factory` of DistilledStudent must be a function"):
         DistilledStudent(kept, steps=5).fit(X, np.eye(2)[Y])

@@ -31,7 +31,7 @@ def device_named(name: str | None, owner: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError):
         raise InvalidParameterError(
-            Problem(f"{owner}.device", "be one that torch can use here, such as 'cpu'", f"{name!r}")
+            Problem(f"{owner}.device", "be a device that torch can use here, such as 'cpu'", f"{name!r}")
         ) from None
     return device
 
@@ -137,11 +137,8 @@ class TwoConvolutions:
             raise InvalidParameterError(
                 Problem(
                     "TwoConvolutions.image_shape",
-                    (
-                        "be (height, width) or (height, width, channels), each side at least "
-                        f"{3 * self.kernel + 1} for a "
-                        f"kernel of {self.kernel}"
-                    ),
+                    "be (height, width) or (height, width, channels), each side at least "
+                    f"{3 * self.kernel + 1} for a kernel of {self.kernel}",
                     f"{self.image_shape!r}",
                 )
             )

@@ -115,8 +115,8 @@ def source_of(*settings: object) -> tuple[str, ...]:
         raise InvalidParameterError(
             Problem(
                 "PATEClassifier.checkpoints",
-                "be left out for classes and functions in no file, which cannot be compared with those of the next run",
-                fix="Put them into a module.",
+                "be left out if a class or function is in no file, because later runs could not compare its code",
+                fix="Move it into a module.",
             )
         ) from None
 
@@ -158,7 +158,7 @@ def _digest(value: object) -> str:
         raise InvalidParameterError(
             Problem(
                 "PATEClassifier.checkpoints",
-                "be left out for settings without a name, such as a lambda, which cannot be told apart from others",
-                fix="Define them by `def` or as a class in a module.",
+                "be left out if a setting has no name, such as a lambda, because later runs could not recognize it",
+                fix="Define it with `def`, or as a class in a module.",
             )
         ) from error

@@ -116,7 +116,9 @@ class HeadTeachers(Ensemble):
     def __init__(self, head: "Head", *, n_classes: int) -> None:
         if isinstance(head, type) or not isinstance(head, Head):
             got = head.__name__ if isinstance(head, type) else type(head).__name__
-            raise InvalidParameterError(Problem("HeadTeachers.head", "be a closed form such as ClassMeans()", f"{got}"))
+            raise InvalidParameterError(
+                Problem("HeadTeachers.head", "be a head in closed form, such as ClassMeans()", f"{got}")
+            )
         super().__init__(n_classes)
         self._head = head
         self._fitted: tuple[Any, int] | None = None  # and the number of features

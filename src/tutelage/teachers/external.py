@@ -68,7 +68,7 @@ class CallableTeachers(Ensemble):
     def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, max_workers: int = 1) -> None:
         super().__init__(n_classes)
         if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
-            raise InvalidParameterError(Problem("CallableTeachers.teachers", "be callables, at least one"))
+            raise InvalidParameterError(Problem("CallableTeachers.teachers", "be one or more callables"))
         self._teachers = list(teachers)
         self._unit = _known_unit(unit, "CallableTeachers")
         self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")

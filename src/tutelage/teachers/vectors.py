@@ -66,7 +66,10 @@ class VectorBallots:
         if integer_at_least(self.rounds, 1, "rounds", "VectorBallots") > _MOST_ROUNDS:
             raise InvalidParameterError(
                 Problem(
-                    "VectorBallots.rounds", f"be at most {_MOST_ROUNDS}", f"{self.rounds}", "Two are enough, mostly."
+                    "VectorBallots.rounds",
+                    f"be at most {_MOST_ROUNDS}",
+                    f"{self.rounds}",
+                    "Two rounds are usually enough.",
                 )
             )
 

@@ -77,7 +77,7 @@ def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str
         raise InvalidParameterError(
             Problem(
                 f"{owner}.factory",
-                "be callable, from the number of classes to a new torch module",
+                "be a function that takes the number of classes and returns a new torch module",
                 f"a {type(factory).__name__}",
             )
         )

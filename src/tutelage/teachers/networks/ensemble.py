@@ -242,7 +242,9 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
     if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
         got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
         raise InvalidParameterError(
-            Problem("Network.factory", f"make a module that takes 2 rows to scores of shape (2, {n_classes})", f"{got}")
+            Problem(
+                "Network.factory", f"make a module that turns 2 rows into scores of shape (2, {n_classes})", f"{got}"
+            )
         )
 
 
@@ -256,7 +258,7 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         raise InvalidParameterError(
             Problem(
                 "Network.factory",
-                "make a module that can be trained together with others",
+                "make modules that torch can train together",
                 fix=f"Use engine='sequential'. It raised {type(error).__name__}: {as_is(error)}",
             )
         ) from None

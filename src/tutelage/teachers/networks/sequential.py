@@ -75,7 +75,7 @@ class Network:
             raise InvalidParameterError(
                 Problem(
                     "Network.factory",
-                    "be callable, from the number of classes to a new torch module",
+                    "be a function that takes the number of classes and returns a new torch module",
                     f"a {type(self.factory).__name__}",
                 )
             )
@@ -105,8 +105,8 @@ class Network:
             raise InvalidParameterError(
                 Problem(
                     "Network.factory",
-                    "make a torch module from the number of classes",
-                    fix=f"It made a {type(module).__name__}.",
+                    "return a torch module",
+                    f"a {type(module).__name__}",
                 )
             )
         # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.

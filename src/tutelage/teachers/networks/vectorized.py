@@ -55,7 +55,7 @@ def refuse_unstackable(module: nn.Module) -> None:
             raise InvalidParameterError(
                 Problem(
                     "Network.factory",
-                    "make modules whose statistics do not mix the rows of a batch, to be trained together",
+                    "make modules that compute each row of a batch by itself, because teachers are trained together",
                     f"a {type(part).__name__}",
                     "Use GroupNorm, or engine='sequential'.",
                 )
