@@ -28,14 +28,14 @@ from tutelage.accounting.composition import gaussian_dp_epsilon
 from tutelage.audit.mechanism import at_least, at_most
 from tutelage.boundary import Boundary
 from tutelage.features import Schema
-from tutelage.methods import additive, additive_mean
+from tutelage.methods import additive, additive_mean, sums
 from tutelage.methods.requests import Answer, driven
 
 DELTA, LEVEL, OTHERS = 1e-5, 0.05, 100
 SCHEMA = Schema({"u": ["a", "b", "c"], "v": ["a", "b", "c"]})
 ROW, PERSON, REMOVED = RELATIONS = "row replaced", "person replaced", "person removed"
 RELEASE, CAST, ENTRIES, NOISE = (
-    Boundary.release, additive.BallotOfBins.cast, additive.sum_of_entries, SystemNoise.discrete_gaussian
+    Boundary.release, sums.BallotOfRows.cast, sums.sum_of_entries, SystemNoise.discrete_gaussian
 )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def row_by_row(block: Any, entries: Any, form: Any) -> Any:
 
 FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
     "half the noise": (ROW, [(SystemNoise, "discrete_gaussian", lambda self, sigma, n: NOISE(self, sigma / 2, n))]),
-    "counts twice as long": (ROW, [(additive.BallotOfBins, "cast", doubled)]),
+    "counts twice as long": (ROW, [(sums.BallotOfRows, "cast", doubled)]),
     "each row a person": (PERSON, [(module, "sum_of_entries", row_by_row) for module in (additive, additive_mean)]),
     "all sums charged as counts": (ROW, [(data_independent, "_moved", lambda event: 2 * event.norm_squared)]),
 }

@@ -21,8 +21,8 @@ from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import Additive, NoisyMoments
 from tutelage.methods.additive import _LONGEST, residuals_in_steps
-from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.methods.requests import Answer, driven
+from tutelage.methods.sums import PeopleReady
 from tutelage.partition import Shards
 from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER

@@ -64,7 +64,7 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
         y = np.where(flip & (IDS == 3), 1 - LABELS, LABELS)[kept]
         settings: dict[str, Any] = {"method": EVERY[name], "epsilon": 1.0, "random_state": 0, "unit": "person"}
         public: dict[str, Any] = {"X_public": PUBLIC}
-        if EVERY[name].needs.schema:
+        if EVERY[name].needs.public == "schema":
             settings, public = settings | {"public": SCHEMA}, {}
         model = PATEClassifier(classes=[0, 1], **settings)
         whole = model.intended(
@@ -101,7 +101,7 @@ def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_chec
     for method in EVERY.values():
         parts = method.with_noise(9.0).event(sizes).flatten()
         claims = [part.event for part in parts if getattr(part.event, "nonnegative", False)]
-        assert len(claims) == method.needs.schema
+        assert len(claims) == (method.needs.public == "schema")
     sources = [path.name for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()]
     assert sorted(sources) == ["additive.py", "additive_mean.py"]  # tests/test_regression.py
     for number in (1, 0, -1):

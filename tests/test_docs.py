@@ -59,12 +59,13 @@ def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_methods_are_named_and_written_as_documented(tmp_path, monkeypatch):
     models = executed(blocks("docs/methods.md", "python"))["models"]
-    found = runpy.run_path(str(REPOSITORY / "examples" / "own_method.py"))
+    monkeypatch.setattr("tutelage.methods.METHODS", METHODS.copy())  # to which the example adds
+    found = runpy.run_path(str(REPOSITORY / "examples" / "own_method.py"), run_name="__main__")
     assert 0.999 < found["model"].epsilon_.epsilon <= 1.0
     assert found["model"].predict_proba(np.zeros((1, 2)))[0] == pytest.approx([0.3, 0.7], abs=0.1)
     monkeypatch.setitem(METHODS, "class-frequencies", found["ClassFrequencies"])
     methods = []
-    for section in blocks("docs/methods.md", "toml"):
+    for section in (*blocks("docs/methods.md", "toml"), *blocks("docs/howto/own-method.md", "toml")):
         epsilon = "" if "mechanism" in section else "[privacy]\nepsilon = 1.0\n"
         (tmp_path / "config.toml").write_text(f'dataset = "adult"\n{section}\n{epsilon}[output]\nfolder = "out"\n')
         methods.append(load_config(tmp_path / "config.toml").method)

@@ -17,7 +17,7 @@ from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import ScoredRows, log_chances
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments
-from tutelage.methods.noisy_moments import sum_of_joint
+from tutelage.methods.sums import sum_of_joint
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm, numbers_of

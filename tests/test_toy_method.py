@@ -1,28 +1,32 @@
 """A method of one's own: a record and a generator work in Python, in a configuration, in a plan and on the card."""
 
 import json
+import runpy
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.dummy import DummyClassifier
 
+from conftest import REPOSITORY
 from test_cli import FILES, succeeded, write_people
-from tutelage import ConfidentGNMax, GNMax, PATEClassifier, SimulationNoise
-from tutelage.accounting.filter import Accounting
+from test_federation_sums import ENTITIES, NAMES, agreed, people
+from tutelage import ConfidentGNMax, GNMax, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.audit.checklist import PrivateRows
 from tutelage.audit.fits import check_fit
-from tutelage.ballots import BallotSum, Vector
+from tutelage.ballots import BallotSum
 from tutelage.cli.config import load_config
-from tutelage.events import Event
-from tutelage.exceptions import InvalidBallotError
+from tutelage.cli.terms import TermsFile
+from tutelage.exceptions import InvalidBallotError, InvalidParameterError
+from tutelage.features import Schema
+from tutelage.federation.entity import ballots_of
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, CappedVotes, Method, Needs, NoisyMoments, Public, Sizes, TeacherVotes
+from tutelage.methods import METHODS, CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.methods import requests as asked
 from tutelage.methods.shortcuts import DEFAULTS, method_for
+from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
 from tutelage.planning.methods import Target, method_of, methods_for
@@ -35,80 +39,13 @@ pytestmark = [
 ]
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Present:
-    """The class of each person's first row, and who counts them; private."""
-
-    labels: Any = field(repr=False)
-    unit: Any
-
-    def private_attributes(self, _outcome: asked.Outcome, kept: Any, /) -> dict[str, Any]:
-        return {"counts_": [one.ballots.totals for one in kept]}
-
-
-class OneEach:
-    """The ballot that is 1 for the class of the person, for every other 0."""
-
-    def cast(self, prepared: Present, request: asked.Request, _places: Any, /) -> BallotSum:
-        assert isinstance(request.form, Vector)
-        counts = np.bincount(prepared.labels, minlength=request.form.shape[0])
-        return BallotSum(counts[:, np.newaxis], 1, prepared.unit)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Frequencies(Method):
-    """Noisy class frequencies; the student always predicts the most frequent class."""
-
-    name: ClassVar[str] = "frequencies"
-    title: ClassVar[str] = "class frequencies"
-    needs: ClassVar[Needs] = Needs(student=False, accounting=Accounting.GAUSSIAN)
-    least: int = 0
-    mechanism: NoisySum | None = None
-    student: Any = None
-
-    @property
-    def noise(self) -> float | None:
-        return None if self.mechanism is None else self.mechanism.noise_multiplier
-
-    def with_noise(self, noise: float) -> Self:
-        return replace(self, mechanism=NoisySum(noise))
-
-    def event_of_one(self, sizes: Sizes) -> Event:
-        assert self.mechanism is not None
-        return self.mechanism.most(Vector((sizes.n_classes, 1), 1, sizes.unit), simulated=sizes.simulated)
-
-    def prepare(self, public: Public, people: asked.PrivateRows) -> Present:
-        _, first = np.unique(people.shards.assignment, return_index=True)
-        return Present(people.labels[first], public.unit)
-
-    def steps(self, public: Public) -> asked.Steps:
-        assert self.mechanism is not None
-        classes = public.classes
-        form = Vector((len(classes), 1), 1, public.unit)
-        answer = yield asked.Request(
-            mechanism=self.mechanism,
-            form=form,
-            subject={"frequencies": [str(one) for one in classes]},
-            ballot=OneEach(),
-        )
-        counts = np.maximum(answer.values[0], max(self.least, 1))
-        prior: Any = DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes, sample_weight=counts)
-        rows = np.arange(len(public.rows))
-        labels = np.searchsorted(classes, prior.predict(public.rows))
-        return asked.Outcome(
-            queries=rows, labels=labels, rounds=(len(rows),),
-            student=prior,
-        )  # fmt: skip
-
-    def describe_queries(self, _rounds: int, /) -> str:
-        return "all public rows"
+ClassFrequencies: Any = runpy.run_path(str(REPOSITORY / "examples" / "own_method.py"))["ClassFrequencies"]
+del METHODS[ClassFrequencies.name]
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setitem(METHODS, Frequencies.name, Frequencies)
+    monkeypatch.setitem(METHODS, ClassFrequencies.name, ClassFrequencies)
 
 
 rng = np.random.default_rng(0)
@@ -127,27 +64,60 @@ def few_votes() -> asked.Wishes:
 
 
 def test_only_its_owner_sees_what_people_cast():
-    model = of(Frequencies(), epsilon=1.0).fit(X, Y, X_public=PUBLIC)
-    assert len(model.counts_) == 1  # pyright: ignore[reportAttributeAccessIssue]
-    assert not hasattr(deepcopy(model), "counts_")
-    assert (model.card().student, model.card().selection) == ("DummyClassifier", "all public rows")
+    model = of(ClassFrequencies(), epsilon=1.0).fit(X, Y, X_public=PUBLIC)
+    assert len(model.ballots_) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert not hasattr(deepcopy(model), "ballots_")
+    card = model.card()
+    assert (card.student, card.selection) == ("DummyClassifier", "all public rows, from noisy class frequencies")
+
+
+def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
+    rows = {"a": X[:, 0], "b": X[:, 1]}
+    model = of(ClassFrequencies(), epsilon=1.0, public=Schema({"a": (-9.5, 9.5), "b": (-9.5, 9.5)})).fit(rows, Y)
+    assert model.predict_proba({"a": [0.0], "b": [0.0]})[0] == pytest.approx([0.2, 0.8], abs=0.1)
+    with pytest.raises(InvalidParameterError, match="predicts classes"):
+        PATERegressor(Schema({"a": (-9.5, 9.5)}), (0, 1), method=ClassFrequencies(), epsilon=1.0).fit(rows, Y)
+
+
+def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
+    sums = agreed(tmp_path / "founded", method="class-frequencies").consortium.sums()
+    asked, total = sums.begun("first"), 0
+    assert asked.shape == (2, 1)
+    for seed in range(ENTITIES):
+        total += ballots_of(sums, asked, *people(seed)).totals
+    student = sums.round_after(asked, total, NAMES).classifier
+    yes = np.mean([label for seed in range(ENTITIES) for label in people(seed)[1]])
+    row = {name: cells[:1] for name, cells in people(0)[0].items()}
+    assert student.predict_proba(row)[0, 1] == pytest.approx(yes, abs=0.02)
+    for method, refusal in {"unknown": "one of", "noisy-moments": "Additive", "capped-votes": "mechanism"}.items():
+        with pytest.raises(InvalidParameterError, match=refusal):
+            agreed(tmp_path / method, method=method)
+
+
+def test_the_terms_of_a_consortium_name_it(tmp_path):
+    terms = {"name": "Play", "classes": ["no", "yes"], "quorum": 3, "hospitals": dict.fromkeys("abc", 100)}
+    terms["privacy"] = {"unit": "patient", "epsilon": 1.0, "delta": 1e-5}
+    terms |= {"parties": {f"party-{n}": f"localhost:{n}" for n in (1, 2, 3)}, "schema": {"age": [0, 99]}}
+    drafts = {name: TermsFile.of({**terms, "method": name}).draft() for name in ("additive", "class-frequencies")}
+    assert drafts["class-frequencies"].sums().method == ClassFrequencies(drafts["class-frequencies"].mechanism)
+    assert [len(one.sums().events) for one in drafts.values()] == [3, 1]
 
 
 @pytest.mark.parametrize("cast", [
     lambda _, prepared, *__: few_votes(),
-    lambda _, prepared, *__: BallotSum(np.ones((2, 1), dtype=int), 4, prepared.unit),  # twice as long
-    lambda _, prepared, *__: BallotSum(np.ones((3, 1), dtype=int), 1, prepared.unit),
-    lambda _, prepared, *__: BallotSum(np.ones((2, 1), dtype=int), 1, unit_of_single_people("patient", named=True)),
+    lambda _, prepared, asked, __: BallotSum(np.ones((2, 1), dtype=int), 4 * asked.form.norm_squared, asked.form.unit),
+    lambda _, prepared, asked, __: BallotSum(np.ones((3, 1), dtype=int), 1, asked.form.unit),
+    lambda *_: BallotSum(np.ones((2, 1), dtype=int), 1, unit_of_single_people("patient", named=True)),
 ])  # fmt: skip
 def test_ballots_of_another_form_than_is_charged_are_refused_and_nothing_is_spent(cast, monkeypatch, tmp_path):
-    monkeypatch.setattr(OneEach, "cast", cast)
+    monkeypatch.setattr(BallotOfRows, "cast", cast)
     with pytest.raises(InvalidBallotError, match="not of the form"):
-        of(Frequencies(), epsilon=1.0, ledger=tmp_path / "a.ledger").fit(X, Y, X_public=PUBLIC)
+        of(ClassFrequencies(), epsilon=1.0, ledger=tmp_path / "a.ledger").fit(X, Y, X_public=PUBLIC)
     assert not (tmp_path / "a.ledger").exists()
 
 
 def test_the_audit_finds_that_each_person_casts_one_ballot():
-    found = check_fit(of(Frequencies(), epsilon=1.0), PrivateRows(X, Y), PUBLIC, draws=2_000, entities=2)
+    found = check_fit(of(ClassFrequencies(), epsilon=1.0), PrivateRows(X, Y), PUBLIC, draws=2_000, entities=2)
     assert {one.verdict for one in found} == {"pass", "note"}  # rows without ids are told to be the unit
     assert found[-1].verdict == "pass"
 
@@ -163,8 +133,8 @@ def configured(folder: Path, method: str) -> Path:
 @pytest.mark.rest
 def test_it_runs_from_a_configuration(tmp_path, called):
     write_people(tmp_path)
-    path = configured(tmp_path, 'name = "frequencies"\nleast = 3')
-    assert load_config(path).method == Frequencies(least=3)
+    path = configured(tmp_path, 'name = "class-frequencies"')
+    assert load_config(path).method == ClassFrequencies()
     done = succeeded(called("run", path, cwd=tmp_path))
     assert "people who cast ballots" in done.stdout
     card = json.loads((tmp_path / "out" / "card.json").read_text())
@@ -175,12 +145,12 @@ def test_it_runs_from_a_configuration(tmp_path, called):
 @pytest.mark.rest
 @pytest.mark.usefixtures("short_trials")
 def test_a_plan_tries_it_and_writes_its_section(monkeypatch):
-    for name in METHODS.keys() - {Frequencies.name}:
+    for name in METHODS.keys() - {ClassFrequencies.name}:
         monkeypatch.delitem(METHODS, name)
     found = plan(1.0, people=2_000, X_public=X, y_public=Y)
     (option,) = (one for one in found.options if one.method.title == "class frequencies")
     assert 0.999 < option.epsilon.epsilon <= 1.0
-    assert option.method.as_config() == '[method]\nname = "frequencies"\n'
+    assert option.method.as_config() == '[method]\nname = "class-frequencies"\n'
 
 
 # One table: what a method is, in all the ways to name it

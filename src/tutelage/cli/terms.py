@@ -44,6 +44,7 @@ class TermsFile(Section, frozen=True):
     privacy: Protected
     parties: Annotated[dict[str, str], about("Three computing parties, and host:port where each listens.")]
     schema: Annotated[dict[str, Any], about("Range or categories of each column.")]
+    method: Annotated[str, about("Method whose sums are opened.")] = "additive"
     coordinator: Annotated[str, about("Name of the member that asks, and receives the student.")] = "registry"
     colluding: Annotated[int, Meta(ge=0), about("Hospitals that may share what they know with the coordinator.")] = 1
     size_test: Annotated[bool, about("Test that no hospital sends more than its people can cast.")] = True
@@ -98,6 +99,7 @@ class TermsFile(Section, frozen=True):
             unit=PrivacyUnit(self.privacy.unit, NeighboringRelation(self.privacy.neighbors)),
             people=tuple(self.hospitals[one.name] for one in present if one.role is Role.ENTITY),
             schema=Schema(self.schema),
+            method=self.method,
             size_test=self.size_test,
             roster=roster,
             **({"identifier": self.identifier} if self.identifier else {}),

@@ -1,5 +1,7 @@
 """How the command line calls parameters of the library: by entries of a configuration, or options."""
 
+import sys
+
 from tutelage.exceptions import in_python
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
@@ -27,7 +29,6 @@ _ENTRIES = {
     "release": "--as",
     "data_changed": "--data-changed",
 }
-_METHODS = ("NoisyMoments", "CappedVotes", "TeacherVotes", "Additive", "AdditiveMean")  # to import them takes seconds
 _SECTIONS = ("private", "public", "privacy", "output")
 _OPTIONS = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
 
@@ -41,8 +42,14 @@ def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
         return f"`{name}` in [method]" if first else f"`{name}`"
     if owner == "plan":
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-    if kind in _METHODS:
+    if kind in _methods():
         return f"`{name}` in [method]"
     if kind in _SECTIONS:
         return f"`{name}` in [{kind}]"
     return in_python(owner, name, first=first)
+
+
+def _methods() -> set[str]:
+    """Return the names of methods that may have raised an error: to import them takes seconds."""
+    loaded = sys.modules.get("tutelage.methods")
+    return set() if loaded is None else {kind.__name__ for kind in (*loaded.METHODS.values(), loaded.AdditiveMean)}

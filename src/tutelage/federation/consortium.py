@@ -75,7 +75,10 @@ class Consortium(Terms):
         decide how fine the bins are, how far the others stand for entities that miss a sum, and what the test of sizes
         accepts: agree on round numbers that no entity exceeds.
     schema : Schema, optional
-        The columns, for a sum only: three sums teach an additive model (`tutelage.methods.Additive`).
+        The columns, for a sum only.
+    method : str, optional
+        Name of the method whose sums are opened, for a sum only. Default: ``"additive"``, three sums for an additive
+        model (`tutelage.methods.Additive`).
     size_test : bool
         Whether the computing parties test that no entity's sum is larger than its people's ballots can be. Two parties
         that pool what they have then learn forty random sums of each entity's noised numbers, and nothing without it.

@@ -28,13 +28,12 @@ from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_statu
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.methods.noisy_moments import PeopleReady
+from tutelage.methods.requests import PrivateRows
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.preflight import Given, told_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
-from tutelage.teachers.blocks import PeopleInMemory
 
 _VOTES, _KEYS = "votes", "keys.json"  # with the keys that the shares were first made for
 _OF_PEOPLE = (NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY, NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
@@ -228,7 +227,7 @@ def ballots_of(
     if stay is not None:
         rows, labels, people = rows[stay], labels[stay], people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
-    cast_by = PeopleReady(PeopleInMemory(rows, labels, people))
+    cast_by = sums.method.prepare(sums.public(1), PrivateRows(rows, labels, people))
     ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
     if not asked.request.form.holds(ballots.form):
         raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")

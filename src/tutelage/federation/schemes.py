@@ -72,9 +72,12 @@ class SharedVotes:
 
     def check_ballots(self) -> None:
         """Refuse terms that say what people cast."""
-        if self.terms.schema is not None or self.terms.people:
+        if self.terms.schema is not None or self.terms.people or self.terms.method is not None:
             raise InvalidParameterError(
-                Problem("Consortium.people", "be left out unless $mechanism is a NoisySum, and so must $schema")
+                Problem(
+                    "Consortium.people",
+                    "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
+                )
             )
 
     def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:

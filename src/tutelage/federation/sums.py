@@ -1,12 +1,13 @@
 """Sums of ballots over a public schema, one after another: each depends on those that were opened before.
 
-A batch holds the sums that were opened, as whole numbers and nothing else. Each member lets `Additive` ask again by
+A batch holds the sums that were opened, as whole numbers and nothing else. Each member lets the method ask again by
 these, as after a crash of a fit (`tutelage.methods`), and so comes to the ballot that is asked next by itself.
 """
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, log, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
 
@@ -30,10 +31,12 @@ from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
-from tutelage.methods import Additive, Public
+from tutelage.methods import METHODS, Method, Public
+from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Answer, Request, driven
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_ENTITY
+from tutelage.targets import Classes
 
 if TYPE_CHECKING:
     from tutelage.ballots import Vector
@@ -117,6 +120,26 @@ class SharedSums:
                     "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
                 )
             )
+        if self.method.needs.student:
+            name = type(self.method).__name__
+            raise InvalidParameterError(
+                Problem(
+                    "Consortium.method", "be one from whose sums a student follows", f"{name}, which asks for labels"
+                )
+            )
+
+    @cached_property
+    def method(self) -> Method:
+        """The method whose sums are opened."""
+        name = "additive" if self.terms.method is None else self.terms.method
+        if name not in METHODS:
+            raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
+        kind: Any = METHODS[name]
+        method = kind(mechanism=self.mechanism)
+        offered = Offered(Classes(values=self.terms.classes), schema=True)
+        if problems := [*unmet(method, offered, "Consortium")]:
+            raise InvalidParameterError(*problems)
+        return method
 
     @property
     def schema(self) -> Schema:
@@ -134,8 +157,8 @@ class SharedSums:
     @property
     def events(self) -> tuple[SummedNoise, ...]:
         """The most that opening the sum of each round is."""
-        whole = Additive(self.mechanism).event_of_sums(self.public(1).sizes)
-        return tuple(self._shared(one.event) for one in whole.flatten())
+        whole = self.method.event_of_sums(self.public(1).sizes)
+        return tuple(self._shared(one.event) for one in whole.flatten() for _ in range(one.times))
 
     def event_from(self, first: int) -> Event:
         """Return the most that opening the sums of a round and of all rounds after it is."""
@@ -189,7 +212,7 @@ class SharedSums:
             return Answer(np.zeros((1, event.variables), dtype=np.int64), event, 0.0)
 
         try:
-            steps = Additive(self.mechanism).steps(self.public(sum(opened.people.values())))
+            steps = self.method.steps(self.public(sum(opened.people.values())))
             outcome = driven(steps, answer_to, lambda one: one.make())
         except (ValueError, ArithmeticError):
             raise _damaged() from None

@@ -35,6 +35,7 @@ class Terms:
     unit: PrivacyUnit
     people: tuple[int, ...] = ()
     schema: Schema | None = None
+    method: str | None = None
     size_test: bool = True
     roster: int = 0  # how often members, keys, addresses or numbers of people were amended
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))

@@ -7,6 +7,7 @@ from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import NoisyMoments
 from tutelage.methods.requests import Public, Sizes
+from tutelage.methods.sums import NoisySums
 from tutelage.methods.teacher_votes import TeacherVotes
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Method",
     "Needs",
     "NoisyMoments",
+    "NoisySums",
     "Public",
     "Sizes",
     "TeacherVotes",

@@ -1,16 +1,16 @@
 """Without public rows: three noisy sums over a public schema, from which an additive model follows."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf, prod, sqrt
+from math import inf, sqrt
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.ballots import BallotSum, Vector, sum_of_cells
+from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, spelled_out
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -18,42 +18,22 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.needs import Needs
-from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, sum_of_joint
 from tutelage.methods.over_releases import Average, Past, Summed, Turn
 from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.methods.sums import BallotOfRows, NoisySums, SumOf, form_of_joint, sum_of_entries, sum_of_joint
 from tutelage.students.additive import Effects, Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
 from tutelage.teachers.blocks import PeopleBlock
-from tutelage.teachers.vectors import sum_of_blocks
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
-_AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
 
 
 AnyEffects = TypeVar("AnyEffects", bound=Effects)
-SumOf = Callable[[PeopleBlock, Vector], BallotSum]
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class BallotOfBins:
-    """A ballot that is cast from the bins of a person's rows; public."""
-
-    sum_of: SumOf  # private, of the people of a block
-
-    def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
-        """Return the private sum of all people's ballots."""
-        form: Any = request.form
-
-        def summed(blocks: Iterable[PeopleBlock], _: Any) -> BallotSum:
-            return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
-
-        return prepared.summed(form, summed, lambda blocks, _: blocks)
 
 
 def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
@@ -106,22 +86,6 @@ def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
 
 
-def sum_of_entries(
-    block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], form: Vector
-) -> BallotSum:
-    """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
-    people, size, found = block.people - block.people.min(), prod(form.shape), list[tuple[IntArray, IntArray]]()
-    for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
-        some = slice(start, start + _AT_ONCE)
-        cells, numbers = entries(block.only(some))
-        names = np.repeat(people[some], cells[0].size) * size + cells.ravel()
-        distinct, places = np.unique(names, return_inverse=True)
-        sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)  # of whole numbers far below 2⁵³
-        found.append((distinct, sums))
-    names, sums = map(np.concatenate, zip(*found, strict=True))
-    return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)
-
-
 class Begun(NamedTuple):
     """All that the sums of a question are about; public."""
 
@@ -135,7 +99,7 @@ class SumsOverSchema(NoisySums):
     """Methods that release noisy sums over the bins of a public schema, each by what the ones before it told."""
 
     __slots__ = ()
-    needs: ClassVar[Needs] = NoisySums.needs._replace(schema=True, start=False, fewest=0)
+    needs: ClassVar[Needs] = NoisySums.needs._replace(public="schema", start=False, fewest=0)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -170,7 +134,7 @@ class SumsOverSchema(NoisySums):
         return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
 
     def event_of_sums(self, sizes: Sizes) -> Event:
-        """Return what the sums are at most."""
+        """Return the most that all sums are, where the number of people is public."""
         forms = self.most(sizes)
         return Composed(tuple(self._sum(share).most(form, simulated=sizes.simulated) for share, form in forms))
 
@@ -231,7 +195,7 @@ class SumsOverSchema(NoisySums):
     ) -> Generator[Request, Answer | None, Summed | None]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.asked`."""
         how, total = self._sum(self.most(sizes)[place][0]), None if place else self.event_of_sums(sizes)
-        return turn.asked(how, form, BallotOfBins(sum_of), past[f"sum {place}"], total=total)
+        return turn.asked(how, form, BallotOfRows(sum_of), past[f"sum {place}"], total=total)
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""

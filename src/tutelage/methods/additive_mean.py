@@ -12,11 +12,11 @@ from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import Begun, SumsOverSchema, averaged, cells_of, firsts, sum_of_entries
+from tutelage.methods.additive import Begun, SumsOverSchema, averaged, cells_of, firsts
 from tutelage.methods.needs import Needs
-from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Answer, Learned, Public, Request, Sizes
+from tutelage.methods.sums import form_of_joint, sum_of_entries, sum_of_joint
 from tutelage.students.additive_mean import (
     EDGES,
     LARGEST_RESIDUAL,

@@ -27,7 +27,7 @@ Labels = TypeVar("Labels")
 
 
 class Method(ABC):
-    """How private rows teach a student: a frozen record of public settings. To write one, see docs/methods.md.
+    """How private rows teach a student: a frozen record of public settings. To write one, see docs/howto/own-method.md.
 
     Attributes
     ----------
@@ -152,6 +152,10 @@ class Method(ABC):
     @abstractmethod
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return the most that one answer can be."""
+
+    def event_of_sums(self, sizes: Sizes) -> Event:
+        """Return the most that one answer can be, where the number of people is public."""
+        return self.event_of_one(sizes)
 
     def n_answers(self, _sizes: Sizes, /) -> int:
         """Return how many answers there are at most."""

@@ -1,7 +1,7 @@
 """The needs of methods: one record for each method, and one function that compares it with what a fit has."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tutelage.accounting.filter import Accounting
 from tutelage.exceptions import Problem
@@ -20,8 +20,8 @@ class Needs(NamedTuple):
     ----------
     target : Classes or Numbers
         What it predicts.
-    schema : bool
-        Whether it takes a public schema in place of public rows.
+    public : {"rows", "schema", "either"}
+        Whether it takes public rows, or a public schema in their place.
     shards : bool
         Whether teachers are trained, each on a shard of the rows. Otherwise every person casts ballots.
     student : bool
@@ -41,7 +41,7 @@ class Needs(NamedTuple):
     """
 
     target: type[Classes] | type[Numbers] = Classes
-    schema: bool = False
+    public: Literal["rows", "schema", "either"] = "rows"
     shards: bool = False
     student: bool = True
     batches: bool = False
@@ -74,9 +74,9 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
             found = f"{kind}, which predicts classes"
             yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
         return
-    if needs.schema and not offered.schema:
+    if needs.public == "schema" and not offered.schema:
         yield Problem(f"{owner}.public", f"be a Schema for {kind}, which learns without public rows")
-    if offered.schema and not needs.schema:
+    if needs.public == "rows" and offered.schema:
         yield Problem(f"{owner}.method", "be Additive, the default, for a public schema", kind, "Leave it out.")
     if offered.batches and not needs.batches:
         yield Problem(

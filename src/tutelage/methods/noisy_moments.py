@@ -1,21 +1,20 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import probability
-from tutelage.accounting.filter import Accounting
-from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
+from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, settings_of
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -31,53 +30,22 @@ from tutelage.features.base import (
 from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
-from tutelage.methods.requests import Answer, Kept, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.methods.sums import NoisySums, PeopleReady, count_is_private, form_of_joint, sum_of_joint
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
-from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import N_SCORES, Stacking, joint_norm, numbers_of, weighted
+from tutelage.students.stacking import N_SCORES, Stacking, weighted
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Shown, SumOfBlocks, Vectors
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
-_NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
 _FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
-_NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class PeopleReady(NeverPickled):
-    """People with their rows, as the map, or the schema, shows them; private."""
-
-    people: Any = field(repr=False)  # `PrivatePeople`
-    vectors: Vectors = field(default_factory=Vectors, repr=False)
-
-    def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
-        """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
-        if self.people.n_people == 0:
-            nothing = np.zeros(form.shape, dtype=np.int64)
-            return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
-        return self.people.summed(sum_of, shown, self.vectors)
-
-    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
-        """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
-        return {"ballots_": tuple(one.ballots for one in kept if not isinstance(one.request.ballot, CountBallot))}
-
-
-class CountBallot:
-    """The ballot that is the number one."""
-
-    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
-        """Return the private number of people."""
-        people = prepared.people
-        return BallotSum(np.array([[people.n_people]]), 1, people.unit)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -179,71 +147,6 @@ class Basis(NamedTuple):
     spectrum: Spectrum
 
 
-class NoisySums(Method):
-    """Methods that release noisy sums of vectors, from which a student follows in closed form."""
-
-    __slots__ = ()
-    needs: ClassVar[Needs] = Needs(
-        student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN
-    )
-
-    @property
-    def noise(self) -> float | None:
-        """σ, in lengths of the longest ballot; None where it follows from the budget."""
-        return None if self.mechanism is None else self.mechanism.noise_multiplier
-
-    def with_noise(self, noise: float) -> Self:
-        """Return the method with this noise."""
-        return replace(self, mechanism=NoisySum(noise))  # type: ignore[type-var]
-
-    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
-        """Return the people, with their rows as the map, or the schema, shows them; private."""
-        return PeopleReady(people.people(public.teacher_map, public.teacher_rows.shape[-1]))
-
-    def event_of_count(self, sizes: Sizes) -> list[Event]:
-        """Return what the noisy number of people is, if that number is private."""
-        if not _count_is_private(sizes.unit):
-            return []
-        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
-
-    def counted(self, public: Public) -> Generator[Request, Any, int]:
-        """Return how many people there are; where that is private, about how many."""
-        if public.n_teachers is not None or not _count_is_private(public.unit):
-            return public.n_teachers or 0
-        count = yield self._counting(public)
-        return max(1, int(count.values[0, 0]))
-
-    def _counting(self, public: Public) -> Request:
-        return Request(
-            mechanism=self._count,
-            form=_form_of_count(public.unit),
-            subject={"sum": [*subject_of(public), "people"]},
-            ballot=CountBallot(),
-            total=self.event_of_one(public.sizes),
-        )
-
-    def turns(self, public: Public, about: list[Any]) -> Generator[Request, Any, list[Turn]]:
-        """Return the earlier releases of the question, the oldest first, and this one.
-
-        All are asked by what the first release of the question learned from public rows, and are known by its name.
-        """
-        n_people: int = yield from self.counted(public)
-        found = list[Turn]()
-        for name in public.earlier:
-            seen = replace(public, release=name)
-            count = yield replace(self._counting(seen), earlier=True)
-            if count is not None:
-                found.append(Turn(subject_of(seen), max(1, int(count.values[0, 0])), earlier=True))
-        first, *others = [*found, Turn(subject_of(public), n_people)]
-        by = {"learned": first.subject[-1]}
-        known = [replace(first, subject=[*first.subject, first.n, *about])]
-        return known + [replace(one, subject=[*one.subject, one.n, *about, by]) for one in others]
-
-    @property
-    def _count(self) -> NoisySum:
-        return NoisySum(self.calibrated.noise_multiplier * _NOISE_OF_COUNT)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class NoisyMoments(NoisySums):
@@ -323,7 +226,7 @@ class NoisyMoments(NoisySums):
 
     def check(self, public: Public) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""
-        if _count_is_private(public.unit):
+        if count_is_private(public.unit):
             self._features(public, len(public.teacher_rows))
 
     def steps(self, public: Public) -> Steps:
@@ -486,60 +389,6 @@ class NoisyMoments(NoisySums):
         return "all public rows of the run"
 
 
-def sum_of_means(sums: IntArray, n_rows: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:
-    """Return the sum of one ballot per person, the mean of the ballots of the person's rows, in whole numbers.
-
-    `sums`, shape (people, numbers), are of the ballots of the rows of each person, who has `n_rows`.
-    """
-    means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
-    return sum_of_products(np.ones((len(means), 1), dtype=np.int64), means, np.arange(len(means)), norm=norm, unit=unit)
-
-
-def form_of_joint(n_weights: int, unit: PrivacyUnit) -> Vector:
-    """Return the form of ballots of gradient and Gram matrix (`tutelage.students.stacking`)."""
-    return Vector((1, numbers_of(n_weights)), joint_norm(n_weights) ** 2, unit)
-
-
-def sum_of_joint(
-    ballots_of: Callable[[Matrix, IntArray], IntArray],
-    n_weights: int,
-    seen: Matrix,
-    block: PeopleBlock,
-    unit: PrivacyUnit,
-) -> BallotSum:
-    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some rows at a time."""
-    at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
-    starts = np.flatnonzero(np.diff(block.people, prepend=-1))
-    parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
-
-    def cast(part: IntArray) -> BallotSum:
-        firsts = np.flatnonzero(np.diff(block.people[part], prepend=-1))
-        n_rows = np.diff(firsts, append=len(part))
-        person = np.repeat(np.arange(len(firsts)), n_rows)
-        sums = np.zeros((len(firsts), numbers_of(n_weights)), dtype=np.int64)
-        for start in range(0, len(part), at_once):  # a person may have any number of rows
-            rows, whose = part[start : start + at_once], person[start : start + at_once]
-            first = np.flatnonzero(np.diff(whose, prepend=-1))
-            sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
-        return sum_of_means(sums, n_rows, joint_norm(n_weights), unit)
-
-    return reduce(add_sums, map(cast, parts))
-
-
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:
     """Return what is expected of rows by their scores, less the chance of a class at random."""
     return chances_of(seen[:, -n_scores:]) - 1 / n_scores if n_scores else None
-
-
-def subject_of(public: Public) -> list[Any]:
-    """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
-    named = [] if public.release is None else [{"release": public.release}]
-    return [public.question, *(str(value) for value in public.classes.tolist()), *named]
-
-
-def _form_of_count(unit: PrivacyUnit) -> Vector:
-    return Vector((1, 1), 1, unit)
-
-
-def _count_is_private(unit: PrivacyUnit) -> bool:
-    return unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
