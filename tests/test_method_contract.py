@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from conftest import FITS_AGAIN
-from test_toy_method import Frequencies
+from test_toy_method import ClassFrequencies
 from tutelage import PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.features import Schema
@@ -39,7 +39,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "vectors and labels": {"y_public": Y[PUBLIC]},
     "capped votes": {"teacher": NearestQueries(3), **VOTING},
     "teachers": {"teacher": Ridge(class_weights=[1, 3]), "n_teachers": 100, **VOTING},
-    "own": {"method": Frequencies()},
+    "own": {"method": ClassFrequencies()},
 }
 
 

@@ -343,17 +343,17 @@ class Budget(NeverPickled):
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
         asked, terms = self.asked, self.terms
-        is_new = existing_ledger(self.ledger) is None
         ledger = opened_ledger(
             self.ledger,
             method.event_of_one(sizes),
             method.n_answers(sizes),
-            epsilon=terms.limit.epsilon if is_new and terms.limit else asked.budget,
+            epsilon=None if terms.limit is None else terms.limit.epsilon,
             delta=asked.delta,
             unit=self.unit,
             accounting=terms.accounting,
             suited=asked.given,  # noise that is found was found at the other order, and the same fit must find it again
         ).for_release()
+        require_terms(ledger, asked.budget, asked.delta, self.unit)
         if self.ledger is not None:
             ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
         self._refuse_second(ledger)

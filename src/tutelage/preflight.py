@@ -165,7 +165,7 @@ def told_of_columns(given: Given) -> list[str]:
 
 def few_take_part(taking_part: npt.NDArray[np.bool_], mechanism: Any, release: str | None) -> str | None:
     """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
-    noise = noise_of(mechanism, None, 0.0)
+    noise = noise_of(mechanism)
     if noise is None or taking_part.all() or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
         return None
     return (
@@ -175,13 +175,16 @@ def few_take_part(taking_part: npt.NDArray[np.bool_], mechanism: Any, release: s
     )
 
 
-def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | None:
-    """Return the noise of a mechanism, or the least noise of one sum of ballots at (ε, δ), in ballots; or None."""
+def noise_of(mechanism: Any) -> float | None:
+    """Return the noise of a mechanism, in ballots, if it has one standard deviation."""
     for name in ("noise_multiplier", "sigma"):
         if hasattr(mechanism, name):
             return float(getattr(mechanism, name))
-    if mechanism is not None or epsilon is None:
-        return None
+    return None
+
+
+def least_noise(epsilon: float, delta: float) -> float:
+    """Return about the least noise of one sum of ballots at (ε, δ), in ballots."""
     low, high = 1e-3, 1e6  # noise in votes, of which one person moves two by one
     while high > low * 1.01:
         middle = sqrt(low * high)

@@ -51,6 +51,7 @@ class Terms(NamedTuple):
     limit: Filter | None  # of all releases; None for a ledger that just holds this one, with the mechanism given
     share: float | None  # ε of this release; None for the whole limit, or for what a given mechanism costs
     releases: int  # equal ones that the limit is for
+    stated: float | None  # ε of this release as it was stated, if only a ledger does not know it
     accounting: Accounting  # by which a new ledger keeps its limit
     by_itself: Accounting  # which bounds the ε of this release alone
 
@@ -68,12 +69,14 @@ def terms_of(asked: Asked, accounting: Accounting, held: Filter | None) -> Terms
     cost of its own. A budget for several equal releases gives the least noise with which so many stay within it.
     """
     if held is not None:
-        return Terms(held, asked.epsilon, asked.releases, accounting, accounting)
+        stated = asked.epsilon if asked.budget is None else asked.epsilon or held.epsilon
+        return Terms(held, asked.epsilon, asked.releases, stated, accounting, accounting)
     if asked.given and asked.budget is None:
-        return Terms(None, None, 1, accounting, accounting)
+        return Terms(None, None, 1, None, accounting, accounting)
     target = asked.budget or asked.epsilon or DEFAULT_EPSILON
     kept = _accounting_of_new(asked, accounting, target)
-    return Terms(limit_of(target, asked.delta, kept), asked.epsilon, asked.releases, kept, accounting)
+    limit = limit_of(target, asked.delta, kept)
+    return Terms(limit, asked.epsilon, asked.releases, asked.epsilon or target, kept, accounting)
 
 
 def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> Accounting:

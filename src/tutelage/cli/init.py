@@ -37,7 +37,7 @@ _NO_ROWS = (
 _COMMENTS = {
     "private.file": "the rows to protect",
     "private.label": "the column to predict",
-    "private.classes": 'its values, which are public; to merge labels: { yes = ["<30", ">30"], no = ["NO"] }',
+    "private.classes": 'its values, which are public; to merge labels: {{ yes = ["<30", ">30"], no = ["NO"] }}',
     "private.entity": "rows with the same id belong to one person",
     "private.unit": "each row is another person",
     "private.ignore": "ids, and public columns that the private file does not have",
@@ -272,7 +272,7 @@ def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
     for name, section in sections.items():
         lines += [f"\n[{name}]"] if section else []
         for key, value in section.items():
-            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").replace("{right}", right)
+            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").format(right=right)
             lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
     return "\n".join([*lines, ""])
 

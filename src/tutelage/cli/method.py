@@ -53,8 +53,9 @@ def _described(kind: type[Any]) -> dict[str, str]:
     found = {"": doc.partition("\n")[0]}
     for names, lines in re.findall(r"^(\w[\w, ]*)(?: : .*)?\n((?:    .+\n?)+)", doc, re.MULTILINE):
         text = " ".join(lines.split())
-        other = re.match("As for `(.*?)`", text)
-        found |= {one: _described(others[other[1]]).get(one, text) if other else text for one in names.split(", ")}
+        _, as_for, rest = text.partition("As for `")
+        known = _described(others[rest.partition("`")[0]]) if as_for else {}
+        found |= {one: known.get(one, text) for one in names.split(", ")}
     return found
 
 

@@ -46,7 +46,7 @@ from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
-from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
+from tutelage.preflight import IN_PYTHON, Found, Given, Words, least_noise, noise_of, preflight
 from tutelage.privacy import ROW, PrivacyUnit
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import Batches, Cells, Table, as_batches, as_table, column_array, is_missing
@@ -559,13 +559,12 @@ class Inputs(Parameters):
 
     def _least_noise(self, method: Method) -> float | None:
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
+        if method.mechanism is not None:
+            return noise_of(method.mechanism)
         ledger = existing_ledger(self._ledger_given)
         asked = self._asked(method, delta_of(self.delta, self._ledger_given))
-        terms = method.terms(asked, None if ledger is None else ledger.limit)
-        epsilon = terms.share
-        if epsilon is None and terms.limit is not None and (ledger is None or asked.budget is not None):
-            epsilon = terms.limit.epsilon
-        return noise_of(method.mechanism, epsilon, asked.delta)
+        stated = method.terms(asked, None if ledger is None else ledger.limit).stated
+        return None if stated is None else least_noise(stated, asked.delta)
 
 
 def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
