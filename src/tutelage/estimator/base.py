@@ -135,11 +135,6 @@ class Estimator(Inputs):
             discard_checkpoints(public.training.checkpoints)
         return self
 
-    def _resolved_for(self, rows: Rows) -> Resolved:
-        """Return what the parameters come to beside these rows."""
-        in_batches, has_labels = rows.batches is not None, rows.y_public is not None
-        return self.resolved(batches=in_batches, labels=has_labels, silos=rows.silos is not None)
-
     def intended(self, X: Any, y: Any, **more: Any) -> Intended:
         """Return what `fit` would release, checked and with its noise; nothing is trained, drawn or written.
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.releases import on_one_day
 from tutelage.estimator.base import Estimator
+from tutelage.estimator.inputs import Rows
 from tutelage.estimator.parameters import naming_unknown
 from tutelage.exceptions import (
     InvalidDataError,
@@ -250,6 +251,15 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
     def _problems_of_target(self) -> Iterator[Problem]:
         return self._target.problems()
+
+    def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
+        if self.public is not None and (rows.X_public is not None or rows.y_public is not None):
+            yield Problem(
+                "PATEClassifier.public",
+                "be left out if you pass public rows",
+                fix="Pass $public or $X_public, not both.",
+            )
+        yield from super()._problems_of_rows(rows)
 
     def _method_meant(self) -> Method:
         """Return the method as given, or as its shortcuts stand for."""

@@ -1,7 +1,7 @@
 """The inputs of a fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.validation import problems_in
 from tutelage.boundary import Filing
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.parameters import Parameters, Resolved
@@ -158,6 +159,75 @@ class Inputs(Parameters):
     target_: Encoding
     _caller = Caller()
 
+    def _resolved_for(self, rows: Rows) -> Resolved:
+        """Return what the parameters come to beside these rows; all that do not go together are refused at once."""
+        has_labels, has_silos = rows.y_public is not None, rows.silos is not None
+        parameters = partial(self.resolved, batches=rows.batches is not None, labels=has_labels, silos=has_silos)
+        if problems := [*problems_in(parameters), *self._problems_of_rows(rows)]:
+            raise InvalidParameterError(*problems)
+        return self._unchecked()
+
+    def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
+        """Yield problems of parameters beside rows, as far as they do not depend on cells."""
+        if isinstance(self.public, Schema):
+            for place, name in (("y", rows.y), ("entity_ids", rows.entity_ids)):
+                if isinstance(name, str) and name in self.public.columns:
+                    yield Problem(
+                        f"{self._owner}.fit.{place}",
+                        "not be a column of the schema, because those columns are features",
+                        fix=f"Remove {as_is(repr(name))} from the schema.",
+                    )
+        unit = self.unit if isinstance(self.unit, str) else None
+        if unit == ROW and rows.entity_ids is not None:
+            yield Problem(
+                f"{self._owner}.unit",
+                "not be 'row' if you pass $entity_ids, because 'row' protects each row alone",
+                fix="Leave out $entity_ids or $unit.",
+            )
+        if unit not in (None, ROW) and rows.entity_ids is None:
+            yield Problem(
+                f"{self._owner}.unit",
+                "be left out without $entity_ids, because it names what they identify",
+                fix="Pass $entity_ids, or leave it out.",
+            )
+        if rows.batches is not None:
+            yield from self._problems_of_batches(rows)
+        elif self.release is not None:
+            if rows.entity_ids is None:
+                yield Problem(
+                    f"{self._owner}.release",
+                    "come with $entity_ids, by which the ledger knows who came when",
+                    fix="Pass $entity_ids, or leave $release out.",
+                )
+            if not self._target.is_declared and labels_of_public(rows.X_public, rows.y) is None:
+                yield Problem(
+                    f"{self._owner}.classes",
+                    "list all class values where a $release has a name: private labels may be those of people who take "
+                    "no part",
+                )
+
+    def _problems_of_batches(self, rows: Rows) -> Iterator[Problem]:
+        """Yield problems of rows that are read in batches."""
+        if not isinstance(rows.y, str) or not isinstance(rows.entity_ids, str | None):
+            yield Problem(
+                f"{self._owner}.fit.y",
+                "name a column of $X, and so must $entity_ids, for rows that are read in batches",
+            )
+        if not self._target.is_declared:
+            yield Problem(f"{self._owner}.classes", "list all class values for rows that are read in batches")
+        if as_table(rows.X_public) is None or rows.silos is not None or rows.whole_rows is not None:
+            yield Problem(
+                f"{self._owner}.fit.X_public",
+                "have named columns if rows are read in batches",
+                fix="Leave out $silos and $whole_rows then.",
+            )
+        if self.release is not None:
+            yield Problem(
+                f"{self._owner}.release",
+                "be left out for rows that are read in batches",
+                fix="To name a release, load all rows into memory.",
+            )
+
     def _received(self, run: Resolved, asked: Rows) -> Received:
         """Return private and public rows of any form, checked, as numbers; set `target_`."""
         X, y, X_public, y_public, entity_ids, silos, given_whole = asked
@@ -167,37 +237,9 @@ class Inputs(Parameters):
         if run.schema is None and X_public is None:
             raise InvalidDataError(_NO_PUBLIC)
         if run.schema is not None:
-            if X_public is not None or y_public is not None:
-                raise InvalidParameterError(
-                    Problem(
-                        f"{self._owner}.public",
-                        "be left out if you pass public rows",
-                        fix="Pass $public or $X_public, not both.",
-                    )
-                )
-            for place, name in (("y", y), ("entity_ids", entity_ids)):
-                if isinstance(name, str) and name in run.schema.columns:
-                    raise InvalidParameterError(
-                        Problem(
-                            f"{self._owner}.fit.{place}",
-                            "not be a column of the schema, because those columns are features",
-                            fix=f"Remove {as_is(repr(name))} from the schema.",
-                        )
-                    )
             X_public = run.schema.empty()
         target = self._target
         public_labels = None if target.is_declared else labels_of_public(X_public, y)
-        if self.release is not None and not target.is_declared and public_labels is None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.classes",
-                    (
-                        "list all class values where a $release has a name: private labels may be "
-                        "those of people who take "
-                        "no part"
-                    ),
-                )
-            )
         label = y if isinstance(y, str) else None
         unused = self._unused_labels(run, y, X_public, y_public)
         X_public, y_public = _apart(X_public, y_public)
@@ -238,14 +280,6 @@ class Inputs(Parameters):
             shards = self.partition(run.method, len(keep), entities, owners)
         else:  # the others have the teachers that they would have, whoever withdrew
             shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
-        if self.release is not None and shards.people is None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.release",
-                    "come with $entity_ids, by which the ledger knows who came when",
-                    fix="Pass $entity_ids, or leave $release out.",
-                )
-            )
         known_labels = None if y_public is None else self.target_.public(y_public, len(public))
         given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
@@ -287,35 +321,7 @@ class Inputs(Parameters):
         self, run: Resolved, rows: Rows, batches: Batches
     ) -> tuple[Resolved, PeopleInBatches | PeopleInPartitions, Public]:
         """Read private rows in batches, once, and return the people and the public rows; set `target_`."""
-        X, label, X_public, y_public, entity, silos, whole_rows = rows
-        if not isinstance(label, str) or not isinstance(entity, str | None):
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.fit.y",
-                    "name a column of $X, and so must $entity_ids, for rows that are read in batches",
-                )
-            )
-        if not self._target.is_declared:
-            raise InvalidParameterError(
-                Problem(f"{self._owner}.classes", "list all class values for rows that are read in batches")
-            )
-        if as_table(X_public) is None or silos is not None or whole_rows is not None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.fit.X_public",
-                    "have named columns if rows are read in batches",
-                    fix="Leave out $silos and $whole_rows then.",
-                )
-            )
-        if self.release is not None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.release",
-                    "be left out for rows that are read in batches",
-                    fix="To name a release, load all rows into memory.",
-                )
-            )
-        self._check_unit(entity)
+        X, label, X_public, y_public, entity, *_ = rows
         unused = self._unused_labels(run, label, X_public, y_public)
         X_public, y_public = _apart(X_public, y_public)
         features = public_features(X_public, label, entity)
@@ -424,25 +430,6 @@ class Inputs(Parameters):
                 raise InvalidDataError(
                     f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
                 )
-        self._check_unit(columns["entity_ids"])
-
-    def _check_unit(self, entity_ids: object) -> None:
-        if self.unit == ROW and entity_ids is not None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.unit",
-                    "not be 'row' if you pass $entity_ids, because 'row' protects each row alone",
-                    fix="Leave out $entity_ids or $unit.",
-                )
-            )
-        if self.unit not in (None, ROW) and entity_ids is None:
-            raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.unit",
-                    "be left out without $entity_ids, because it names what they identify",
-                    fix="Pass $entity_ids, or leave it out.",
-                )
-            )
 
     def _numbered(
         self, run: Resolved, X: Any, X_public: Any, people: Any = None

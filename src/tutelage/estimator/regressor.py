@@ -15,7 +15,7 @@ from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import People, Received, Rows
 from tutelage.estimator.parameters import Resolved, naming_unknown
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
@@ -140,8 +140,26 @@ class PATERegressor(RegressorMixin, Estimator):
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)
-        self.public_ = self._schema(rows.X_public, rows.y_public, rows.y, rows.entity_ids)
+        self.public_ = self.public if isinstance(self.public, Schema) else _proposed(rows)
         return replace(run, schema=self.public_)
+
+    def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
+        if rows.y_public is not None and rows.X_public is None:
+            yield Problem("PATERegressor.fit.y_public", "come with the public rows in $X_public", fix="Pass both.")
+        elif self.public is None and rows.X_public is None:
+            yield Problem(
+                "PATERegressor.public",
+                "be a Schema",
+                "None",
+                "For public rows, leave it out and pass them to fit as $X_public.",
+            )
+        elif self.public is not None and rows.X_public is not None and rows.y_public is None:
+            yield Problem(
+                "PATERegressor.public",
+                "be left out if you pass public rows without numbers",
+                fix="Leave out $public or $X_public, or pass $y_public.",
+            )
+        yield from super()._problems_of_rows(rows)
 
     def _received(self, run: Resolved, asked: Rows) -> Received:
         """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
@@ -181,35 +199,6 @@ class PATERegressor(RegressorMixin, Estimator):
         declared = (*found.declared, (Schema({"target": self._ends}), Table("", {"target": labels})))
         compared = () if len(public) else found.numbers  # bins have no units
         return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
-
-    def _schema(self, X_public: Any, y_public: Any, *others: Any) -> Schema:
-        """Return the schema, as given or as public rows propose it."""
-        if y_public is not None and X_public is None:
-            raise InvalidParameterError(
-                Problem("PATERegressor.fit.y_public", "come with the public rows in $X_public", fix="Pass both.")
-            )
-        if self.public is None and X_public is not None:
-            table = as_table(X_public)
-            no_features = {one for one in (y_public, *others) if isinstance(one, str)}
-            return Schema.learn(X_public if table is None else table.without(no_features & {*table.columns}))
-        if not isinstance(self.public, Schema):
-            raise InvalidParameterError(
-                Problem(
-                    "PATERegressor.public",
-                    "be a Schema",
-                    shown(self.public),
-                    "For public rows, leave it out and pass them to fit as $X_public.",
-                )
-            )
-        if X_public is not None and y_public is None:
-            raise InvalidParameterError(
-                Problem(
-                    "PATERegressor.public",
-                    "be left out if you pass public rows without numbers",
-                    fix="Leave out $public or $X_public, or pass $y_public.",
-                )
-            )
-        return self.public
 
     def predict(self, X: Any) -> FloatArray:
         """Return the expected number of each row; costs no privacy.
@@ -268,6 +257,15 @@ class PATERegressor(RegressorMixin, Estimator):
 
 
 PATERegressor.__init__ = naming_unknown(PATERegressor.__init__)
+
+
+def _proposed(rows: Rows) -> Schema:
+    """Return the schema that public rows propose, of columns that have no other purpose."""
+    table = as_table(rows.X_public)
+    if table is None:
+        return Schema.learn(rows.X_public)
+    others = {one for one in (rows.y, rows.y_public, rows.entity_ids) if isinstance(one, str)}
+    return Schema.learn(table.without(others & {*table.columns}))
 
 
 def _column(X: Any, y: Any) -> Any:
