@@ -93,7 +93,7 @@ def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(conf
 
 @pytest.mark.parametrize(("old", "new", "sentence"), [
     (TARGET, 'entity = "patient"\ntarget = "age"', "`target` and `range` in [private] go together"),
-    ("[0, 100]", "[100, 0]", "`range` in [private] must be the lowest and the highest number"),
+    ("[0, 100]", "[100, 0]", "`range` in [private] must be the lowest and the highest possible value"),
     ("range =", 'label = "y"\nrange =', "`label` in [private] does not go with `target`"),
     ("range =", "batches = true\nrange =", "`batches` in [private] does not go with `schema`"),
     ("[output]", '[method]\nname = "additive"\n[output]', "[method] does not go with `target`"),

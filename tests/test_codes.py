@@ -137,10 +137,10 @@ class Overriding(Mine):
 @pytest.mark.parametrize("kind", [Renamed, Overriding])
 def test_no_mechanism_answers_by_the_key_of_another(kind):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
-    with pytest.raises(InvalidParameterError, match="must have a name of its own"):
+    with pytest.raises(InvalidParameterError, match="must have a class name and a key that no mechanism"):
         session(kind(1), ledger)
     request: Any = session(GNMax(40.0), ledger)._request(ROWS, None)
-    with pytest.raises(InvalidParameterError, match="must have a name of its own"):
+    with pytest.raises(InvalidParameterError, match="must have a class name and a key that no mechanism"):
         boundary.Boundary(ledger, SystemNoise()).release(replace(request, mechanism=kind(1)))
     assert type("Another", (Renamed,), {})(1).key() == "Another(setting=1, later=inf)"  # a name is not inherited
 

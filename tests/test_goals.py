@@ -99,7 +99,7 @@ def test_students_of_votes_learn_by_the_weights():
 
 
 @pytest.mark.parametrize(("changes", "told"), [
-    ({"goal": "recall at 0 %"}, "at k %"), ({"class_weight": {"yes": 0}}, "positive"),
+    ({"goal": "recall at 0 %"}, "such as recall at 5 %"), ({"class_weight": {"yes": 0}}, "positive"),
     ({"class_weight": {"maybe": 2}}, "class values"),
     ({"goal": "average_precision", "classes": ["no", "yes", "?"]}, "two classes"),
     ({"method": TeacherVotes(student=LogisticRegression(class_weight="balanced"))}, "leave its own"),

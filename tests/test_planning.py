@@ -294,7 +294,7 @@ def test_the_documented_plan_works(capsys):
 
 
 @pytest.mark.parametrize(("parameters", "said"), [
-    ({"epsilon": 2.0}, "`parameters` of plan must be among"),
+    ({"epsilon": 2.0}, "`parameters` of plan must contain only"),
     ({"student": "forest"}, "vectors are tried with the student in closed form"),
     ({"teacher": ClassMeans(), "rounds": 2}, "`rounds` of plan.parameters must be 1"),
 ])  # fmt: skip

@@ -121,7 +121,7 @@ def test_it_is_a_regressor_of_scikit_learn():
     ("wrong", "said"),
     [
         ({"target_range": (5, 5)}, "`target_range` of PATERegressor must be the lowest and the highest"),
-        ({"target_range": (0, float("inf"))}, "`target_range` of PATERegressor must be finite"),
+        ({"target_range": (0, float("inf"))}, "`target_range` of PATERegressor must be between"),
         ({"public": {"age": (0, 1)}}, "`public` of PATERegressor must be a Schema"),
         ({"mechanism": 3.0, "epsilon": None}, "`mechanism` of AdditiveMean must be a NoisySum"),
     ],

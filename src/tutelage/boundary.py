@@ -302,7 +302,12 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
     for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
         if _OWN_NAMES.get(name, kind) is not kind:
             raise InvalidParameterError(
-                Problem("mechanism", "have a name of its own", f"another class named {kind.__qualname__}", "Rename it.")
+                Problem(
+                    "mechanism",
+                    "have a class name and a key that no mechanism of tutelage has",
+                    f"a class of your own named {kind.__qualname__}",
+                    "Rename your class, or change its key.",
+                )
             )
 
 

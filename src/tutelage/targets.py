@@ -70,7 +70,9 @@ class Goal:
     def __post_init__(self) -> None:
         known = ("accuracy", "balanced_accuracy", "average_precision")
         if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
-            raise InvalidParameterError(Problem("goal", f"be {', '.join(known)} or recall at k %", shown(self.name)))
+            raise InvalidParameterError(
+                Problem("goal", f"be {', '.join(known)}, or a recall such as recall at 5 %", shown(self.name))
+            )
 
     @property
     def _share(self) -> float:
@@ -211,8 +213,8 @@ class Classes:
             raise InvalidParameterError(
                 Problem(
                     "PATEClassifier.classes",
-                    "give each class, all text or all numbers, the list of its labels, each label once, "
-                    "if it is a mapping: {'yes': ['<30', '>30'], 'no': ['NO']}",
+                    "map each class to a list of labels, each label once, as in {'yes': ['<30', '>30'], 'no': ['NO']}",
+                    fix="Classes must be all text or all numbers.",
                 )
             )
         return {label: name for name, labels in classes.items() for label in labels}
@@ -307,13 +309,14 @@ class Numbers:
             raise InvalidParameterError(
                 Problem(
                     "PATERegressor.target_range",
-                    "be the lowest and the highest number, by public knowledge, as [0, 100]",
+                    "be the lowest and the highest possible value, as in [0, 100]",
                     shown(ends),
+                    "Take both from public knowledge, not from private rows.",
                 )
             )
         low, high = (int(end) if isinstance(end, Integral) else float(end) for end in ends)
         if low < -_LARGEST or high > _LARGEST:
-            raise InvalidParameterError(Problem("PATERegressor.target_range", "be finite, and within ±2**53"))
+            raise InvalidParameterError(Problem("PATERegressor.target_range", "be between -2**53 and 2**53"))
         return cls(low=low, high=high, question=question)
 
     @property

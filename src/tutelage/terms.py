@@ -58,7 +58,7 @@ class Terms(NamedTuple):
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release stays within its share and the limit."""
         if self.limit is None:
-            raise InvalidParameterError(Problem("mechanism", "be left out for the least noise"))
+            raise InvalidParameterError(Problem("mechanism", "be left out to get the least noise that ε allows"))
         return noise_within(self.limit, repeated(event_of, self.releases), self.share, self.by_itself)
 
 

@@ -60,7 +60,11 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
     known = {"method", *DEFAULTS}
     if unknown := sorted(parameters.keys() - known):
         raise InvalidParameterError(
-            Problem("plan.parameters", f"be among {', '.join(sorted(known))}: no others are tried", f"{unknown[0]!r}")
+            Problem(
+                "plan.parameters",
+                f"contain only settings that a plan tries: {', '.join(sorted(known))}",
+                f"{unknown[0]!r}",
+            )
         )
     method = method_for(parameters.pop("method", None), **(DEFAULTS | parameters))
     method.check_plan()

@@ -110,11 +110,11 @@ def plan(
     judged_by = Goal(goal)
     if judged_by.ranks or (known is None and goal != "accuracy"):
         raise InvalidParameterError(
-            Problem("plan.goal", "be accuracy or, with labeled rows, balanced_accuracy. No other is tried", f"{goal}")
+            Problem("plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}")
         )
     known = None if known is None else replace(known, n_classes=n_classes, goal=judged_by)
     if n_classes is None:
-        raise InvalidParameterError(Problem("plan.classes", "be the number of classes, if there are no labels"))
+        raise InvalidParameterError(Problem("plan.classes", "be set to the number of classes if you pass no labels"))
     target = Target(
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
@@ -131,8 +131,8 @@ def plan(
         raise InvalidParameterError(
             Problem(
                 "plan.parameters",
-                "come with labels, on which they are tried",
-                fix="Pass $y_public or $stand_in, or leave them out.",
+                "come with labels to try them on",
+                fix="Pass $y_public or $stand_in, or leave out $parameters.",
             )
         )
     if accuracy is not None and known is not None:
@@ -168,7 +168,9 @@ def _known(
         )
     own = y_public is not None
     if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
-        raise InvalidParameterError(Problem("plan.stand_in", "be a pair: rows of another data set and their labels"))
+        raise InvalidParameterError(
+            Problem("plan.stand_in", "be a tuple of two: rows of another data set, and their labels")
+        )
     given = (X_public, y_public) if own else stand_in
     came, rows, labels = _numbers(given[0], given[1], features)
     if missing := sum(map(is_missing, labels.tolist())):
@@ -223,7 +225,7 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
         return integer_at_least(public_rows, 1, "public_rows", "plan")
     if X_public is None:
         raise InvalidParameterError(
-            Problem("plan.public_rows", "be the number of public rows, if $X_public is not given")
+            Problem("plan.public_rows", "be set to the number of public rows if you pass no $X_public")
         )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows
