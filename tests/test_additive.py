@@ -316,7 +316,7 @@ def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
 
 
 def test_a_plan_refuses_what_cannot_be_tried_on_public_rows():
-    with pytest.raises(InvalidParameterError, match="a method that takes public rows"):
+    with pytest.raises(InvalidParameterError, match="a method that uses public rows"):
         plan(1.0, people=900, X_public=np.eye(60), y_public=np.arange(60) % 2, parameters={"method": Additive()})
 
 

@@ -140,10 +140,10 @@ def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch):
 
 
 @pytest.mark.parametrize(("changes", "said"), [
-    ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax where every person has few votes"),
-    ({"student": NoisySumClassifier()}, "`student` of CappedVotes must learn from labels"),
+    ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax, because every person has"),
+    ({"student": NoisySumClassifier()}, "`student` of CappedVotes must be a classifier that learns"),
     ({"mechanism": CappedGNMax(10.0, 5)}, "each of them sets the noise"),
-    ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` for C"),
+    ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "CappedVotes for a `CappedGNMax`"),
     ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "no amount of noise meets it"),
 ])  # fmt: skip
 def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):

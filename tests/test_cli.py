@@ -260,7 +260,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("DecisionTreeClassifier", "DecisionTreeRegressor", 2, "must be a classifier"),
     ('["no", "yes"]', '["no", 1]', 2, "must be all text or all whole numbers"),
     (TEACHER, TREE % "max_depth = -1", 2, "`teacher` in [method] must train without an error"),
-    ("queries = 40", "queries = 400", 2, "`n_queries` in [method] must be at most the 120 public rows. Got 400."),
+    ("queries = 40", "queries = 400", 2, "`n_queries` in [method] must be at most 120, the number of public rows"),
     ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "`rounds` in [method] must be at least 2"),
     ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
     (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),

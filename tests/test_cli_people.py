@@ -65,7 +65,7 @@ def mechanism(name: str, settings: str) -> dict[str, str]:
     (NEAREST, {"private": SILO}, "`silo` in [private] must be left out for CappedVotes"),
     (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
     (NEAREST, mechanism("gnmax", "sigma = 3.0, cap = 2"), "must be one of capped"),
-    ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "`CappedGNMax` for"),
+    ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "for a `CappedGNMax`"),
     (VECTORS, {"method": "rounds = 0"}, "`rounds` of VectorBallots must be an integer >= 1"),
     (VECTORS, mechanism("noisy-sum", "sigma = 3.0"), "with the name noisy-sum needs `noise_multiplier`. Add it."),
 ])  # fmt: skip

@@ -128,7 +128,7 @@ def test_refusals_name_the_parameter_and_the_fix():
         ({"random_state": -1}, "`random_state` of PATEClassifier must be"),
         ({"mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
         ({"noise": 42}, "must be a noise source of tutelage"),
-        ({"n_queries": 401}, "at most the 400 public rows. Got 401"),
+        ({"n_queries": 401}, "at most 400, the number of public rows. Got 401"),
         ({"teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
         ({"student": LinearRegression()}, "`student` of PATEClassifier must be a scikit-learn classifier"),
         (

@@ -295,7 +295,7 @@ def test_the_documented_plan_works(capsys):
 
 @pytest.mark.parametrize(("parameters", "said"), [
     ({"epsilon": 2.0}, "`parameters` of plan must contain only"),
-    ({"student": "forest"}, "vectors are tried with the student in closed form"),
+    ({"student": "forest"}, "which tries only the student in closed form"),
     ({"teacher": ClassMeans(), "rounds": 2}, "`rounds` of plan.parameters must be 1"),
 ])  # fmt: skip
 def test_parameters_that_no_trial_follows_are_refused(parameters, said):

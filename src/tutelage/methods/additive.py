@@ -104,7 +104,7 @@ class SumsOverSchema(NoisySums):
     def __post_init__(self) -> None:
         name = type(self).__name__
         if self.student is not None:
-            raise InvalidParameterError(Problem(f"{name}.student", "be left out: it follows from the noisy sums"))
+            raise InvalidParameterError(Problem(f"{name}.student", "be left out, because the noisy sums determine it"))
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
             raise InvalidParameterError(
                 Problem(f"{name}.mechanism", "be a NoisySum", f"a {type(self.mechanism).__name__}", "Leave it out.")
@@ -120,8 +120,9 @@ class SumsOverSchema(NoisySums):
         raise InvalidParameterError(
             Problem(
                 "plan.parameters",
-                f"be a method that takes public rows, on which a plan tries it, and {type(self).__name__} takes none",
-                fix="Leave the plan out.",
+                "have a method that uses public rows, because a plan tries it on them",
+                f"{type(self).__name__}",
+                "Train without a plan.",
             )
         )
 
@@ -172,9 +173,7 @@ class SumsOverSchema(NoisySums):
         schema, sizes = public.schema, public.sizes
         if schema is None:
             raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.public", f"be a Schema for {type(self).__name__}", fix="Set $public to a Schema."
-                )
+                Problem("PATEClassifier.public", f"be set to a Schema if the method is {type(self).__name__}")
             )
         each = zip(schema.columns.items(), schema.bins, strict=True)
         columns = [[name, spelled_out(one), bins] for (name, one), bins in each]

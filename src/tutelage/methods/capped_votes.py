@@ -56,9 +56,9 @@ class CappedVotes(VotesOnQueries):
             raise InvalidParameterError(
                 Problem(
                     "CappedVotes.mechanism",
-                    "be a CappedGNMax where every person has few votes",
+                    "be a CappedGNMax, because every person has only a few votes",
                     f"a {type(self.mechanism).__name__}",
-                    "Leave it out for as little noise as ε allows.",
+                    "Leave it out to get the least noise that ε allows.",
                 )
             )
 

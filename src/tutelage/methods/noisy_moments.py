@@ -186,9 +186,9 @@ class NoisyMoments(NoisySums):
             raise InvalidParameterError(
                 Problem(
                     "NoisyMoments.mechanism",
-                    "be a NoisySum where people cast vectors",
+                    "be a NoisySum, because every ballot is a vector",
                     f"a {type(self.mechanism).__name__}",
-                    "Leave it out for as little noise as ε allows.",
+                    "Leave it out to get the least noise that ε allows.",
                 )
             )
 
@@ -332,7 +332,7 @@ class NoisyMoments(NoisySums):
         if self.student is not None:
             raise InvalidParameterError(
                 Problem(
-                    "plan.parameters.student", "be left out, because vectors are tried with the student in closed form"
+                    "plan.parameters.student", "be left out for a plan, which tries only the student in closed form"
                 )
             )
 

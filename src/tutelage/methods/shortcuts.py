@@ -46,8 +46,7 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
             raise InvalidParameterError(
                 Problem(
                     f"PATEClassifier.{unused[0]}",
-                    "be left out unless the method has votes on single rows: NoisyMoments "
-                    "(`VectorBallots`) labels all public rows at once, at no further cost",
+                    "be left out, because NoisyMoments (`VectorBallots`) labels all public rows at once",
                 )
             )
         if "rounds" in given:
@@ -64,6 +63,8 @@ def _set_twice(name: str, by: str, record: Any) -> InvalidParameterError:
     """Return the refusal of a parameter beside another one that sets it."""
     return InvalidParameterError(
         Problem(
-            f"PATEClassifier.{name}", f"be left out, because ${by} has it", fix=f"Set it in {type(record).__name__}."
+            f"PATEClassifier.{name}",
+            f"be left out, because ${by} already sets it",
+            fix=f"Change it in {type(record).__name__}.",
         )
     )

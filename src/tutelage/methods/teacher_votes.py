@@ -81,11 +81,8 @@ class TeacherVotes(VotesOnQueries):
             raise InvalidParameterError(
                 Problem(
                     "TeacherVotes.mechanism",
-                    "be a Mechanism for votes on every query",
-                    fix=(
-                        "`NoisySum` is for NoisyMoments (`VectorBallots`), `CappedGNMax` for CappedVotes "
-                        "(`NearestQueries`)."
-                    ),
+                    "be a Mechanism for votes on single queries",
+                    fix="Use NoisyMoments for a `NoisySum`, and CappedVotes for a `CappedGNMax`.",
                 )
             )
 
@@ -152,16 +149,16 @@ class TeacherVotes(VotesOnQueries):
             raise InvalidParameterError(
                 Problem(
                     "plan.parameters.rounds",
-                    "be 1, and $selection a rule that needs no earlier labels, such as 'first' or 'medoids'",
+                    "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
                 )
             )
         if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
             raise InvalidParameterError(
                 Problem(
                     "plan.parameters.mechanism",
-                    "be a GNMax",
+                    "be a GNMax for a plan",
                     f"{type(self.mechanism).__name__}",
-                    "Leave it out for the least noise.",
+                    "Leave it out to get the least noise that ε allows.",
                 )
             )
         ensemble_of(self.teacher, n_classes=2, seed=0)  # refuses what cannot be trained, such as recorded votes

@@ -109,13 +109,17 @@ class VotesOnQueries(Method):
     def _check_selection(self) -> None:
         if not isinstance(self.selection, str | QuerySelector):
             raise InvalidParameterError(
-                Problem(f"{type(self).__name__}.selection", "be a rule or its name", shown(self.selection))
+                Problem(
+                    f"{type(self).__name__}.selection",
+                    "be the name of a selection rule, or a QuerySelector",
+                    shown(self.selection),
+                )
             )
         if self.rule.needs_answers and self.rounds == 1:
             raise InvalidParameterError(
                 Problem(
                     f"{type(self).__name__}.rounds",
-                    f"be at least 2 for {type(self.rule).__name__}, a $selection that needs earlier labels",
+                    f"be at least 2, because {type(self.rule).__name__} needs labels of an earlier round",
                     "1",
                 )
             )
@@ -125,7 +129,11 @@ class VotesOnQueries(Method):
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
-                Problem(f"{type(self).__name__}.rounds", "be at most $n_queries", f"{self.rounds} and {self.n_queries}")
+                Problem(
+                    f"{type(self).__name__}.rounds",
+                    "be at most $n_queries",
+                    f"{self.rounds} rounds and {self.n_queries} queries",
+                )
             )
 
     def _check_student(self) -> None:
@@ -135,8 +143,9 @@ class VotesOnQueries(Method):
             raise InvalidParameterError(
                 Problem(
                     f"{type(self).__name__}.student",
-                    "learn from labels, and NoisySumClassifier learns from the sums of NoisyMoments (`VectorBallots`)",
-                    fix="Leave it out.",
+                    "be a classifier that learns from labels",
+                    "NoisySumClassifier",
+                    "Leave $student out, or use NoisyMoments (`VectorBallots`).",
                 )
             )
 
@@ -251,7 +260,11 @@ class VotesOnQueries(Method):
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
             if value > len(seen):
                 raise InvalidParameterError(
-                    Problem(f"{type(self).__name__}.{name}", f"be at most the {len(seen)} public rows", f"{value}")
+                    Problem(
+                        f"{type(self).__name__}.{name}",
+                        f"be at most {len(seen)}, the number of public rows",
+                        f"{value}",
+                    )
                 )
         self.rule.check(seen, n_classes)
 
