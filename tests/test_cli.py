@@ -176,7 +176,7 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(finished, called):
     student = load_student(finished / "out" / "student.skops")
     raw = np.array([[50.0, 0.9, "north"], [50.0, 0.1, "elsewhere"]], dtype=object)
     assert student.predict(raw).tolist() == ["yes", "no"]
-    assert "spends from the same budget" in refusal(called("run", "config.toml", cwd=finished), 2)
+    assert "spends more of their budget" in refusal(called("run", "config.toml", cwd=finished), 2)
     again = called("run", "config.toml", "--overwrite", "--json")
     assert all(is_finding(line) for line in again.stderr.splitlines())
     assert json.loads(again.stdout) == json.loads((finished / "out" / "card.json").read_text())
@@ -265,7 +265,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
     (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),
     (PUBLIC_LABEL, 'public.csv"\nlabel = "ward"', 1, "The public labels contain 'north', which is not among"),
-    ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or"),
+    ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or both"),
     ('folder = "out"', 'folder = "public.csv"', 2, "must be a folder, and public.csv is not a folder"),
     ("[output]", "[features]\ncomponents = 3\n[output]", 2, "`components` in [features] is of a map."),
     ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label` or `target`. Got"),

@@ -125,8 +125,8 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(f
     ({"public": "other.csv"}, 2, "must have the same columns as stays.csv"),
     ({"public": "wrong.toml"}, 2, "wrong.toml must describe features of stays.csv only. Remove 'ill'."),
     ({"public_label": "age", "classes": None}, 2, "--public-label must have at most 10 different values"),
-    ({"goal": "average precision", "classes": "no,yes,maybe"}, 2, "is for two classes, and there are 3"),
-    ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / the number of people. Got 0.001 and 5000."),
+    ({"goal": "average precision", "classes": "no,yes,maybe"}, 2, "needs exactly two classes. Got 3"),
+    ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / the number of people. Got 0.001 for 5000"),
     ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label does not go with the other answers"),
     ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
 ], ids=str)  # fmt: skip

@@ -87,7 +87,7 @@ def test_a_hopeless_target_ends_with_another_code_and_stops_a_run_before_it_spen
     (("--people", 10), "--epsilon is missing"),
     (("--epsilon", 1, "--classes", 2, "--public-rows", 9), "--people is missing"),
     (("--epsilon", 1, "--people", 10, "--public-rows", 9), "--classes"),
-    (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs the column"),
+    (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs --label"),
 ])  # fmt: skip
 def test_what_is_missing_is_named(called, options, said):
     assert said in refusal(called("plan", *options), 2)

@@ -218,7 +218,7 @@ def test_a_claim_does_not_cover_what_is_released_after_it(claimed):
     options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
     made = claimed("torn.npz", options)
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
-    assert "Name it with --ledger" in refusal(tutelage("card", "out", "--claim", "claim.json"), 2)
+    assert "Name that ledger with --ledger" in refusal(tutelage("card", "out", "--claim", "claim.json"), 2)
     votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
     check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
     release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))

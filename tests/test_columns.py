@@ -106,7 +106,7 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
 @pytest.mark.parametrize(("content", "message"), [
     (b"", "no rows below its header"),
     (b"age,city\n31\n", "Row 1 of rows.csv has 1 cells, the header 2"),
-    (b"age,age\n1,2\n", "Column 2 of .* has no name of its own"),
+    (b"age,age\n1,2\n", "Column 2 of .* has no name, or that of an earlier"),
     (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
 ])  # fmt: skip
 def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):

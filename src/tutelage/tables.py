@@ -282,8 +282,8 @@ def _header(line: str, path: Path) -> tuple[list[str], str]:
     for number, name in enumerate(names, start=1):
         if name == "" or name in names[: number - 1]:  # which are not quoted: without a header, they are a person's
             raise InvalidDataError(
-                f"Column {number} of {path} has no name of its own. The first line must give each column another name. "
-                "If a column is an index that was saved with the table, leave it out (in pandas: index=False)."
+                f"Column {number} of {path} has no name, or that of an earlier column. Name each column in the first "
+                "line. If a column is an index that was saved with the table, leave it out (in pandas: index=False)."
             )
     return names, mark
 
@@ -323,9 +323,9 @@ def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -
 
 def _odd_mark(row: int, path: Path) -> InvalidDataError:
     return InvalidDataError(
-        f"In row {row} of {path.name}, a quotation mark stands behind a blank, or opens a cell that does not end on "
-        "that line. Write each row on one line, no blanks before cells, and double quotation marks inside cells, or "
-        "use Parquet."
+        f"In row {row} of {path.name}, a quotation mark follows a blank, or opens a cell that does not end on that "
+        "line. Write each row on one line, leave no blanks before cells, and double the quotation marks inside cells; "
+        "or use Parquet."
     )
 
 

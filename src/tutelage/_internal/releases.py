@@ -171,8 +171,8 @@ def claimed_folder(
         of_ledger = [budget.with_name(budget.name + suffix) for suffix in ("", *OF_LEDGERS)]
         if {made, private_path(made)} & {*of_ledger, *budget.parents} or budget in made.parents:
             raise ConfigError(
-                "The ledger must not be in the results folder, which is replaced whole and handed over, nor in its "
-                f"place. Got {ledger}. Move it, or {way_out}."
+                "The ledger must not be in the results folder or at its path, because the folder is replaced and "
+                f"shared. Got {ledger}. Move it, or {way_out}."
             )
     what = "card" if {*names} == {*CARD} else kind
     form = Form(f"part of a {what}", partial(_foreign, names=frozenset(names), kind=kind))

@@ -70,7 +70,7 @@ def card(
     """Write the privacy card as card.json, card.md and card.html."""
     if verify is not None:
         if results is None or state or statements or ask or effects or claim or output or sign or as_json:
-            raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
+            raise ConfigError("--verify takes only the folder of the card and, if you have it, --ledger.")
         _verify(results, verify, ledger)
         return
     if effects and as_json:
@@ -103,7 +103,7 @@ def card(
             raise ConfigError(_OF_WHAT)
         if claim is not None:
             if history is None:
-                raise ConfigError("--claim is checked with the ledger that recorded the test. Name it with --ledger.")
+                raise ConfigError("--claim needs the ledger that recorded the test. Name that ledger with --ledger.")
             (epsilon, sanitised), proposal, released = read_claim(claim, history)
             made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proposal, event=released)
             made = replace(made, findings=_judged_again(made))

@@ -250,8 +250,8 @@ def read_schema(path: Path) -> Schema:
     named = found.pop("proposed_by", "")
     if set(found) != {"schema"} or not isinstance(named, str):
         raise ConfigError(
-            f"{path} must have one section, [schema], with a range or the categories of each column, and above it at "
-            "most `proposed_by`, the file of public rows that proposed them. `tutelage schema --ranges` writes it."
+            f"{path} must contain [schema], with the range or categories of each column. Only `proposed_by` may "
+            "precede it, the file of public rows that the schema was made from. `tutelage schema --ranges` writes it."
         )
     schema = Schema(found["schema"])
     if named:

@@ -77,7 +77,7 @@ def new(
         file = file.numbered(TermsFile.of(before.terms).identifier)
         if file.draft().fingerprint != TermsFile.of(before.terms).draft().fingerprint:
             raise ConfigError(
-                f"{terms} must differ from the terms in {home} in [hospitals], [parties] and `coordinator` only. For "
+                f"{terms} may differ from the terms in {home} only in [hospitals], [parties] and `coordinator`. For "
                 "other terms, found another consortium in another folder."
             )
         if not [*home.glob("*.private.json")]:
@@ -113,7 +113,9 @@ def join(
     found = Invite.load(invite)
     file, folder = TermsFile.of(found.terms), home or Path(found.name)
     if found.name not in file.seats:
-        raise InvalidDataError(f"{invite} is for {found.name!r}, who has no seat in its terms. Ask for another invite.")
+        raise InvalidDataError(
+            f"{invite} is for {found.name!r}, but its terms name no such member. Ask for another invite."
+        )
     (role, address), draft = file.seats[found.name], file.draft()
     _require_finished(folder)
     if (folder.exists() and any(folder.iterdir())) != new_keys:
@@ -303,7 +305,7 @@ def _bars_of(sent: dict[str, dict[str, list[int]]]) -> Bars:
 def _require_finished(home: Path) -> None:
     """Refuse a folder in which a killed command left keys or a ledger that no one has used."""
     if home.exists() and any(home.iterdir()) and not Place.is_in(home):
-        raise ConfigError(f"--home must be a new folder, or that of a member. {home} holds other files: name another.")
+        raise ConfigError(f"--home must be a new folder, or a member's folder. {home} holds other files: name another.")
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:

@@ -252,7 +252,7 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str,
         )  # fmt: skip
     known = max(people or 1, n_rows or 1)
     if delta is not None and 1 / known <= delta < 1:
-        raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} and {known}.")
+        raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} for {known} people.")
     least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
     shared = {"epsilon": epsilon} if releases is None else {"budget": epsilon, "releases": releases}
     return people, {**shared, "delta": min(DEFAULT_DELTA, least) if delta is None else delta}
@@ -387,7 +387,7 @@ def _classes(found: list[str], value: str | Iterable[str]) -> list[str]:
         raise ConfigError(*problems)
     for one in found:
         if one not in classes:
-            raise ConfigError(f"--classes must have all public labels. {one!r} is missing.")
+            raise ConfigError(f"--classes must list all public labels. {one!r} is missing.")
     return classes
 
 
@@ -395,7 +395,7 @@ def _goal(classes: list[str], text: str) -> Goal:
     name = " ".join(text.replace("%", " %").split())
     goal = Goal(name if name.startswith("recall") else name.replace(" ", "_"))
     if goal.ranks and len(classes) != 2:
-        raise ConfigError(f"--goal {goal.title} is for two classes, and there are {len(classes)}. Name another goal.")
+        raise ConfigError(f"--goal {goal.title} needs exactly two classes. Got {len(classes)}. Name another goal.")
     return goal
 
 

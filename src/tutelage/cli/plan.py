@@ -197,7 +197,9 @@ def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict
     """Return the rows that files hold, and their labels."""
     if stand_in is not None:
         if label is None or public is not None:
-            raise ConfigError("--stand-in needs the column of its labels in --label, and takes the place of --public.")
+            raise ConfigError(
+                "--stand-in needs --label, the column of its labels, and replaces --public, so leave --public out."
+            )
         return {"stand_in": _read(stand_in, label)}
     if public is None:
         if label is not None:

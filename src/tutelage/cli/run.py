@@ -96,8 +96,8 @@ def run(
     with claimed_folder(settings.folder, RESULTS, way_out, ledger=settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
             raise ConfigError(
-                f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
-                "spends from the same budget; name another folder, or pass --overwrite."
+                f"{settings.folder} holds the results of an earlier release. A new release of the "
+                "same private data spends more of their budget. Name another folder, or pass --overwrite."
             )
         settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
         more: dict[str, Any] = {"data_changed": data_changed, "release": release}
@@ -136,7 +136,7 @@ def _released(
     if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
         raise PreflightError(
             "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
-            "[public]; or pass --insist, and the card calls the guarantee weak."
+            "[public]; or pass --insist, and then the card calls the guarantee weak."
         )
     told = list[str]()
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less

@@ -101,8 +101,7 @@ def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
             raise ConfigError("[columns] is only for tables, and npz files contain arrays of numbers. Leave it out.")
         return _from_npz(private, public, config.private, config.public.label)
     raise ConfigError(
-        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or "
-        "both be .npz."
+        "`file` in [private] and [public] must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or both .npz."
     )
 
 
@@ -190,7 +189,9 @@ def _from_tables(
 def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Table | None) -> RunData:
     """Return private rows that are read by a public schema, and public rows if they have the target."""
     if not path.name.lower().endswith(TABLE_FILES):
-        raise ConfigError("`file` in [private] must be a table where [public] has a `schema`: its columns need names.")
+        raise ConfigError(
+            "`file` in [private] must be a table if [public] has a `schema`, because its columns need names."
+        )
     if public is not None and private.target not in public.columns:
         public = None  # which has proposed the schema
     rows = read_table(path)
@@ -198,7 +199,7 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Tabl
         rows.column(name)  # refuses a name that is misspelled
     if special := {private.column, private.entity, private.silo, *private.ignore} & set(schema.names):
         raise ConfigError(
-            f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Leave it out."
+            f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Remove it from the schema."
         )
     ids = ids_in(rows, private.entity)
     schema.table(rows, ids)
@@ -269,7 +270,7 @@ def _with_classes(private: PrivateSection, public_labels: list[Any]) -> PrivateS
         return private
     classes = sorted({label for label in public_labels if not is_missing(label)})
     if problems := list(problems_of_classes(classes)):
-        raise ConfigError(f"{problems[0]} [private] has none, so these are the labels of the public rows.")
+        raise ConfigError(f"{problems[0]} Since [private] lists no classes, the labels of the public rows were taken.")
     return structs.replace(private, classes=classes)
 
 
