@@ -85,7 +85,7 @@ def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(membe
     other = Ledger.create(tmp_path / "other", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
     with pytest.raises(LedgerMismatchError, match="the consortium one 'patient'"):
         Entity(members.home("hospital-0"), other)
-    with pytest.raises(FederationError, match="aggregator is the aggregator, and this is for an entity"):
+    with pytest.raises(FederationError, match="aggregator is the aggregator, but only an entity can"):
         Entity(members.home("aggregator"), members.ledger("aggregator"))
 
 

@@ -482,5 +482,5 @@ def test_votes_and_sums_are_not_mixed(members, founded_for_votes, tmp_path):
         members.aggregator().collect(batch, members.mailbox)
     with pytest.raises(FederationError, match="Use `ask_sum` with the name of a release"):
         members.aggregator().ask(np.zeros((9, 3)), members.mailbox)
-    with pytest.raises(FederationError, match="are about votes"):
+    with pytest.raises(FederationError, match="ask for votes"):
         votes.entity(NAMES[0]).cast(votes.ask(5), X, y, votes.mailbox, entity_ids=ids)

@@ -233,7 +233,7 @@ def test_names_and_addresses_that_no_kit_can_have_are_refused(server, members, w
 def test_a_damaged_kit_is_refused(tmp_path):
     (tmp_path / "server").mkdir()
     (tmp_path / "server" / "kit.json").write_text("{}")
-    with pytest.raises(FederationError, match=r"is no kit, or is damaged\."):
+    with pytest.raises(FederationError, match=r"is not a kit, or it is damaged\."):
         kits.start(tmp_path / "server", tmp_path / "mail")
 
 

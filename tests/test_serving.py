@@ -184,8 +184,8 @@ def test_numbers_of_people_that_were_not_agreed_on_are_refused_by_all(play):
         batch = Batch.make(identity, terms, replace(first, people=people).to_row())
         play.members.mailbox.put_batch(batch, terms)
         play.step("hospital-0")
-        assert "of no roster that hospital-0 has accepted" in play.told[-1]
-        with pytest.raises(StaleBatchError, match="of no roster that left has accepted"):
+        assert "than any roster that hospital-0 has accepted" in play.told[-1]
+        with pytest.raises(StaleBatchError, match="than any roster that left has accepted"):
             ComputingParty(play.members.home("left")).compute(batch, play.members.mailbox)
     assert play.spent("hospital-0") == 0
 

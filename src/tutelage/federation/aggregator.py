@@ -186,8 +186,8 @@ class Aggregator:
         missing = [name for name in parties if name not in computed]
         who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(
-            "The labels of this batch are not complete: all computing parties must have sent theirs of one and the "
-            f"same computation, and {who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
+            "The labels of this batch are not complete: all computing parties must send labels of one computation, but "
+            f"{who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
         )
 
     def _answers(self, batch: Batch, mailbox: Mailbox) -> Iterator[tuple[str, tuple[str, tuple[str, ...]], bytes]]:

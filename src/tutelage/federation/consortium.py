@@ -106,7 +106,7 @@ class Consortium(Terms):
     def sums(self) -> SharedSums:
         """Return the scheme of terms of a sum; terms of votes are refused."""
         if not isinstance(self.scheme, SharedSums):
-            raise FederationError(f"The terms of {self.name!r} are about votes, and not about sums of ballots.")
+            raise FederationError(f"The terms of {self.name!r} ask for votes, not for sums of ballots.")
         return self.scheme
 
     def most_queries(self) -> int:

@@ -230,7 +230,7 @@ def ballots_of(
     cast_by = sums.method.prepare(sums.public(1), PrivateRows(rows, labels, people))
     ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
     if not asked.request.form.holds(ballots.form):
-        raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
+        raise InvalidBallotError("The ballots do not have the form that the request asks for.")
     return ballots
 
 

@@ -170,7 +170,7 @@ class MailServer(_Mail):
         """Store one file of a member, and return whether it is there."""
         try:
             if not (may_deliver(path, name) and isinstance(data, bytes) and len(data) <= MOST_BYTES):
-                raise InvalidDataError("It is not in the member's name, in no place of a mailbox, or too long.")
+                raise InvalidDataError("Its name or folder is not one that this member may write, or it is too long.")
             write_once(self._folder / path, data)
         except InvalidDataError as error:
             self.logger.warning(f"{path!r} from {name} is refused. {error}")

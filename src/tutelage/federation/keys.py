@@ -159,7 +159,7 @@ class Identity(NeverPickled):
         try:
             return _SUITE.decrypt(ciphertext, self._sealing, info=info)
         except (InvalidTag, ValueError):
-            raise ForgedMessageError(f"A message to {self.member.name} does not open with these keys.") from None
+            raise ForgedMessageError(f"A message to {self.member.name} cannot be decrypted with these keys.") from None
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.

@@ -155,7 +155,7 @@ def start(path: Path, mailbox: Path) -> Carrier:
 
 
 def _read(path: Path) -> Kit:
-    damaged = FederationError(f"{path} is no kit, or is damaged.")
+    damaged = FederationError(f"{path} is not a kit, or it is damaged.")
     return made(parse(read_within(path / "kit.json", MOST_BYTES_OF_A_DOCUMENT), "kit", damaged), Kit, damaged)
 
 

@@ -122,7 +122,7 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
     _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
-        raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")
+        raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the limit.")
     line = envelope[: envelope.find(b"\n", 0, MOST_HEADER_BYTES) + 1]
     body = envelope[len(line) :]
     if line != expected.to_bytes() or len(body) <= SIGNATURE_BYTES:
@@ -452,8 +452,8 @@ class Home:
             if people == dict(zip((one.name for one in terms.entities), terms.people, strict=False)):
                 return
         raise StaleBatchError(
-            f"A release was begun with hospitals or numbers of people of no roster that {self.identity.member.name} "
-            "has accepted. Nothing was spent. Ask for a new release."
+            f"A release began with other hospitals or numbers of people than any roster "
+            f"that {self.identity.member.name} has accepted. Nothing was spent. Ask for a new release."
         )
 
     def consortium_as(self, role: Role) -> Consortium:
@@ -464,7 +464,7 @@ class Home:
         if member.role is not role:
             articles = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party"}
             is_, needed = (articles.get(each, "the aggregator") for each in (member.role, role))
-            raise FederationError(f"{member.name} is {is_}, and this is for {needed}.")
+            raise FederationError(f"{member.name} is {is_}, but only {needed} can do this.")
         return consortium
 
     def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
