@@ -108,7 +108,7 @@ def test_ballots_that_are_passed_as_counts_earn_a_warning(ledger):
 def test_ballots_of_another_form_are_refused_before_anything_is_spent(ledger):
     session = LabelingSession(VOTES, GNMax(40.0), ledger)
     session._form = replace(session._form, n_classes=4)
-    with pytest.raises(InvalidBallotError, match="not of the form that was asked for"):
+    with pytest.raises(InvalidBallotError, match="not have the form that the request asks for"):
         session.ask(ROWS)
     assert ledger.state().spent == 0
 

@@ -84,7 +84,7 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
 def test_class_values_that_spreadsheets_would_compute_are_not_written(tmp_path):
     values = np.array(["=1+1", "b", "c"])
     model = fitted(y=values[LABELS], n_queries=40)
-    with pytest.raises(InvalidDataError, match="would compute the class value '=1"):
+    with pytest.raises(InvalidDataError, match="would run the class value '=1"):
         model.save(tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
 

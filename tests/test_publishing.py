@@ -211,19 +211,19 @@ def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_o
     """One supermartingale serves one order: which is tested may follow from labels, so each may miss by its δ."""
     others = [replace(proposal, order=proposal.order + more) for more in (1, 2)]
     full = recording(unpaid(), proposal)
-    with pytest.raises(PublicationsExhaustedError, match="where their orders differ"):
+    with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         record(others[0], full)
     record(proposal, full)
     record(replace(proposal, caps=tuple(cap * 2 for cap in proposal.caps)), full)  # of the same order
     several = ledger(proposal, others[0], delta=2e-5)
     publish_epsilon(released(), several, proposal, ROWS, noise=SimulationNoise(0))
-    with pytest.raises(PublicationsExhaustedError, match="each is tested once"):
+    with pytest.raises(PublicationsExhaustedError, match="Each can be tested once"):
         publish_epsilon(released(), several, proposal, ROWS[::-1], noise=SimulationNoise(0))
     raced = unpaid()
     for road in (proposal, *others):  # as two processes may that record at the same time
         raced.record_proposal(record_of(road))
     paying(raced)
-    with pytest.raises(PublicationsExhaustedError, match="where their orders differ"):
+    with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         publish_epsilon(released(), raced, others[1], ROWS, noise=SimulationNoise(0))
     assert publish_epsilon(released(), raced, proposal, ROWS, noise=SimulationNoise(0)).passed
 
@@ -250,7 +250,7 @@ def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
 def test_what_a_session_remembers_needs_an_answer_to_every_row():
     session = LabelingSession(VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), unpaid(), X_voted=ROWS)
     session.ask(ROWS[:3])
-    with pytest.raises(InvalidDataError, match="not answered"):
+    with pytest.raises(InvalidDataError, match="has no label for"):
         session.released(ROWS[:4])
     assert [votes.n_queries for _, votes, _ in session.released(ROWS[[0, 1, 1, 2]]).voted()] == [3]
 

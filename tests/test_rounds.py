@@ -190,7 +190,7 @@ def test_votes_must_know_all_rows_of_several_rounds():
     for asking, message in (
         (LabelingSession(votes, GNMax(5.0), ledger), "`X_voted` of LabelingSession must be passed"),
         (some, "a row that is not in `X_voted`"),
-        (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, or guesses are confirmed"),
+        (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, because a random guess"),
     ):
         with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
             ask_in_rounds(asking, X, [5, 5], first=FirstRows(), student=STUDENT)

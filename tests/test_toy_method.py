@@ -111,7 +111,7 @@ def test_the_terms_of_a_consortium_name_it(tmp_path):
 ])  # fmt: skip
 def test_ballots_of_another_form_than_is_charged_are_refused_and_nothing_is_spent(cast, monkeypatch, tmp_path):
     monkeypatch.setattr(BallotOfRows, "cast", cast)
-    with pytest.raises(InvalidBallotError, match="not of the form"):
+    with pytest.raises(InvalidBallotError, match="not have the form"):
         of(ClassFrequencies(), epsilon=1.0, ledger=tmp_path / "a.ledger").fit(X, Y, X_public=PUBLIC)
     assert not (tmp_path / "a.ledger").exists()
 

@@ -211,7 +211,7 @@ class Boundary:
         if not wishes:
             mechanism.check(ballots, predictions)
         if wishes != request.campaign or not request.form.holds(ballots.form):
-            raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
+            raise InvalidBallotError("The ballots do not have the form that the request asks for.")
         if wishes:  # people vote while they have votes left, and the first batch pays for all
             voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
             campaign: Any = event

@@ -472,4 +472,4 @@ def _event_from_text(text: str) -> Event:
     except InvalidDataError as error:
         raise UnsupportedEventError(f"A stored event cannot be read: {error}") from None
     except (KeyError, TypeError, ValueError):
-        raise UnsupportedEventError("A stored event is of no kind that this version of tutelage knows.") from None
+        raise UnsupportedEventError("A stored event has a type that this version of tutelage does not know.") from None

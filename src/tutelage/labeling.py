@@ -242,8 +242,8 @@ class LabelingSession:
         answers = self.ledger.recall(hashes)
         if len(answers) < len(set(hashes)):
             raise InvalidDataError(
-                "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
-                "columns. Name those it was asked with, or ask it first."
+                "`X_public` holds a row that this ledger has no label for with this mechanism, question and columns. "
+                "Pass those of its query, or query the row first."
             )
         first = list(first_places(hashes).values())
         votes: Any = self._voters.votes(request, np.array(first))

@@ -151,7 +151,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
     odd = [value for value in model.target_.names.tolist() if is_formula(value)]
     if odd:
         raise InvalidDataError(
-            f"Spreadsheets would compute the class value {odd[0]!r} in labels.csv. Rename the class before you fit."
+            f"A spreadsheet would run the class value {odd[0]!r} in labels.csv as a formula. Rename it before you fit."
         )
     card.write(folder)
     write_student(student, folder / "student.skops")

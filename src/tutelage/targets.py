@@ -170,8 +170,7 @@ class ClassCodes:
         found = [None if is_missing(one) else one for one in cells.tolist()]
         if unknown := sorted({str(one) for one in found if one is not None and one not in known}):
             raise InvalidDataError(
-                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Use one spelling, or declare it in "
-                "`classes`."
+                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
             )
         return np.array([ABSTAIN if one is None else known[one] for one in found], dtype=np.int64)
 

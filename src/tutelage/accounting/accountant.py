@@ -185,8 +185,8 @@ class Accountant:
         unlimited = any(release.at_most is None for release in answers)
         if unlimited and sum(release.charged for release in answers) < checks:
             raise InvalidDataError(
-                "Checks decided how many queries were answered, so that number was not fixed. Pass as `at_most` how "
-                "many answers were allowed for in advance; the number of checks is always safe."
+                "The number of answers depends on private checks, so it was not fixed in advance. Pass the largest "
+                "number that was allowed as `at_most`; the number of checks is always safe."
             )
         return Composed(tuple(Repeated(release.event, release.charged) for release in self._releases))
 

@@ -298,7 +298,9 @@ def _pure_loss(event: Single) -> float:
         return 2 / event.scale
     if isinstance(event, PureResponse):
         return pure_epsilon(event)
-    raise UnsupportedEventError(f"A {type(event).__name__} has no pure loss, at δ = 0. Take `epsilon` at a δ above 0.")
+    raise UnsupportedEventError(
+        f"No epsilon at δ = 0 is known for a {type(event).__name__}. Use `epsilon` with a δ above 0."
+    )
 
 
 # Kept where units and numbers of classes are not told apart.

@@ -309,8 +309,8 @@ class History:
         taken = sum(event.delta for event in self.publications)
         if taken + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
-                f"`delta` of all publications through one ledger, interrupted ones included, adds up to its δ = "
-                f"{self.limit.delta:g} at most; {taken:g} is taken. Propose several with a smaller `delta` each."
+                "`delta` of all publications through one ledger, interrupted ones included, must add up to at most its "
+                f"δ, {self.limit.delta:g}. {taken:g} is used already. Propose again with a smaller `delta`."
             )
 
     def until(self, number: int) -> "History":

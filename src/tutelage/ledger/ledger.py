@@ -949,7 +949,7 @@ class Ledger:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise LedgerError("A Ledger is not pickled; name its file instead, and open that.")
+        raise LedgerError("A Ledger cannot be pickled. Pass the path of its file, and open that file.")
 
     @property
     def _name(self) -> str:
@@ -1073,7 +1073,7 @@ def _check_storable(event: Event) -> None:
     except (TypeError, ValueError, RecursionError):
         stored = None
     if stored != event:
-        raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
+        raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be recorded in a ledger.")
 
 
 def _reservation(read: Transaction, number: int | None) -> Reservation | None:

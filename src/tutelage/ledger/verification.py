@@ -143,7 +143,7 @@ class _Book:
         """Take in the next entry, or raise."""
         try:
             if (entry.number == 0) != (entry.kind is Kind.OPENED):
-                raise LedgerTamperedError("A ledger starts with its budget, and has one.")
+                raise LedgerTamperedError("A ledger must have its budget in its first entry, and in no other.")
             self._check(entry)
             self.sums = self.sums.after(entry)
             spent = max(self.sums.accounts.values(), default=0)
@@ -203,7 +203,7 @@ class _Book:
                     raise TypeError
                 new = release not in self.sums.releases and not self.sums.spent(None)
                 if not new or release not in cohorts or not known >= set(cohorts):
-                    raise LedgerTamperedError(f"Entry {entry.number} names cohorts that there are not.")
+                    raise LedgerTamperedError(f"Entry {entry.number} names cohorts that do not exist.")
             case Kind.KEPT if type(entry.content["name"]) is not str or entry.content["name"] in self.kept:
                 raise TypeError
             case Kind.KEPT:

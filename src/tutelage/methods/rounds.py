@@ -97,7 +97,7 @@ class Rounds:
     def check(self) -> None:
         """Refuse settings that would fail in a later round, before the first round is spent."""
         if len(self.sizes) == 0:
-            raise InvalidParameterError(Problem("ask_in_rounds.n_queries", "hold one number of rows per round", "none"))
+            raise InvalidParameterError(Problem("ask_in_rounds.n_queries", "have one number of rows per round", "none"))
         for size in self.sizes:
             integer_at_least(size, 1, "n_queries", "ask_in_rounds")
         if len(self.seen) != len(self.rows) or sum(self.sizes) > len(self.rows):
@@ -123,7 +123,7 @@ class Rounds:
             raise InvalidParameterError(
                 Problem(
                     f"{type(self.mechanism).__name__}.confidence",
-                    f"be above 1/{self.n_classes}, or guesses are confirmed",
+                    f"be above 1/{self.n_classes}, because a random guess is that confident",
                     f"{confidence}",
                 )
             )
@@ -131,7 +131,7 @@ class Rounds:
             raise InvalidParameterError(
                 Problem(
                     "ask_in_rounds.first",
-                    "be a rule that needs no labels, because none are released yet",
+                    "be a rule that needs no labels, because the first round has none",
                     f"{self.first}",
                 )
             )

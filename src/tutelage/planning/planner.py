@@ -185,8 +185,8 @@ def _known(
         )
     if len(found) < 2 or len(rows) != len(classes):
         raise InvalidDataError(
-            f"The labels of plan must be one for each row and of at least two classes. Got {len(classes)} for "
-            f"{len(rows)} rows, of {len(found)} classes."
+            f"A plan needs one label for each row, and at least two classes. Got {len(classes)} labels of "
+            f"{len(found)} classes for {len(rows)} rows."
         )
     codes = classes.astype(np.int64)
     if own:

@@ -129,7 +129,7 @@ class Proposal:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
-        damaged = InvalidDataError("A Proposal could not be read: the text is not one that was written.")
+        damaged = InvalidDataError("A Proposal cannot be read, because its text is incomplete or was changed.")
         content = parse(text, "proposal", damaged, "kind")
         content.pop("epsilon", None)
         return made(content, cls, damaged)
@@ -232,7 +232,7 @@ def propose(
     order, (epsilon, caps, chances) = min(tried.items(), key=lambda item: item[1][0])
     if epsilon >= published.epsilon:
         raise NothingToGainError(
-            f"Votes like these bear no smaller epsilon than the data-independent one, {published}. Publish that one."
+            f"Votes like these support no epsilon below the data-independent one, {published}. Publish that one."
         )
     kept = tuple(caps[: len(chances) - 1])
     return Proposal(delta=delta, order=order, caps=kept, chances=tuple(chances), unit=published.unit)

@@ -96,8 +96,8 @@ def check_recorded(proposal: Proposal, history: History) -> None:
     drawn = {replace(event, simulated=False) for event in history.publications}
     if len({one["order"] for one in recorded}) > 1 and proposal.event() in drawn:
         raise PublicationsExhaustedError(
-            "The ledger holds proposals of several orders, of which each is tested once, and this one was. Publish the "
-            "worst-case epsilon of these labels."
+            "The ledger holds proposals of several orders. Each can be tested once, and this one was tested already. "
+            "Publish the worst-case epsilon of these labels."
         )
 
 
@@ -109,7 +109,6 @@ def _check_orders(recorded: tuple[dict[str, Any], ...], delta: float) -> None:
     taken = sum(one["delta"] for one in recorded)
     if len({one["order"] for one in recorded}) > 1 and taken > delta * (1 + 1e-9):
         raise PublicationsExhaustedError(
-            f"`delta` of all proposals in one ledger, where their orders differ, adds up to its δ = {delta:g} "
-            f"at most, for labels may decide which is tested; with this one it is {taken:g}. Propose with a smaller "
-            "`delta`."
+            f"`delta` of proposals of different orders must add up to at most the δ of the ledger, {delta:g}, because "
+            f"labels may decide which is tested. With this one, the sum is {taken:g}. Propose with a smaller `delta`."
         )

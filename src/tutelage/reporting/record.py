@@ -395,13 +395,13 @@ class CardRecord:
         always = [self.epsilon, first, *(point.epsilon for point in self.frontier)]
         if any(cost.output_dependent for cost in always):
             raise NotPublishableError(
-                "`epsilon`, `alone` and `frontier` of a card must be worst-case, for every outcome. An ε that holds "
-                "for the outcome at hand goes into `sanitised`."
+                "`epsilon`, `alone` and `frontier` of a card must be worst-case ε. Put an ε that holds only for what "
+                "was released into `sanitised`."
             )
         if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
             raise NotPublishableError(
-                "`sanitised` of a card must be an ε that holds for the outcome at hand, and smaller than the one that "
-                "always holds. Leave it out, or put the smaller one that always holds into `epsilon`."
+                "`sanitised` of a card must be an ε that holds only for what was released, below the worst-case ε. "
+                "Leave `sanitised` out, or put the smaller worst-case ε into `epsilon`."
             )
         entity = self.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
         if self.if_added_or_removed is not None and not entity:
