@@ -477,7 +477,7 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
     ({"question": "other"}, "begun with other settings"),
     ({"path": None, "budget": None}, "`release` of PATEClassifier must come with `ledger`"),
     ({"ids": None, "release": "February"}, "must come with `entity_ids`"),
-    ({"teacher": ClassMeans(), "n_teachers": 5}, "only where every person casts ballots"),
+    ({"teacher": ClassMeans(), "n_teachers": 5}, "only if every person casts ballots"),
 ])  # fmt: skip
 def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(settings, said, months, path):
     shutil.copy(months, path)

@@ -24,6 +24,7 @@ from tutelage.exceptions import (
 )
 from tutelage.methods import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.targets import Classes
 
 pytestmark = pytest.mark.usefixtures("repeatable", "public_rows_may_be_private")
 
@@ -290,3 +291,16 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
     assert Ledger.open(path).export()[-1]["refund"] > 0
+
+
+def test_all_problems_of_parameters_and_rows_are_told_at_once():
+    model = PATEClassifier(epsilon=-1.0, goal="best", unit="patient", release="a")
+    with pytest.raises(InvalidParameterError) as caught:
+        model.fit(np.zeros((5, 2)), [0, 1, 0, 1, 0], X_public=np.zeros((5, 2)))
+    told = [problem.name.rpartition(".")[2] for problem in caught.value.problems]
+    assert told == ["epsilon", "goal", "unit", "release", "classes"]
+
+
+def test_a_column_of_labels_is_merged_as_a_list_is():
+    codes = Classes(values={"yes": ["no"], "no": ["yes"]}).merged(np.array([["yes"], ["no"]]))
+    assert codes.tolist() == ["no", "yes"]

@@ -1,5 +1,6 @@
 """Numbers as targets: each sum on small worlds, one person at a time, and what the student says."""
 
+import pickle
 import warnings
 from typing import Any
 
@@ -8,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone, is_regressor
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 
 from test_additive import SCHEMA, people
 from tutelage import PATERegressor, SimulationNoise
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightError
+from tutelage.estimator.inputs import Rows
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+    PreflightError,
+)
 from tutelage.features import Schema
 from tutelage.methods.additive_mean import _LONGEST, residuals_in_steps
 from tutelage.students.stacking import joint_norm, joint_steps
@@ -136,3 +145,25 @@ def test_rows_with_ids_are_refused_until_the_unit_is_decided():
     rows, y = made_up(300)
     with pytest.raises(PreflightError):
         of(noise=None).check({**rows, "patient_id": np.arange(300) // 3}, y)
+
+
+def test_a_fit_that_is_refused_and_a_check_leave_a_fitted_model_as_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    age, other = rng.uniform(20, 80, 400), {"age": rng.uniform(20, 8000, 200)}
+    given: dict[str, Any] = {"target_range": (0, 10), "epsilon": 1.0, "noise": SimulationNoise(0)}
+    model: Any = PATERegressor(**given, ledger=tmp_path / "a.ledger")
+    model.fit({"age": age}, age / 10, X_public={"age": rng.uniform(20, 80, 200)})
+    before, seen = vars(model).copy(), model.predict({"age": [25.0, 50.0, 75.0]})
+    for again in (model.fit, model.check):
+        with pytest.raises(BudgetExceededError):
+            again({"age": age}, age / 10, X_public=other)
+        assert vars(model) == before
+        np.testing.assert_array_equal(model.predict({"age": [25.0, 50.0, 75.0]}), seen)
+    fresh = PATERegressor(**given)
+    with pytest.raises(NotFittedError):
+        fresh.check({"age": age}, age / 10, X_public=other).predict(other)
+
+
+def test_a_row_of_a_fit_is_never_pickled():
+    with pytest.raises(NotPublishableError, match="not pickled"):
+        pickle.dumps(Rows([[1]], [1]))

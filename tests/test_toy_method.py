@@ -81,10 +81,9 @@ def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
 
 def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
     sums = agreed(tmp_path / "founded", method="class-frequencies").consortium.sums()
-    asked, total = sums.begun("first"), 0
+    asked = sums.begun("first")
     assert asked.shape == (2, 1)
-    for seed in range(ENTITIES):
-        total += ballots_of(sums, asked, *people(seed)).totals
+    total = np.sum([ballots_of(sums, asked, *people(seed)).totals for seed in range(ENTITIES)], axis=0)
     student = sums.round_after(asked, total, NAMES).classifier
     yes = np.mean([label for seed in range(ENTITIES) for label in people(seed)[1]])
     row = {name: cells[:1] for name, cells in people(0)[0].items()}

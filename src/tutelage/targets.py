@@ -163,7 +163,8 @@ class ClassCodes:
 
     def public(self, labels: Any, n_rows: int, /) -> IntArray:
         """Return the class index of each public row, or −1 where its label is missing; the label may be a class."""
-        cells = column_array(labels)
+        given = column_array(labels)
+        cells = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
         if cells.shape != (n_rows,):
             raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
@@ -232,10 +233,11 @@ class Classes:
 
     def merged(self, labels: Any) -> Any:
         """Return the class of each label, where a mapping merges labels."""
-        if not isinstance(self.values, Mapping) or np.ndim(labels) != 1:
+        if not isinstance(self.values, Mapping):
             return labels
-        codes = self.read(labels)
-        return codes.names[codes.private(np.asarray(labels))]
+        cells, codes = np.asarray(labels), self.read(labels)
+        is_column = cells.ndim == 1 or (cells.ndim == 2 and cells.shape[1] == 1)
+        return codes.names[codes.private(cells.ravel())] if is_column else labels
 
     def check(self, labels: npt.NDArray[Any]) -> None:
         """Refuse labels that are not classes, such as the numbers of a regression; no message quotes one."""

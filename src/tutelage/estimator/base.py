@@ -4,8 +4,8 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from os import PathLike
@@ -53,7 +53,7 @@ from tutelage.teachers.checkpoints import discard_checkpoints
 
 _NOT_OF_THE_RELEASE = (
     "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight", "release",
-    "budget", "delta",  # of the ledger, which refuses others
+    "target_range", "budget", "delta",  # the first is in the target, the others are of the ledger, which refuses others
 )  # fmt: skip
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
@@ -134,6 +134,17 @@ class Estimator(Inputs):
         if public.training.checkpoints is not None:
             discard_checkpoints(public.training.checkpoints)
         return self
+
+    @contextmanager
+    def _kept_if_refused(self) -> Iterator[None]:
+        """Leave a fitted model as it was if another fit of it fails."""
+        before = vars(self).copy()
+        try:
+            yield
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def intended(self, X: Any, y: Any, **more: Any) -> Intended:
         """Return what `fit` would release, checked and with its noise; nothing is trained, drawn or written.
@@ -238,9 +249,10 @@ class Estimator(Inputs):
         X, y, **more
             As for `fit`.
         """
+        trial = copy(self)  # a fitted model stays as it is
         if self.ledger is not None and Rows(X, y, **more).batches is None:
-            self.beginning(X, y, **more)
-        self.intended(X, y, **more)
+            trial.beginning(X, y, **more)
+        trial.intended(X, y, **more)
         return self
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:

@@ -343,8 +343,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
             rows the same class.
         """
         more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
-        return self._released(intended, alone=entity_ids is None and silos is None)
+        with self._kept_if_refused():
+            intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
+            return self._released(intended, alone=entity_ids is None and silos is None)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's class value for each row of `X`; costs no privacy.

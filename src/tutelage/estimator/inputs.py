@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import problems_in
 from tutelage.boundary import Filing
 from tutelage.digests import RunningDigest, data_digest, table_digest
@@ -45,6 +45,7 @@ from tutelage.features.scored import ScoredRows
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
+from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, least_noise, noise_of, preflight
@@ -116,6 +117,9 @@ Everybody = People | PeopleInBatches | PeopleInPartitions
 
 class Rows(NamedTuple):
     """The rows of a fit as they are given, in any form; private."""
+
+    _stored_by = None
+    __reduce__ = NeverPickled.__reduce__
 
     X: Any
     y: Any
@@ -417,6 +421,9 @@ class Inputs(Parameters):
         entity_ids, silos : array of shape (rows,), optional
             As for `fit`.
         """
+        offered = Offered(self._target, schema=self._has_schema, silos=silos is not None)
+        if problems := [*unmet(method, offered, self._owner)]:
+            raise InvalidParameterError(*problems)
         key = np.random.default_rng(self._seeds()[0]).bytes(32)
         return method.shards(n_rows, entity_ids, silos, self.unit or "entity", key)
 

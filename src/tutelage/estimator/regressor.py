@@ -135,8 +135,9 @@ class PATERegressor(RegressorMixin, Estimator):
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
         more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
-        return self._released(intended, alone=entity_ids is None and silos is None)
+        with self._kept_if_refused():
+            intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
+            return self._released(intended, alone=entity_ids is None and silos is None)
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)

@@ -55,7 +55,7 @@ class Method(ABC):
     def calibrated(self) -> Any:
         """The mechanism, which is given or was found by the budget."""
         if self.mechanism is None:
-            raise InvalidParameterError(Problem(f"{type(self).__name__}.mechanism", "be given, or follow from an ε"))
+            raise InvalidParameterError(Problem(f"{type(self).__name__}.mechanism", "be set, or found by a fit"))
         return self.mechanism
 
     @abstractmethod

@@ -75,15 +75,15 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
             yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
         return
     if needs.public == "schema" and not offered.schema:
-        yield Problem(f"{owner}.public", f"be a Schema for {kind}, which learns without public rows")
+        yield Problem(f"{owner}.public", f"be a Schema, because {kind} learns without public rows")
     if needs.public == "rows" and offered.schema:
-        yield Problem(f"{owner}.method", "be Additive, the default, for a public schema", kind, "Leave it out.")
+        yield Problem(f"{owner}.method", "take a public schema, as Additive does", kind, "Leave it out for Additive.")
     if offered.batches and not needs.batches:
         yield Problem(
             f"{owner}.method",
-            "be NoisyMoments() for rows that are read in batches",
+            "take rows in batches, as NoisyMoments does",
             kind,
-            "For another method, load all rows into memory.",
+            "Choose NoisyMoments, or load all rows into memory.",
         )
     if offered.labels and not needs.start:
         yield Problem(
@@ -94,13 +94,13 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
     if offered.silos and not needs.shards:
         yield Problem(
             f"{owner}.fit.silos",
-            f"be left out for {kind}: silos make one teacher of each owner, and every person is one",
+            f"be left out for {kind}, in which every person casts ballots and owners train no teachers",
             fix="Pass $entity_ids alone.",
         )
     if offered.name and needs.shards:
         yield Problem(
             f"{owner}.release",
-            f"be left out for {kind}: people have budgets of their own only where every person casts ballots",
+            f"be left out for {kind}: people have a budget of their own only if every person casts ballots",
             fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
         )
     if isinstance(offered.target, Classes):
