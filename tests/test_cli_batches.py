@@ -92,7 +92,7 @@ def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, calle
 
 @pytest.mark.parametrize(("private", "file", "message"), [
     ("batches = true", "private.csv", "`batches` in [private] is for a Parquet file"),
-    ('batches = true\n[method]\nname = "capped-votes"', "private.parquet", "for rows that are read in batches"),
+    ('batches = true\n[method]\nname = "capped-votes"', "private.parquet", "must take rows in batches"),
 ])  # fmt: skip
 def test_batches_are_for_parquet_and_ballots_of_people(folder, called, private, file, message):
     configure(folder, "out", private, file)

@@ -73,7 +73,7 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
         block = PeopleBlock(rows, classes, whose)
         found = sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals
         two_rows = 2 * numbers_of(ballot.n_weights)
-        with patch("tutelage.methods.noisy_moments._NUMBERS_AT_ONCE", two_rows):
+        with patch("tutelage.methods.sums._NUMBERS_AT_ONCE", two_rows):
             assert_array_equal(sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals, found)
         return found
 

@@ -100,6 +100,9 @@ def test_the_terms_of_a_consortium_name_it(tmp_path):
     drafts = {name: TermsFile.of({**terms, "method": name}).draft() for name in ("additive", "class-frequencies")}
     assert drafts["class-frequencies"].sums().method == ClassFrequencies(drafts["class-frequencies"].mechanism)
     assert [len(one.sums().events) for one in drafts.values()] == [3, 1]
+    with_own = drafts["class-frequencies"]
+    assert replace(with_own, method=None).fingerprint != with_own.fingerprint
+    assert drafts["additive"].method is None  # one agreement, however it is written
 
 
 @pytest.mark.parametrize("cast", [

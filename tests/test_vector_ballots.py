@@ -144,7 +144,7 @@ def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
 def test_parameters_of_a_sum_mean_nothing_to_voters():
     changes: list[dict[str, Any]] = [{"mechanism": NoisySum(10.0)}, {"student": NoisySumClassifier()}]
     for change in changes:
-        with pytest.raises(InvalidParameterError, match="VectorBallots"):
+        with pytest.raises(InvalidParameterError, match="NoisyMoments"):
             PATEClassifier(n_teachers=20, **change).fit(PRIVATE, LABELS, X_public=PUBLIC)
 
 

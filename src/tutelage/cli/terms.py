@@ -44,7 +44,7 @@ class TermsFile(Section, frozen=True):
     privacy: Protected
     parties: Annotated[dict[str, str], about("Three computing parties, and host:port where each listens.")]
     schema: Annotated[dict[str, Any], about("Range or categories of each column.")]
-    method: Annotated[str, about("Method whose sums are opened.")] = "additive"
+    method: Annotated[str | None, about("Method whose sums are opened; default: additive.")] = None
     coordinator: Annotated[str, about("Name of the member that asks, and receives the student.")] = "registry"
     colluding: Annotated[int, Meta(ge=0), about("Hospitals that may share what they know with the coordinator.")] = 1
     size_test: Annotated[bool, about("Test that no hospital sends more than its people can cast.")] = True

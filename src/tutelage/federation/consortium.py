@@ -177,7 +177,7 @@ class Consortium(Terms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        if set(content) != set(cls.__dataclass_fields__):
+        if {*content, "method"} != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
             raise InvalidParameterError(Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}"))

@@ -27,7 +27,7 @@ from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES
 from tutelage.federation.schemes import Draft, hashes_of, shares_of
-from tutelage.federation.terms import Terms
+from tutelage.federation.terms import DEFAULT_METHOD, Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
@@ -131,7 +131,7 @@ class SharedSums:
     @cached_property
     def method(self) -> Method:
         """The method whose sums are opened."""
-        name = "additive" if self.terms.method is None else self.terms.method
+        name = self.terms.method or DEFAULT_METHOD
         if name not in METHODS:
             raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
         kind: Any = METHODS[name]

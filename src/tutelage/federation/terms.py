@@ -17,6 +17,7 @@ from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
+DEFAULT_METHOD = "additive"
 _ROSTER = ("members", "people", "roster")
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
 
@@ -46,6 +47,8 @@ class Terms:
         object.__setattr__(self, "classes", tuple(self.classes))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
+        if self.method == DEFAULT_METHOD:  # one agreement, however it is written
+            object.__setattr__(self, "method", None)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
         if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
@@ -111,6 +114,8 @@ class Terms:
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.method is None:  # a field with its default value is not written
+            del values["method"]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
         return named("consortium", values | {"mechanism": mechanism})
 
