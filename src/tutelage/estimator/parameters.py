@@ -190,7 +190,8 @@ class Parameters(BaseEstimator):
             if not isinstance(value := getattr(self, name), kind):
                 yield Problem(f"{self._owner}.{name}", f"be {rule}", shown(value))
         for name, check in _NUMBERS.items():
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None or name == "releases":
                 yield from problems_in(partial(check, value, name, self._owner))
         yield from self._problems_of_target()
         for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
