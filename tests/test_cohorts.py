@@ -473,7 +473,7 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
 @pytest.mark.parametrize(("settings", "said"), [
     ({"release": None}, "`release` must name each release"),
     ({"release": ""}, "must be printable text"),
-    ({"classes": None}, "must list all class values where a `release` has a name"),
+    ({"classes": None}, "must list all class values if you name a `release`"),
     ({"question": "other"}, "begun with other settings"),
     ({"path": None, "budget": None}, "`release` of PATEClassifier must come with `ledger`"),
     ({"ids": None, "release": "February"}, "must come with `entity_ids`"),
@@ -493,7 +493,7 @@ def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path)
         fit(path, "January", OLD, epsilon=0.5)
     batches = Batches("", ("a", "label", "id"), lambda _: iter(()))
     model = PATEClassifier(ledger=path.with_name("b.ledger"), release="January", classes=[0, 1], budget=1.0)
-    with pytest.raises(InvalidParameterError, match="must be left out for rows that are read in batches"):
+    with pytest.raises(InvalidParameterError, match="must be left out if rows are read in batches"):
         model.fit(batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id")
 
 

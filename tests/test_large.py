@@ -278,7 +278,7 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     for asked, given_rows, said in (
         (other, {}, "must take rows in batches.*load all rows into memory"),
         (model(classes=None), {}, "must list all class values"),
-        (one, {"y": PRIVATE["ill"]}, "must name a column"),
+        (one, {"y": PRIVATE["ill"]}, "must be the name of a column"),
         (one, {"X_public": np.eye(3)}, "`X_public` of PATEClassifier.fit must have named columns"),
     ):
         with pytest.raises(InvalidParameterError, match=said):

@@ -461,7 +461,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """
         check_is_fitted(self)
         if (X is None) != (y is None):
-            raise InvalidParameterError(Problem("PATEClassifier.card.X", "come with $y: public rows and their labels"))
+            raise InvalidParameterError(
+                Problem("PATEClassifier.card.X", "come with $y, because both are needed to score the student")
+            )
         judged = Judged() if y is None else self.judged(X, self._target.merged(column_array(y)))
         names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
         return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})

@@ -191,8 +191,8 @@ class Inputs(Parameters):
         if unit not in (None, ROW) and rows.entity_ids is None:
             yield Problem(
                 f"{self._owner}.unit",
-                "be left out without $entity_ids, because it names what they identify",
-                fix="Pass $entity_ids, or leave it out.",
+                "be left out if you pass no $entity_ids, because it names what they identify",
+                fix="Pass $entity_ids, or leave $unit out.",
             )
         if rows.batches is not None:
             yield from self._problems_of_batches(rows)
@@ -206,8 +206,8 @@ class Inputs(Parameters):
             if not self._target.is_declared and labels_of_public(rows.X_public, rows.y) is None:
                 yield Problem(
                     f"{self._owner}.classes",
-                    "list all class values where a $release has a name: private labels may be those of people who take "
-                    "no part",
+                    "list all class values if you name a $release, because private labels may be those of people who "
+                    "take no part",
                 )
 
     def _problems_of_batches(self, rows: Rows) -> Iterator[Problem]:
@@ -215,20 +215,19 @@ class Inputs(Parameters):
         if not isinstance(rows.y, str) or not isinstance(rows.entity_ids, str | None):
             yield Problem(
                 f"{self._owner}.fit.y",
-                "name a column of $X, and so must $entity_ids, for rows that are read in batches",
+                "be the name of a column if rows are read in batches, and so must $entity_ids",
             )
         if not self._target.is_declared:
-            yield Problem(f"{self._owner}.classes", "list all class values for rows that are read in batches")
-        if as_table(rows.X_public) is None or rows.silos is not None or rows.whole_rows is not None:
-            yield Problem(
-                f"{self._owner}.fit.X_public",
-                "have named columns if rows are read in batches",
-                fix="Leave out $silos and $whole_rows then.",
-            )
+            yield Problem(f"{self._owner}.classes", "list all class values if rows are read in batches")
+        if as_table(rows.X_public) is None:
+            yield Problem(f"{self._owner}.fit.X_public", "have named columns if rows are read in batches")
+        for name, given in (("silos", rows.silos), ("whole_rows", rows.whole_rows)):
+            if given is not None:
+                yield Problem(f"{self._owner}.fit.{name}", "be left out if rows are read in batches")
         if self.release is not None:
             yield Problem(
                 f"{self._owner}.release",
-                "be left out for rows that are read in batches",
+                "be left out if rows are read in batches",
                 fix="To name a release, load all rows into memory.",
             )
 
@@ -334,8 +333,8 @@ class Inputs(Parameters):
             raise InvalidParameterError(
                 Problem(
                     f"{self._owner}.features",
-                    "not begin with a transformer of named columns for rows that are read in batches",
-                    fix="Leave it out, or begin with PublicColumns.",
+                    "begin with PublicColumns if rows are read in batches",
+                    fix="Put PublicColumns first, or leave $features out.",
                 )
             )
         public = self._validated(X_public, reset=True)

@@ -216,24 +216,29 @@ class Parameters(BaseEstimator):
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield Problem(
-                f"{self._owner}.data_changed", "come with $ledger, because only a ledger knows the earlier data"
+                f"{self._owner}.data_changed",
+                "come with $ledger, because only a ledger knows the earlier data",
+                fix="Set $ledger, or leave it out.",
             )
         if self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features}
             for name in (name for name, value in extra.items() if value):
-                yield Problem(
-                    f"{self._owner}.{name}", "be left out: it needs public rows, and $public takes their place"
-                )
+                yield Problem(f"{self._owner}.{name}", "be left out if you set $public, because it needs public rows")
         asked = self._asked(run.method, DEFAULT_DELTA)
         yield from asked.problems(self._owner, has_ledger=self.ledger is not None)
         if self.release is not None and self.ledger is None:
-            must = "come with $ledger, because it is the name of a release through a ledger"
-            yield Problem(f"{self._owner}.release", must, fix="Name the file of the ledger.")
+            yield Problem(
+                f"{self._owner}.release",
+                "come with $ledger, which records releases by name",
+                fix="Set $ledger to a file.",
+            )
         if self.release is not None:
             yield from problems_in(partial(require_release_name, self.release))
         if self.checkpoints is not None and self.random_state is None:
-            must = "come with $random_state; without one the next fit has other shards and reuses nothing"
-            yield Problem(f"{self._owner}.checkpoints", must)
+            yield Problem(
+                f"{self._owner}.checkpoints",
+                "come with $random_state; without it, the next fit splits the rows differently and reuses nothing",
+            )
 
 
 def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:

@@ -150,9 +150,8 @@ class PATERegressor(RegressorMixin, Estimator):
         elif self.public is None and rows.X_public is None:
             yield Problem(
                 "PATERegressor.public",
-                "be a Schema",
-                "None",
-                "For public rows, leave it out and pass them to fit as $X_public.",
+                "be a Schema if you pass no public rows",
+                fix="Set $public, or pass public rows as $X_public.",
             )
         elif self.public is not None and rows.X_public is not None and rows.y_public is None:
             yield Problem(
@@ -239,7 +238,9 @@ class PATERegressor(RegressorMixin, Estimator):
         """
         check_is_fitted(self)
         if (X is None) != (y is None):
-            raise InvalidParameterError(Problem("PATERegressor.card.X", "come with $y: public rows and their numbers"))
+            raise InvalidParameterError(
+                Problem("PATERegressor.card.X", "come with $y, because both are needed to score the student")
+            )
         card = card_of(self, Judged(), [str(name) for name in self.public_.names], statements or {})
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
