@@ -79,7 +79,7 @@ def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit:
         rows, labels, ids = data[side]
         with patch.object(Boundary, "release", release):
             model.fit(rows, labels, entity_ids=ids)
-        return model.student_, getattr(model, "fit_", model).n_teachers_
+        return model.student_, model.n_teachers_
 
     def released(side: int) -> tuple[Any, Any]:
         def answer_to(request: Any) -> Answer:
@@ -132,9 +132,9 @@ def doubled(self: Any, prepared: Any, request: Any, places: Any) -> Any:
     return replace(honest, totals=honest.totals * (2 if request.form.nonnegative else 1))
 
 
-def row_by_row(block: Any, entries: Any, form: Any) -> Any:
+def row_by_row(entries: Any, block: Any, form: Any) -> Any:
     """Let each row cast a ballot, whoever it belongs to."""
-    return ENTRIES(block._replace(people=np.arange(len(block.rows))), entries, form)
+    return ENTRIES(entries, block._replace(people=np.arange(len(block.rows))), form)
 
 
 FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {

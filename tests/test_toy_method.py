@@ -68,7 +68,7 @@ def test_only_its_owner_sees_what_people_cast():
     assert len(model.ballots_) == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert not hasattr(deepcopy(model), "ballots_")
     card = model.card()
-    assert (card.student, card.selection) == ("DummyClassifier", "all public rows, from noisy class frequencies")
+    assert (card.student, card.selection) == ("DummyClassifier", "all public rows of the run")
 
 
 def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():

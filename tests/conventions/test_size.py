@@ -19,7 +19,7 @@ MODULES = 205
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = 307_900
 OF_TESTS = 291_800
-DOC_WORDS = 48_910  # of docs/, code, tables and formulas included
+DOC_WORDS = 48_980  # of docs/, code, tables and formulas included
 PER_LINE = 10.45  # tokens of a line of code, on average
 DENSEST = 15.8  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts

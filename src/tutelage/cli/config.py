@@ -412,7 +412,7 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
         yield "`batches` in [private] is for a Parquet file. Leave it out, or write the rows to a Parquet file."
 
 
-def _check_classifier(config: RunConfig) -> None:
+def _check_estimator(config: RunConfig) -> None:
     by_schema = config.public.schema is not None
     open_schema = (by_schema or config.of_numbers) and (
         config.schema is None or (by_schema and _for_public_rows(config))
@@ -438,5 +438,5 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None
     (("features", "training"), _problems_of_features),
     (("statements",), lambda config: check_statements(config.statements) or ()),
     (("method", "private", "privacy"), _problems_of_method),
-    (("method", "private", "privacy", "features", "training"), _check_classifier),
+    (("method", "private", "privacy", "features", "training"), _check_estimator),
 )

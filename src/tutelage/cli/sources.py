@@ -23,7 +23,6 @@ from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.estimator.base import Beginning
 from tutelage.estimator.inputs import Caller
-from tutelage.estimator.regressor import numbers_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning, TutelageError
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns, require_as_public
@@ -31,7 +30,7 @@ from tutelage.methods import Method
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
-from tutelage.targets import Classes
+from tutelage.targets import Classes, numbers_of
 
 _LIST = (
     ". Correct these rows, or list every class in `classes`, in which `other = [...]` can merge labels. Classes are "

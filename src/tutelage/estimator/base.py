@@ -53,7 +53,8 @@ from tutelage.teachers.checkpoints import discard_checkpoints
 
 _NOT_OF_THE_RELEASE = (
     "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight", "release",
-    "target_range", "budget", "delta",  # the first is in the target, the others are of the ledger, which refuses others
+    "target_range",  # which is in the target
+    "budget", "delta",  # of the ledger, which refuses others
 )  # fmt: skip
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "

@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.releases import on_one_day
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import Rows
+from tutelage.estimator.inputs import Rows, labeled
 from tutelage.estimator.parameters import naming_unknown
 from tutelage.exceptions import (
-    InvalidDataError,
     InvalidParameterError,
     Problem,
 )
@@ -27,7 +26,6 @@ from tutelage.published import Judged, accuracy_by_class, card_of, require_class
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
 from tutelage.students.selection import QuerySelector
-from tutelage.tables import as_table, column_array
 from tutelage.targets import Classes, Goal
 
 
@@ -402,11 +400,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
         sample_weight : array of shape (rows,), optional
             How much each row counts.
         """
-        table = as_table(X) if isinstance(y, str) else None
-        if isinstance(y, str) and table is None:
-            raise InvalidDataError("`y` may be the name of a column only if `X` has named columns.")
-        labels = y if table is None else table.column(y)
-        rows, truth = X if table is None else table, self._target.merged(column_array(labels))
+        rows, labels = labeled(X, y)
+        truth = self._target.merged(labels)
         if self.goal == "accuracy":
             return float(super().score(rows, truth, sample_weight))
         check_is_fitted(self)
@@ -464,7 +459,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
             raise InvalidParameterError(
                 Problem("PATEClassifier.card.X", "come with $y, because both are needed to score the student")
             )
-        judged = Judged() if y is None else self.judged(X, self._target.merged(column_array(y)))
+        judged = Judged()
+        if y is not None:
+            rows, labels = labeled(X, y)
+            judged = self.judged(rows, self._target.merged(labels))
         names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
         return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
 

@@ -472,7 +472,7 @@ class Inputs(Parameters):
         classes = self.target_.names
         refuse_class_of_unlabeled(run.student, classes)
         if few := run.method.rows_warning(len(public)):
-            warnings.warn(few, FewPublicRowsWarning, stacklevel=7)
+            warnings.warn(few, FewPublicRowsWarning, stacklevel=8)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
@@ -595,6 +595,16 @@ def _found_in(reader: BatchReader, given: Given, words: Words, insist: bool, tab
         columns={name: cells for name, cells in table.columns.items() if name in given.columns},
     )
     return preflight(here, words, insist=insist)
+
+
+def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
+    """Return public rows and their labels, which may be a column of them."""
+    if not isinstance(y, str):
+        return X, column_array(y)
+    table = as_table(X)
+    if table is None:
+        raise InvalidDataError(f"`{name}` may be the name of a column only if its rows have named columns.")
+    return table, table.column(y)
 
 
 def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
@@ -25,7 +25,6 @@ from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
 from tutelage.methods.needs import Offered, unmet
-from tutelage.methods.shortcuts import method_for
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier
 from tutelage.targets import Target
@@ -220,9 +219,8 @@ class Parameters(BaseEstimator):
                 "come with $ledger, because only a ledger knows the earlier data",
                 fix="Set $ledger, or leave it out.",
             )
-        if self.public is not None:
-            extra = {"features": self.features, "student_features": self.student_features}
-            for name in (name for name, value in extra.items() if value):
+        for name in ("features", "student_features") if self.public is not None else ():
+            if getattr(self, name):
                 yield Problem(f"{self._owner}.{name}", "be left out if you set $public, because it needs public rows")
         asked = self._asked(run.method, DEFAULT_DELTA)
         yield from asked.problems(self._owner, has_ledger=self.ledger is not None)
@@ -239,10 +237,3 @@ class Parameters(BaseEstimator):
                 f"{self._owner}.checkpoints",
                 "come with $random_state; without it, the next fit splits the rows differently and reuses nothing",
             )
-
-
-def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
-    """Return a method with another student, or the method of another teacher with the same student and noise."""
-    if teacher is None:
-        return replace(method, **student)
-    return method_for(None, teacher=teacher, **({"mechanism": method.mechanism, "student": method.student} | student))

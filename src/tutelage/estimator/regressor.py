@@ -13,7 +13,7 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import People, Received, Rows
+from tutelage.estimator.inputs import People, Received, Rows, labeled
 from tutelage.estimator.parameters import Resolved, naming_unknown
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import Schema
@@ -61,6 +61,11 @@ class PATERegressor(RegressorMixin, Estimator):
         The worst-case guarantee.
     ledger_, open_ledger_, release_, method_, mechanism_, n_teachers_, day_, earlier_, n_earlier_
         What was released and spent, as PATEClassifier documents them.
+    columns_, student_map_, queries_, rounds_, drawn_, remembered_, n_private_rows_
+        As PATEClassifier documents them.
+    ballots_ : tuple of BallotSum
+        The private sums of the ballots, for the data set owner only. They and `open_ledger_` are left out when the
+        model is pickled or copied.
     public_ : Schema
         The schema, as given or as proposed by public rows.
     n_features_in_ : int
@@ -93,7 +98,11 @@ class PATERegressor(RegressorMixin, Estimator):
     def _method_meant(self) -> Method:
         """Return the method as given, or the one for numbers."""
         mechanism: Any = self.mechanism
-        return AdditiveMean(mechanism) if self.method is None else method_for(self.method, mechanism=mechanism)
+        return (
+            AdditiveMean(mechanism)
+            if self.method is None
+            else method_for(self.method, owner=self._owner, mechanism=mechanism)
+        )
 
     @property
     def _has_schema(self) -> bool:
@@ -127,7 +136,8 @@ class PATERegressor(RegressorMixin, Estimator):
             Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
             gets wrong. Do not score by these rows afterwards.
         entity_ids, silos, whole_rows
-            As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean.
+            As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean. `silos` are
+            for a method that trains teachers.
 
         Raises
         ------
@@ -181,7 +191,7 @@ class PATERegressor(RegressorMixin, Estimator):
     def _known(self, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray]:
         """Return the bins of public rows, and their targets."""
         rows = self.public_.transform(dense_rows(X_public))
-        targets = self._target.public(_column(X_public, y_public), len(rows))
+        targets = self._target.public(labeled(X_public, y_public, "y_public")[1], len(rows))
         if len(targets) < FEWEST:
             raise InvalidDataError(
                 f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."
@@ -210,6 +220,20 @@ class PATERegressor(RegressorMixin, Estimator):
         """
         check_is_fitted(self)
         return self.student_.predict(self._seen(X))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share R² of the spread of public numbers that predictions explain; costs no privacy.
+
+        Parameters
+        ----------
+        X : rows with named columns, or array of shape (rows, columns of the schema)
+            Public rows with numbers.
+        y : array of shape (rows,) or str
+            Their numbers, or the name of a column of `X`.
+        sample_weight : array of shape (rows,), optional
+            How much each row counts.
+        """
+        return float(super().score(*labeled(X, y), sample_weight))
 
     def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.1, 0.5, 0.9)) -> FloatArray:
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles).
@@ -245,7 +269,8 @@ class PATERegressor(RegressorMixin, Estimator):
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:
-        truth = numbers_of(_column(X, y))
+        X, y = labeled(X, y)
+        truth = numbers_of(y)
         wrong, spread = truth - self.predict(X), truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
         return Errors(
@@ -268,9 +293,3 @@ def _proposed(rows: Rows) -> Schema:
         return Schema.learn(rows.X_public)
     others = {one for one in (rows.y, rows.y_public, rows.entity_ids) if isinstance(one, str)}
     return Schema.learn(table.without(others & {*table.columns}))
-
-
-def _column(X: Any, y: Any) -> Any:
-    """Return the numbers of rows, which may be a column of these."""
-    table = as_table(X) if isinstance(y, str) else None
-    return y if table is None else table.column(y)

@@ -120,13 +120,9 @@ class SharedSums:
                     "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
                 )
             )
-        if self.method.needs.student:
-            name = type(self.method).__name__
-            raise InvalidParameterError(
-                Problem(
-                    "Consortium.method", "be one from whose sums a student follows", f"{name}, which asks for labels"
-                )
-            )
+        offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
+        if problems := [*unmet(self.method, offered, "Consortium")]:
+            raise InvalidParameterError(*problems)
 
     @cached_property
     def method(self) -> Method:
@@ -135,11 +131,7 @@ class SharedSums:
         if name not in METHODS:
             raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
         kind: Any = METHODS[name]
-        method = kind(mechanism=self.mechanism)
-        offered = Offered(Classes(values=self.terms.classes), schema=True)
-        if problems := [*unmet(method, offered, "Consortium")]:
-            raise InvalidParameterError(*problems)
-        return method
+        return kind(mechanism=self.mechanism)
 
     @property
     def schema(self) -> Schema:

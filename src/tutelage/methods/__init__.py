@@ -6,21 +6,26 @@ from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.needs import Needs
 from tutelage.methods.noisy_moments import NoisyMoments
-from tutelage.methods.requests import Public, Sizes
-from tutelage.methods.sums import NoisySums
+from tutelage.methods.requests import Outcome, Public, Request, Sizes
+from tutelage.methods.sums import BallotOfRows, NoisySums, subject_of, sum_of_entries
 from tutelage.methods.teacher_votes import TeacherVotes
 
 __all__ = [
     "Additive",
     "AdditiveMean",
+    "BallotOfRows",
     "CappedVotes",
     "Method",
     "Needs",
     "NoisyMoments",
     "NoisySums",
+    "Outcome",
     "Public",
+    "Request",
     "Sizes",
     "TeacherVotes",
+    "subject_of",
+    "sum_of_entries",
 ]
 METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}
 

@@ -34,6 +34,8 @@ _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two cla
 
 
 AnyEffects = TypeVar("AnyEffects", bound=Effects)
+Taught = Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]
+"""Asks for the sums of a release; returns the student and its class weights, or None if an answer is missing."""
 
 
 def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
@@ -46,7 +48,7 @@ def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> 
         cells = rows.labels[:, np.newaxis] * form.shape[1] + cells_of(parts, rows.rows)
         return cells, np.full(cells.shape, _STEPS)
 
-    return sum_of_entries(block, entries, form)
+    return sum_of_entries(entries, block, form)
 
 
 def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
@@ -64,7 +66,7 @@ def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
         cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
 
-    return sum_of_entries(block, entries, form)
+    return sum_of_entries(entries, block, form)
 
 
 def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -102,13 +104,10 @@ class SumsOverSchema(NoisySums):
     needs: ClassVar[Needs] = NoisySums.needs._replace(public="schema", start=False, fewest=0)
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
         if self.student is not None:
-            raise InvalidParameterError(Problem(f"{name}.student", "be left out, because the noisy sums determine it"))
-        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
-            raise InvalidParameterError(
-                Problem(f"{name}.mechanism", "be a NoisySum", f"a {type(self.mechanism).__name__}", "Leave it out.")
-            )
+            name = f"{type(self).__name__}.student"
+            raise InvalidParameterError(Problem(name, "be left out, because the noisy sums determine it"))
+        NoisySums.__post_init__(self)
 
     @classmethod
     def proposals(cls, _people: int, _sizes: Sizes, /) -> list[Self]:
@@ -160,9 +159,7 @@ class SumsOverSchema(NoisySums):
         )
 
     @abstractmethod
-    def student_of(
-        self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]:
+    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Return the student by the sums of a release and of those before, and how much classes count in it.
 
         Of an earlier release some of whose sums have no answer, it is None.
@@ -231,9 +228,7 @@ class Additive(SumsOverSchema):
             (_WEIGHTS, form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
         ]
 
-    def student_of(
-        self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]:
+    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
         form = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))

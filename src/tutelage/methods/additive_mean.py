@@ -12,10 +12,10 @@ from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import Begun, SumsOverSchema, averaged, cells_of, firsts
+from tutelage.methods.additive import Begun, SumsOverSchema, Taught, averaged, cells_of, firsts
 from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Average, Past, Turn
-from tutelage.methods.requests import Answer, Learned, Public, Request, Sizes
+from tutelage.methods.requests import Learned, Public, Sizes
 from tutelage.methods.sums import form_of_joint, sum_of_entries, sum_of_joint
 from tutelage.students.additive_mean import (
     EDGES,
@@ -44,7 +44,7 @@ def sums_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> Ba
         high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
         return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
 
-    return sum_of_entries(block, entries, form)
+    return sum_of_entries(entries, block, form)
 
 
 def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -57,7 +57,7 @@ def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
         cells = starts + groups
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
 
-    return sum_of_entries(block, entries, form)
+    return sum_of_entries(entries, block, form)
 
 
 def joint_of(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -81,7 +81,7 @@ def errors_of(regressor: AdditiveRegressor, block: PeopleBlock, form: Vector) ->
         cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
         return cells[:, np.newaxis], np.full((len(cells), 1), STEPS)
 
-    return sum_of_entries(block, entries, form)
+    return sum_of_entries(entries, block, form)
 
 
 def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
@@ -112,10 +112,6 @@ class AdditiveMean(SumsOverSchema):
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def describe_queries(self, _rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
-        return "none; the student is a table of effects for the cells of a public schema"
-
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         d, n_bins = len(sizes.bins), sum(sizes.bins)
@@ -134,9 +130,7 @@ class AdditiveMean(SumsOverSchema):
         stored = yield Learned(canonical(first.subject), lambda: PublicStart.learn(*of_public).to_bytes())
         return PublicStart.from_bytes(stored, *of_public)
 
-    def student_of(
-        self, public: Public, begun: Begun, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[Any, None] | None]:
+    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
         form = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells))

@@ -217,10 +217,12 @@ class Method(ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that differ from the defaults, but for mechanism and student, as a plan shows them."""
-        names = [one.name for one in fields(self) if one.name not in ("mechanism", "student")]  # type: ignore[arg-type]
-        default = {one.name: one.default for one in fields(self)}  # type: ignore[arg-type]
-        given = {name: getattr(self, name) for name in names if getattr(self, name) != default[name]}
-        return {name: _shown(value) for name, value in given.items()}
+        found = dict[str, Any]()
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            if one.name not in ("mechanism", "student") and value != one.default:
+                found[one.name] = _shown(value)
+        return found
 
     def as_config(self) -> str:
         """Return the section ``[method]`` of a configuration, without the noise."""

@@ -61,6 +61,7 @@ class Offered(NamedTuple):
     labels: bool = False  # of public rows
     silos: bool = False  # owners of rows
     name: bool = False  # of the release
+    opened: bool = False  # sums of several owners, and nothing else
 
 
 def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
@@ -103,6 +104,9 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
             f"be left out for {kind}: people have a budget of their own only if every person casts ballots",
             fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
         )
+    if offered.opened and needs.student:
+        found = f"{kind}, which asks for labels"
+        yield Problem(f"{owner}.method", "release sums from which a student follows", found)
     if isinstance(offered.target, Classes):
         yield from _unmet_by_student(method, offered.target, owner)
 

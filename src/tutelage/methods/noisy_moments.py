@@ -182,15 +182,7 @@ class NoisyMoments(NoisySums):
         probability(self.stack, "stack", "NoisyMoments")
         if isinstance(self.student, NoisySumClassifier):  # which has no settings
             object.__setattr__(self, "student", None)
-        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
-            raise InvalidParameterError(
-                Problem(
-                    "NoisyMoments.mechanism",
-                    "be a NoisySum, because every ballot is a vector",
-                    f"a {type(self.mechanism).__name__}",
-                    "Leave it out to get the least noise that ε allows.",
-                )
-            )
+        NoisySums.__post_init__(self)
 
     @property
     def teacher(self) -> VectorBallots:
@@ -383,10 +375,6 @@ class NoisyMoments(NoisySums):
             return released.student.predict(vectors).astype(np.int64)
 
         return predicted
-
-    def describe_queries(self, _rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
-        return "all public rows of the run"
 
 
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:

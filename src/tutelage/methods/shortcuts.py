@@ -19,7 +19,14 @@ DEFAULTS: dict[str, Any] = dict.fromkeys(
 )
 
 
-def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool = False, **shortcuts: Any) -> Method:
+def method_for(
+    method: Method | None,
+    *,
+    by_votes: bool = False,
+    by_schema: bool = False,
+    owner: str = "PATEClassifier",
+    **shortcuts: Any,
+) -> Method:
     """Return a method that is given, or the one that shortcuts stand for; `by_votes` says that votes are meant.
 
     Without a teacher, people cast vectors, unless a shortcut is about votes on single rows. Then forests vote.
@@ -31,7 +38,7 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
                 Problem("method", "be a method of tutelage.methods, such as NoisyMoments()", shown(method))
             )
         if given:
-            raise _set_twice(next(iter(given)), "method", method)
+            raise _set_twice(owner, next(iter(given)), "method", method)
         return method
     if by_schema and not by_votes and given.keys() <= {"mechanism", "student"}:
         return Additive(**given)
@@ -50,7 +57,7 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
                 )
             )
         if "rounds" in given:
-            raise _set_twice("rounds", "teacher", teacher)
+            raise _set_twice(owner, "rounds", "teacher", teacher)
         given.pop("n_teachers", None)
         return NoisyMoments(**asdict(teacher), **given)
     if isinstance(teacher, NearestQueries):
@@ -59,11 +66,11 @@ def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool
     return TeacherVotes(teacher=teacher, **given)
 
 
-def _set_twice(name: str, by: str, record: Any) -> InvalidParameterError:
+def _set_twice(owner: str, name: str, by: str, record: Any) -> InvalidParameterError:
     """Return the refusal of a parameter beside another one that sets it."""
     return InvalidParameterError(
         Problem(
-            f"PATEClassifier.{name}",
+            f"{owner}.{name}",
             f"be left out, because ${by} already sets it",
             fix=f"Change it in {type(record).__name__}.",
         )

@@ -12,6 +12,7 @@ from tutelage._internal.typing import IntArray, Matrix, NeverPickled
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_cells, sum_of_products
 from tutelage.events import Event
+from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
@@ -82,6 +83,17 @@ class NoisySums(Method):
         student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN
     )
 
+    def __post_init__(self) -> None:
+        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
+            raise InvalidParameterError(
+                Problem(
+                    f"{type(self).__name__}.mechanism",
+                    "be a NoisySum, because every ballot is a vector",
+                    f"a {type(self.mechanism).__name__}",
+                    "Leave it out to get the least noise that ε allows.",
+                )
+            )
+
     @property
     def noise(self) -> float | None:
         """σ, in lengths of the longest ballot; None where it follows from the budget."""
@@ -94,6 +106,10 @@ class NoisySums(Method):
     def prepare(self, public: Public, people: Any, /) -> PeopleReady:
         """Return the people, with their rows as the map, or the schema, shows them; private."""
         return PeopleReady(people.people(public.teacher_map, public.teacher_rows.shape[-1]))
+
+    def describe_queries(self, _rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        return "all public rows of the run"
 
     def event_of_count(self, sizes: Sizes) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
@@ -140,7 +156,7 @@ class NoisySums(Method):
 
 
 def sum_of_entries(
-    block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], form: Vector
+    entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], block: PeopleBlock, form: Vector
 ) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
     people, size, found = block.people - block.people.min(), prod(form.shape), list[tuple[IntArray, IntArray]]()
