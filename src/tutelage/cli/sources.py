@@ -295,19 +295,20 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(spellings: list[str], private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
-    known = {str(label): name for label, name in _class_of(private).items()}
+    class_of = Classes(values=private.classes).class_of()
+    known = {str(label): name for label, name in class_of.items()}
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
             f"'{private.column}' of {private.file} contains a value that is not among `classes` in [private]"
-            f"{cause_of_unknown(unknown, list(_class_of(private)))}"
+            f"{cause_of_unknown(unknown, list(class_of))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = list(map(str, _class_of(private)))
+    known = list(map(str, Classes(values=private.classes).class_of()))
     unknown = sorted(set(spellings) - set(known))
     if unknown:
         raise InvalidDataError(
@@ -315,11 +316,6 @@ def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | 
             "Use one spelling for both."
         )
     return _declared(spellings, private) if spellings else None
-
-
-def _class_of(private: PrivateSection) -> dict[Any, Any]:
-    """Return the class of each label that [private] declares."""
-    return Classes(values=private.classes).class_of()
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:

@@ -212,9 +212,10 @@ class Estimator(Inputs):
         methods : collection of Method
             Other methods, one of which may have been chosen when the release was begun.
         """
-        rows = Rows(X, y, **more)
-        received = self._received(self._resolved_for(rows), rows)
-        run, _, people, rows, labels, given, *_, everybody = received
+        asked = Rows(X, y, **more)
+        received = self._received(self._resolved_for(asked), asked)
+        run, people, everybody, given = received.run, received.people, received.everybody, received.given
+        rows, labels = received.public, received.labels
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit says them

@@ -146,13 +146,17 @@ class Received(NamedTuple):
     people: PrivateRows
     public: Matrix
     labels: IntArray | None  # of public rows
-    given: list[Matrix]  # public rows, and their labels if there are any, by which a ledger knows the release
     label: str | None  # the column that `y` names
     unused_labels: str | None  # the column of public labels that nothing learns from
     everybody: People  # whoever withdrew, too: a ledger knows its people by their ids
 
     def __repr__(self) -> str:
         return "Received(<private rows hidden>)"
+
+    @property
+    def given(self) -> list[Matrix]:
+        """The public rows, and their labels if there are any, by which a ledger knows the release."""
+        return [self.public] if self.labels is None else [self.public, self.labels]
 
 
 class Inputs(Parameters):
@@ -284,9 +288,8 @@ class Inputs(Parameters):
         else:  # the others have the teachers that they would have, whoever withdrew
             shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
         known_labels = None if y_public is None else self.target_.public(y_public, len(public))
-        given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
-        return Received(run, known, people, public, known_labels, given, label, unused, everybody)
+        return Received(run, known, people, public, known_labels, label, unused, everybody)
 
     def _look(self, received: Received) -> None:
         """Refuse rows that should not be released from, and warn of others."""

@@ -186,7 +186,7 @@ class PATERegressor(RegressorMixin, Estimator):
         if asked.y_public is not None:
             known = self._known(asked.X_public, asked.y_public)
         received = super()._received(run, asked._replace(X_public=None, y_public=None))
-        return received if known is None else received._replace(public=known[0], labels=known[1], given=[*known])
+        return received if known is None else received._replace(public=known[0], labels=known[1])
 
     def _known(self, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray]:
         """Return the bins of public rows, and their targets."""
