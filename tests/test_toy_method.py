@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ from tutelage.audit.fits import check_fit
 from tutelage.ballots import BallotSum
 from tutelage.cli.config import load_config
 from tutelage.cli.terms import TermsFile
-from tutelage.exceptions import InvalidBallotError, InvalidParameterError
+from tutelage.events import SummedNoise
+from tutelage.exceptions import InvalidBallotError, InvalidParameterError, StaleBatchError
 from tutelage.features import Schema
 from tutelage.federation.entity import ballots_of
+from tutelage.federation.sums import SharedSums
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS, CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.methods import requests as asked
@@ -88,9 +91,53 @@ def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
     yes = np.mean([label for seed in range(ENTITIES) for label in people(seed)[1]])
     row = {name: cells[:1] for name, cells in people(0)[0].items()}
     assert student.predict_proba(row)[0, 1] == pytest.approx(yes, abs=0.02)
-    for method, refusal in {"unknown": "one of", "noisy-moments": "Additive", "capped-votes": "mechanism"}.items():
+    for method, refusal in {
+        "": "text of",
+        "unknown": "one of",
+        "noisy-moments": "Additive",
+        "capped-votes": "mechanism",
+    }.items():
         with pytest.raises(InvalidParameterError, match=refusal):
             agreed(tmp_path / method, method=method)
+
+
+class AsksTwice(ClassFrequencies):
+    """Asks for two sums, and says that it is one."""
+
+    name = "asks-twice"
+
+    def steps(self, public: Any) -> Any:
+        yield from ClassFrequencies.steps(self, public)
+        return (yield from ClassFrequencies.steps(self, public))
+
+
+def test_members_of_a_consortium_have_one_file_and_ask_for_what_it_says(tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, AsksTwice.name, AsksTwice)
+    with pytest.raises(InvalidParameterError, match="must ask for the sums that its `event_of_one` has"):
+        agreed(tmp_path / "twice", method="asks-twice")
+    consortium = agreed(tmp_path / "founded", method="class-frequencies").consortium
+    assert replace(consortium, name="Other").method_hash == consortium.method_hash
+    with pytest.raises(InvalidParameterError, match="must have one file for all members"):
+        replace(consortium, method_hash="0" * 64)
+
+
+def test_a_hospital_sends_nothing_if_it_paid_for_other_ballots(tmp_path, monkeypatch):
+    members = agreed(tmp_path, method="class-frequencies")
+    table, labels, ids = people(0)
+    batch: Any = members.aggregator().ask_sum("first", members.mailbox)
+
+    def cast() -> None:
+        members.entity("hospital-0").cast(batch, table, labels, members.mailbox, entity_ids=ids)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(SharedSums, "payloads", Mock(side_effect=KeyboardInterrupt))  # after it paid
+        with pytest.raises(KeyboardInterrupt):
+            cast()
+    paid: Any = members.consortium.sums().event_of(batch)
+    longer = SummedNoise(replace(paid.event, norm_squared=4 * paid.event.norm_squared), paid.shares)
+    monkeypatch.setattr(SharedSums, "event_of", lambda *_: longer)
+    with pytest.raises(StaleBatchError, match="paid for as another sum"):
+        cast()
 
 
 def test_the_terms_of_a_consortium_name_it(tmp_path):

@@ -79,6 +79,8 @@ class Consortium(Terms):
     method : str, optional
         Name of the method whose sums are opened, for a sum only. Default: ``"additive"``, three sums for an additive
         model (`tutelage.methods.Additive`).
+    method_hash : str, optional
+        SHA-256 of the file of another method, which must be the same at all members. Default: that of the file here.
     size_test : bool
         Whether the computing parties test that no entity's sum is larger than its people's ballots can be. Two parties
         that pool what they have then learn forty random sums of each entity's noised numbers, and nothing without it.
@@ -97,6 +99,13 @@ class Consortium(Terms):
             )
         self._check_numbers_and_roles()
         self.scheme.check_ballots()
+        found = None if self.method is None else self.sums().method_hash
+        if found is not None and self.method_hash not in (None, found):
+            raise InvalidParameterError(
+                Problem("Consortium.method", "have one file for all members", fix="Get the file of the coordinator.")
+            )
+        if found != self.method_hash:
+            object.__setattr__(self, "method_hash", found)
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -177,7 +186,7 @@ class Consortium(Terms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        if {*content, "method"} != set(cls.__dataclass_fields__):
+        if {*content, "method", "method_hash"} != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
             raise InvalidParameterError(Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}"))

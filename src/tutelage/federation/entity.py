@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, cast, final
 
 import msgspec
@@ -13,7 +14,7 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest, canonical
-from tutelage.events import Event, Repeated
+from tutelage.events import Event, NoisySumGaussian, Repeated, SummedNoise
 from tutelage.exceptions import (
     FederationError,
     InvalidBallotError,
@@ -145,6 +146,11 @@ class Entity:
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
+                if not _pays(reservation.event, self.consortium.scheme.event_of(batch)):
+                    raise StaleBatchError(
+                        f"Batch {batch.identifier} was paid for as another sum than is asked for now, because the "
+                        "program or the file of the method changed. Nothing was sent. Ask for a new release."
+                    )
                 # A batch that was paid for before somebody withdrew is made without that person, or refused.
                 self.consortium.reserve(self._ledger, batch, self._member, reservation.event)
                 payloads = self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
@@ -199,6 +205,16 @@ class Entity:
             require_room(mailbox.answer_path(batch, self._member, party))
         self._ledger.require(rest, batch.n_queries)
         return self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
+
+
+def _pays(paid: Any, asked: Any) -> bool:
+    """Return whether what was paid for is what is asked for, or the same with more noise."""
+    if paid == asked:
+        return True
+    if not all(isinstance(one, SummedNoise) and isinstance(one.event, NoisySumGaussian) for one in (paid, asked)):
+        return False
+    alike = paid.shares == asked.shares and replace(asked.event, sigma=paid.event.sigma) == paid.event
+    return alike and paid.event.sigma >= asked.event.sigma
 
 
 def ballots_of(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log, prod, sqrt
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
 
 import numpy as np
@@ -20,7 +21,7 @@ from tutelage._internal.records import made, named, parse
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
-from tutelage.events import Composed, Event, SummedNoise
+from tutelage.events import Composed, Event, SummedNoise, of_queries
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
@@ -33,7 +34,7 @@ from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import METHODS, Method, Public
 from tutelage.methods.needs import Offered, unmet
-from tutelage.methods.requests import Answer, Request, driven
+from tutelage.methods.requests import Answer, Outcome, Request, driven
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_ENTITY
 from tutelage.targets import Classes
@@ -123,15 +124,45 @@ class SharedSums:
         offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
         if problems := [*unmet(self.method, offered, "Consortium")]:
             raise InvalidParameterError(*problems)
+        if terms.method is not None:
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
+        pairs = zip(self.terms.entities, self.terms.people, strict=True)
+        asked, _ = self._driven(Opened("check", {entity.name: number for entity, number in pairs}))
+        found: list[Any] = [self.event_asked(one).event for one in asked]
+        said: list[Any] = [one.event for one in self.events]
+        fits = len(found) == len(said) and all(
+            one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
+            for one, most in zip(found, said, strict=True)
+        )
+        if not fits:
+            name = type(self.method).__name__
+            raise InvalidParameterError(
+                Problem("Consortium.method", "ask for the sums that its `event_of_one` has", f"{name}, which does not")
+            )
 
     @cached_property
     def method(self) -> Method:
         """The method whose sums are opened."""
-        name = self.terms.method or DEFAULT_METHOD
+        name = DEFAULT_METHOD if self.terms.method is None else self.terms.method
         if name not in METHODS:
             raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
         kind: Any = METHODS[name]
         return kind(mechanism=self.mechanism)
+
+    @cached_property
+    def method_hash(self) -> str:
+        """SHA-256 of the file of the method: a hospital's ε counts on the noise of others, who must have the same."""
+        steps: Any = type(self.method).steps
+        try:
+            text = Path(steps.__code__.co_filename).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            text = ""
+        if not text:
+            raise InvalidParameterError(Problem("Consortium.method", "be written in a file, which all members have"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def schema(self) -> Schema:
@@ -149,7 +180,8 @@ class SharedSums:
     @property
     def events(self) -> tuple[SummedNoise, ...]:
         """The most that opening the sum of each round is."""
-        whole = self.method.event_of_sums(self.public(1).sizes)
+        sizes = self.public(1).sizes
+        whole = of_queries(self.method.event_of_sums(sizes), self.method.n_answers(sizes))
         return tuple(self._shared(one.event) for one in whole.flatten() for _ in range(one.times))
 
     def event_from(self, first: int) -> Event:
@@ -193,6 +225,15 @@ class SharedSums:
         return self._after(replace(asked.opened, sums=sums))
 
     def _after(self, opened: Opened) -> Round:
+        """Return the round that is asked after what was opened."""
+        try:
+            asked, outcome = self._driven(opened)
+        except (ValueError, ArithmeticError):
+            raise _damaged() from None
+        classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
+        return Round(opened, asked[min(len(opened.sums), len(asked) - 1)], classifier)
+
+    def _driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
         asked, left = list[Request](), [*opened.sums]
 
@@ -203,13 +244,8 @@ class SharedSums:
                 return _answer(left.pop(0), opened.people, event)
             return Answer(np.zeros((1, event.variables), dtype=np.int64), event, 0.0)
 
-        try:
-            steps = self.method.steps(self.public(sum(opened.people.values())))
-            outcome = driven(steps, answer_to, lambda one: one.make())
-        except (ValueError, ArithmeticError):
-            raise _damaged() from None
-        classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
-        return Round(opened, asked[min(len(opened.sums), len(asked) - 1)], classifier)
+        steps = self.method.steps(self.public(sum(opened.people.values())))
+        return asked, driven(steps, answer_to, lambda one: one.make())
 
     def begun(self, release: str) -> Round:
         """Return the first round of a release of all present members."""

@@ -37,6 +37,7 @@ class Terms:
     people: tuple[int, ...] = ()
     schema: Schema | None = None
     method: str | None = None
+    method_hash: str | None = None
     size_test: bool = True
     roster: int = 0  # how often members, keys, addresses or numbers of people were amended
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -47,6 +48,8 @@ class Terms:
         object.__setattr__(self, "classes", tuple(self.classes))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
+        if self.method is not None:
+            _check_text(self.method, "method")
         if self.method == DEFAULT_METHOD:  # one agreement, however it is written
             object.__setattr__(self, "method", None)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
@@ -114,8 +117,9 @@ class Terms:
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.method is None:  # a field with its default value is not written
-            del values["method"]
+        for name in ("method", "method_hash"):
+            if values[name] is None:  # a field with its default value is not written
+                del values[name]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
         return named("consortium", values | {"mechanism": mechanism})
 
