@@ -26,7 +26,7 @@ from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Probl
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
-from tutelage.federation.documents import MOST_PAYLOAD_BYTES
+from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, MOST_PAYLOAD_BYTES, read_within
 from tutelage.federation.schemes import Draft, hashes_of, shares_of
 from tutelage.federation.terms import DEFAULT_METHOD, Terms
 from tutelage.ledger import Ledger
@@ -156,13 +156,11 @@ class SharedSums:
     def method_hash(self) -> str:
         """SHA-256 of the file of the method: a hospital's ε counts on the noise of others, who must have the same."""
         steps: Any = type(self.method).steps
-        try:
-            text = Path(steps.__code__.co_filename).read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            text = ""
-        if not text:
+        path = Path(steps.__code__.co_filename)
+        if not path.is_file():
             raise InvalidParameterError(Problem("Consortium.method", "be written in a file, which all members have"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        lines = read_within(path, MOST_BYTES_OF_A_DOCUMENT).splitlines()  # however a line ends there
+        return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
     @property
     def schema(self) -> Schema:
