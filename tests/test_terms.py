@@ -22,7 +22,7 @@ def asked_of(rng) -> Asked:
     return Asked(epsilon, budget, int(rng.choice([1, 1, 3])), float(rng.choice([1e-5, 1e-3])), bool(rng.random() < 0.2))
 
 
-@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(40, 400))])
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(12, 400))])
 def test_no_release_costs_more_than_was_asked_or_than_a_ledger_holds(seed):
     rng = np.random.default_rng(seed)
     accounting = Accounting(rng.choice(list(EVENTS)))
