@@ -1,7 +1,9 @@
 """A method of one's own: a record and a generator work in Python, in a configuration, in a plan and on the card."""
 
+import importlib
 import json
 import runpy
+import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +121,24 @@ def test_members_of_a_consortium_have_one_file_and_ask_for_what_it_says(tmp_path
     assert replace(consortium, name="Other").method_hash == consortium.method_hash
     with pytest.raises(InvalidParameterError, match="must have one file for all members"):
         replace(consortium, method_hash="0" * 64)
+
+
+def test_another_line_in_any_file_of_a_method_is_another_agreement(tmp_path, monkeypatch):
+    def agreement(length: int) -> str | None:
+        text = f"""from own_method import ClassFrequencies
+class Longer(ClassFrequencies):
+    name, length = "longer", {length}
+"""
+        (tmp_path / f"longer_{length}.py").write_text(text)
+        monkeypatch.setitem(METHODS, "longer", importlib.import_module(f"longer_{length}").Longer)
+        return agreed(tmp_path / str(length), method="longer").consortium.method_hash
+
+    shutil.copy(REPOSITORY / "examples" / "own_method.py", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert agreement(8) != agreement(9)
+    monkeypatch.setitem(METHODS, "local", type("Local", (ClassFrequencies,), {"__module__": "nowhere"}))
+    with pytest.raises(InvalidParameterError, match="must be written in a file"):
+        agreed(tmp_path / "local", method="local")
 
 
 def test_a_hospital_sends_nothing_if_it_paid_for_other_ballots(tmp_path, monkeypatch):

@@ -5,11 +5,13 @@ these, as after a crash of a fit (`tutelage.methods`), and so comes to the ballo
 """
 
 import hashlib
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, log, prod, sqrt
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
 
 import numpy as np
@@ -154,13 +156,18 @@ class SharedSums:
 
     @cached_property
     def method_hash(self) -> str:
-        """SHA-256 of the file of the method: a hospital's ε counts on the noise of others, who must have the same."""
-        steps: Any = type(self.method).steps
-        path = Path(steps.__code__.co_filename)
-        if not path.is_file():
-            raise InvalidParameterError(Problem("Consortium.method", "be written in a file, which all members have"))
-        lines = read_within(path, MOST_BYTES_OF_A_DOCUMENT).splitlines()  # however a line ends there
-        return hashlib.sha256(b"\n".join(lines)).hexdigest()
+        """SHA-256 of the files of the method: a hospital's ε counts on the noise of others, who must have the same."""
+        found = list[bytes]()
+        for kind in type(self.method).__mro__:
+            if kind.__module__.partition(".")[0] in ("tutelage", "builtins", "abc"):
+                continue
+            path = _file_of(kind)
+            if path is None:
+                raise InvalidParameterError(
+                    Problem("Consortium.method", "be written in a file, which all members have")
+                )
+            found += read_within(path, MOST_BYTES_OF_A_DOCUMENT).splitlines()  # however a line ends there
+        return hashlib.sha256(b"\n".join(found)).hexdigest()
 
     @property
     def schema(self) -> Schema:
@@ -299,6 +306,14 @@ class SharedSums:
     def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the noisy sum, (classes, numbers)."""
         return sharing.added(shares, self.round_of(batch).shape)
+
+
+def _file_of(kind: type) -> Path | None:
+    """Return the file in which a class is written, if it is in one."""
+    module = sys.modules.get(kind.__module__)
+    codes = [one.__code__ for one in vars(kind).values() if isinstance(one, FunctionType)]
+    names = [getattr(module, "__file__", None), *(code.co_filename for code in codes)]
+    return next((Path(name) for name in names if name and Path(name).is_file()), None)
 
 
 def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
