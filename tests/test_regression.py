@@ -167,3 +167,8 @@ def test_a_fit_that_is_refused_and_a_check_leave_a_fitted_model_as_it_was(tmp_pa
 def test_a_row_of_a_fit_is_never_pickled():
     with pytest.raises(NotPublishableError, match="not pickled"):
         pickle.dumps(Rows([[1]], [1]))
+
+
+def test_an_error_of_a_regressor_names_it():
+    with pytest.raises(InvalidParameterError, match=r"`y` of PATERegressor\.fit must be an array"):
+        PATERegressor(Schema({"a": (0, 1.5)}), (0, 1), epsilon=1.0).fit(np.ones((5, 1)), "days")

@@ -225,7 +225,7 @@ class Classes:
         return self.values is not None
 
     @property
-    def asked(self) -> Any:
+    def question_key(self) -> Any:
         """The question as answers are remembered by it: labels merged in another way are another question."""
         if not isinstance(self.values, Mapping):
             return self.question
@@ -283,7 +283,7 @@ class Classes:
         return ClassCodes(
             names=names,
             origin="declared" if self.values is not None else "private" if of_public is None else "public",
-            question=self.asked,
+            question=self.question_key,
             places=places,
             goal=Goal(self.goal, int(np.searchsorted(names, found[1]))),
             weights=goal.weights(self.weight, names),

@@ -400,7 +400,9 @@ def build_estimator(settings: RunConfig, data: RunData, **more: Any) -> PATEClas
     """Return the estimator that a configuration describes, with the parameters that one verb changes."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
-    question = settings.dataset if private is None else Classes(values=private.classes, question=private.asked).asked
+    question = (
+        settings.dataset if private is None else Classes(values=private.classes, question=private.asked).question_key
+    )
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.asked

@@ -250,7 +250,7 @@ class Inputs(Parameters):
         label = y if isinstance(y, str) else None
         unused = self._unused_labels(run, y, X_public, y_public)
         X_public, y_public = _apart(X_public, y_public)
-        X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
+        X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids, self._owner)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         known = column_array(y_public)
         _require_plain(y=y, X_public=public_labels, y_public=known, entity_ids=entity_ids, silos=silos)
@@ -612,14 +612,8 @@ def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
 
 def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
     """Return public rows without their labels, and the labels, which may be a column of them."""
-    if not isinstance(y_public, str):
-        return X_public, y_public
-    table = as_table(X_public)
-    if table is None:
-        raise InvalidParameterError(
-            Problem("PATEClassifier.fit.y_public", "name a column only if $X_public has named columns")
-        )
-    return table.without([y_public]), table.column(y_public)
+    rows, labels = labeled(X_public, y_public, "y_public")
+    return (rows.without([y_public]), labels) if isinstance(y_public, str) else (X_public, y_public)
 
 
 def _require_plain(**columns: Any) -> None:

@@ -351,7 +351,7 @@ def _index(rows: Any) -> Any:
     return index if type(index).__module__.partition(".")[0] == "pandas" else None
 
 
-def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:
+def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any, owner: str) -> tuple[Any, Any, Any, Any]:
     """Return private rows, labels, public rows and ids as they are, and names of columns of `X` as these columns.
 
     Without public rows, features could not be told from labels.
@@ -362,12 +362,12 @@ def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, A
         return X, y, X_public, entity_ids
     if X_public is None:
         raise InvalidParameterError(
-            Problem("PATEClassifier.fit.y", "be an array if you pass no $X_public, and so must $entity_ids")
+            Problem(f"{owner}.fit.y", "be an array if you pass no $X_public, and so must $entity_ids")
         )
     private = as_table(X)
     if private is None:
         raise InvalidParameterError(
-            Problem("PATEClassifier.fit.y", "be an array unless $X has named columns, and so must $entity_ids")
+            Problem(f"{owner}.fit.y", "be an array unless $X has named columns, and so must $entity_ids")
         )
     cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
     names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
