@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from tutelage.accounting.together import FitsWithoutLedger
 from tutelage.ballots import VoteHistogram
 from tutelage.cli import main
-from tutelage.estimator.together import FitsWithoutLedger
 from tutelage.noise import SimulationNoise, SystemNoise
 
 pytest_plugins = ("core_seconds",)
@@ -72,7 +72,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.estimator.base.WITHOUT_LEDGER", FitsWithoutLedger())
+    monkeypatch.setattr("tutelage.release.WITHOUT_LEDGER", FitsWithoutLedger())
 
 
 @pytest.fixture

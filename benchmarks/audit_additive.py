@@ -63,11 +63,10 @@ def sides(numbers: bool, relation: str) -> list[tuple[Any, Any, Any]]:
 @patch.object(threads._thread, "is_worker", True, create=True)  # no pool for a hundred rows
 def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit: bool = False) -> Bounds:
     """Release both data sets so many times each, attack what comes out, and bound μ from below."""
-    given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "insist": True}
-    model: Any = PATERegressor(SCHEMA, (0, 1), **given)
-    model = model if numbers else PATEClassifier(public=SCHEMA, classes=[0, 1], **given)
+    model: Any = PATERegressor(epsilon=epsilon, target_range=(0, 1), delta=DELTA, columns=SCHEMA)
+    model = model if numbers else PATEClassifier(epsilon=epsilon, classes=[0, 1], delta=DELTA, columns=SCHEMA)
     data, intending, tape = sides(numbers, relation), model, list[Any]()
-    wholes = [intending.intended(rows, labels, entity_ids=ids) for rows, labels, ids in data]
+    wholes = [intending.prepare(rows, labels, entity_ids=ids, insist=True) for rows, labels, ids in data]
     people = [whole.method.prepare(whole.public, whole.people) for whole in wholes]
     ratios, shown, distance = np.zeros((2, releases)), [list[Any](), list[Any]()], 0.0
 
@@ -78,7 +77,7 @@ def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit:
 
         rows, labels, ids = data[side]
         with patch.object(Boundary, "release", release):
-            model.fit(rows, labels, entity_ids=ids)
+            model.fit(rows, labels, entity_ids=ids, insist=True)
         return model.student_, model.n_teachers_
 
     def released(side: int) -> tuple[Any, Any]:

@@ -60,10 +60,10 @@ def audited(fault: str, fits: int) -> Bounds:
             for release in range(RELEASES):
                 noise = SimulationNoise(RELEASES * number + release)
                 model: Any = PATEClassifier(
-                    public=SCHEMA, classes=[0, 1], budget=EPSILON, releases=shares, release=f"release {release}",
-                    ledger=ledger, insist=True, noise=noise,
-                )  # fmt: skip
-                people, tape = [_prepared(model, data[release]) for data in both], list[tuple[Any, Answer]]()
+                    columns=SCHEMA, classes=[0, 1], budget=EPSILON, releases=shares, ledger=ledger, noise=noise
+                )
+                given = {"release": f"release {release}", "insist": True}
+                people, tape = [_prepared(model, data[release], given) for data in both], list[tuple[Any, Answer]]()
 
                 def recorded(boundary: Boundary, request: Any, *, tape: Any = tape, mine: Any = people[side]) -> Answer:
                     tape.append((request, RELEASE(boundary, request)))
@@ -73,7 +73,7 @@ def audited(fault: str, fits: int) -> Bounds:
 
                 with patch.object(Boundary, "release", recorded):
                     rows, labels, ids = both[side][release]
-                    model.fit(rows, labels, entity_ids=ids)
+                    model.fit(rows, labels, entity_ids=ids, **given)
                 for request, answer in tape:
                     here, there = (request.ballot.cast(one, request, None).totals.ravel() for one in people)
                     sigma = request.mechanism.most(request.form, simulated=True).sigma
@@ -98,9 +98,9 @@ def _with_newcomers(data: Any, release: int) -> tuple[Any, Any, list[str]]:
     )
 
 
-def _prepared(model: PATEClassifier, data: Any) -> Any:
+def _prepared(model: PATEClassifier, data: Any, given: dict[str, Any]) -> Any:
     rows, labels, ids = data
-    whole = model.intended(rows, labels, entity_ids=ids)
+    whole = model.prepare(rows, labels, entity_ids=ids, **given)
     return whole.method.prepare(whole.public, whole.people)
 
 

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from tutelage import LabelingSession, Ledger, PATEClassifier, Shards
 from tutelage.mechanisms import CappedGNMax
-from tutelage.teachers import NearestQueries, VectorBallots
+from tutelage.teachers import NearestQueries
 
 SIZES = (60_000, 9_000), (1_000_000, 10_000)
 CLASSES = 10
@@ -63,7 +63,7 @@ def vectors(people: int, public_rows: int, features: int) -> list[str]:
     X, public = (random.random((rows, features), dtype=np.float32) for rows in (people, public_rows))
     y = random.integers(0, CLASSES, people)
     before, start = gigabytes(), time.perf_counter()
-    PATEClassifier(VectorBallots(), epsilon=1.0, delta=1e-7, classes=range(CLASSES)).fit(X, y, X_public=public)
+    PATEClassifier(epsilon=1.0, delta=1e-7, classes=range(CLASSES)).fit(X, y, X_public=public)
     fitted = time.perf_counter() - start
     return [f"{people:,}", f"{public_rows:,}", f"{fitted:.1f}", f"{before:.2f}", f"{gigabytes():.2f}"]
 

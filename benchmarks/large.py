@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.methods import NoisyMoments
 from tutelage.tables import Table, as_table, read_batches, read_table
-from tutelage.teachers import VectorBallots
 
 LABEL, CLASSES = "readmitted", ["no", "yes"]
 PUBLIC_ROWS, TEST_ROWS, LANDMARKS = 1_000, 20_000, 200
@@ -65,9 +65,15 @@ def write(path: Path, n_rows: int) -> None:
 
 def model() -> PATEClassifier:
     """Return the model; its noise is simulated, so that two fits can be compared."""
-    teacher = VectorBallots(n_landmarks=LANDMARKS)
-    settings = {"epsilon": 1.0, "delta": 1e-9, "classes": CLASSES, "unit": "row", "random_state": 0}
-    return PATEClassifier(teacher, noise=SimulationNoise(0), **settings)
+    return PATEClassifier(
+        epsilon=1.0,
+        delta=1e-9,
+        classes=CLASSES,
+        method=NoisyMoments(n_landmarks=LANDMARKS),
+        unit="row",
+        noise=SimulationNoise(0),
+        random_state=0,
+    )
 
 
 def fitted(private: Any) -> PATEClassifier:

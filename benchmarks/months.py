@@ -32,7 +32,7 @@ from splits import Split, adult, raw
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import BudgetExceededError
 from tutelage.features import Schema
-from tutelage.teachers import NearestQueries
+from tutelage.methods import CappedVotes
 from tutelage_reproductions import rivals_data
 from tutelage_reproductions.datasets import load_diabetes, split_by_patient
 
@@ -69,10 +69,10 @@ WAYS = {
 def given_to(table: str, parts: Split, *, labeled: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings, and what is given to a fit beside the private rows."""
     if table == "Adult, votes":
-        return {"teacher": NearestQueries(5), "n_queries": 40, "random_state": 0}, {"X_public": parts.public}
+        return {"method": CappedVotes(votes=5, n_queries=40), "random_state": 0}, {"X_public": parts.public}
     if labeled:
         return {}, {"X_public": parts.public, "y_public": parts.y_public}
-    return {"public": Schema.learn(parts.public)}, {}
+    return {"columns": Schema.learn(parts.public)}, {}
 
 
 def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, float, int]:
@@ -93,9 +93,7 @@ def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, f
             one = PATEClassifier(
                 budget=1.0,
                 releases=1 if WAYS[way] == 0 else equal,
-                release=None if WAYS[way] in (None, 0) else f"month {month + 1}",
                 question="" if WAYS[way] else f"month {month + 1}",
-                data_changed=True,
                 ledger=f"{folder}/one.ledger",
                 classes=classes,
                 unit="person",
@@ -104,7 +102,14 @@ def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, f
             )
             kept = month_of <= month
             with suppress(BudgetExceededError):  # then the student of the month before stays
-                model = one.fit(parts.private[kept], parts.y_private[kept], entity_ids=person[kept], **given)
+                model = one.fit(
+                    parts.private[kept],
+                    parts.y_private[kept],
+                    entity_ids=person[kept],
+                    release=None if WAYS[way] in (None, 0) else f"month {month + 1}",
+                    data_changed=True,
+                    **given,
+                )
                 n_labels += len(model.queries_) if WAYS[way] is None else len(model.queries_) - n_labels
             scores.append(model.score(parts.scored, parts.y_scored))
     return scores[-1], float(np.mean(scores)), n_labels if table == "Adult, votes" else 0

@@ -36,16 +36,20 @@ def live(releases: int, fold: int) -> pd.DataFrame:
             model = PATEClassifier(
                 budget=1.0,
                 releases=releases,
-                release=f"{month + 1:02}",
-                public=schema,
-                data_changed=True,
+                columns=schema,
                 ledger=f"{folder}/stays.ledger",
                 classes=sorted(set(parts.y_scored.tolist())),
                 unit="patient",
                 noise=SimulationNoise(month),
             )
             kept = month_of <= month
-            model.fit(parts.private[kept], parts.y_private[kept], entity_ids=person[kept])
+            model.fit(
+                parts.private[kept],
+                parts.y_private[kept],
+                entity_ids=person[kept],
+                release=f"{month + 1:02}",
+                data_changed=True,
+            )
             line = {"month": month + 1, "accuracy": model.score(parts.scored, parts.y_scored), "majority": majority}
             found.append(line | {"cost": model.release_.cost} | dict(model.ledger_.cohorts))
             print(line, flush=True)

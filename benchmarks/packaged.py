@@ -78,7 +78,7 @@ def additive(seen: Seen, epsilon: float) -> Matrix:
     """Return chances by this library with default settings."""
     split, settings = seen.split, {"delta": DELTA, "classes": seen.classes, "noise": SimulationNoise(seen.seed)}
     unit = "row" if split.ids is None else None
-    model = PATEClassifier(public=seen.schema, epsilon=epsilon, unit=unit, **settings)
+    model = PATEClassifier(columns=seen.schema, epsilon=epsilon, unit=unit, **settings)
     return model.fit(split.private, split.y_private, entity_ids=split.ids).predict_proba(split.scored)
 
 

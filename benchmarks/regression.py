@@ -108,7 +108,13 @@ def boosted(rows: Rows, epsilon: float, rate: float) -> FloatArray:
 
 def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
     """Yield R² of each way, and what the quantiles of ours hold."""
-    model = PATERegressor(rows.schema, rows.ends, epsilon=epsilon, delta=DELTA, noise=SimulationNoise(rows.seed))
+    model = PATERegressor(
+        epsilon=epsilon,
+        target_range=rows.ends,
+        delta=DELTA,
+        columns=rows.schema,
+        noise=SimulationNoise(rows.seed),
+    )
     model.fit(rows.X, rows.y)
     yield "tutelage", model.score(rows.scored, rows.truth)
     low, _, high = model.predict_quantiles(rows.scored).T
@@ -122,7 +128,13 @@ def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
 def with_public(rows: Rows, epsilon: float, sizes: list[int]) -> Iterator[tuple[str, float]]:
     """Yield R² with and without numbers of public rows, and of these alone; the schema is proposed by all of them."""
     for size in [0, *sizes]:
-        model = PATERegressor(rows.schema, rows.ends, epsilon=epsilon, delta=DELTA, noise=SimulationNoise(rows.seed))
+        model = PATERegressor(
+            epsilon=epsilon,
+            target_range=rows.ends,
+            delta=DELTA,
+            columns=rows.schema,
+            noise=SimulationNoise(rows.seed),
+        )
         X, y = (one[:size] for one in rows.public)
         model.fit(rows.X, rows.y, **({"X_public": X, "y_public": y} if size else {}))
         yield f"{size} numbers", model.score(rows.scored, rows.truth)

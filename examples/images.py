@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from tutelage import GNMax, PATEClassifier
 from tutelage.features import PublicRows, image_features
+from tutelage.methods import TeacherVotes
 
 if find_spec("torch") is None:
     sys.exit("This example trains networks: pip install 'tutelage[torch]'.")
@@ -32,22 +33,20 @@ def untrained(n_classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(n_features, 64), nn.ReLU(), nn.Linear(64, n_classes))
 
 
-model = PATEClassifier(
+votes = TeacherVotes(
     Network(untrained, epochs=20, batch_size=8),
     n_teachers=60,
-    features=features,
-    mechanism=GNMax(sigma=12.0),
-    classes=range(10),
     n_queries=50,
     selection="medoids",
+    mechanism=GNMax(sigma=12.0),
     student="label-propagation",
-    random_state=0,
 )
+model = PATEClassifier(classes=range(10), method=votes, features=features, random_state=0)
 model.fit(X, y, X_public=X_public)
 
 asked = model.queries_
 rest = np.setdiff1d(np.arange(len(y_public)), asked)
 right = (model.release_.labels == y_public[asked]).mean()
-print(f"{model.n_teachers} networks voted on {len(asked)} queries; {right:.0%} of the labels are right")
+print(f"{model.n_teachers_} networks voted on {len(asked)} queries; {right:.0%} of the labels are right")
 print(f"the student is right on {model.score(X_public[rest], y_public[rest]):.0%} of the other public digits")
 print(model.epsilon_)

@@ -54,6 +54,6 @@ class ClassFrequencies(NoisySums):
 METHODS[ClassFrequencies.name] = ClassFrequencies
 if __name__ == "__main__":
     y = np.random.default_rng(0).random(1000) < 0.7
-    model = PATEClassifier(method=ClassFrequencies(), epsilon=1.0, classes=[False, True])
+    model = PATEClassifier(epsilon=1.0, classes=[False, True], method=ClassFrequencies())
     model.fit(np.zeros((1000, 2)), y, X_public=np.random.default_rng(1).normal(size=(60, 2)))
     print(model.epsilon_, model.predict_proba(np.zeros((1, 2)))[0])

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage import GNMax, PATEClassifier
 from tutelage.datasets import load_adult
 from tutelage.features import PublicColumns
+from tutelage.methods import TeacherVotes
 from tutelage.tables import read_table
 
 folder = tempfile.TemporaryDirectory()
@@ -38,13 +39,16 @@ for path, X, y, owner in (
 private, public = read_table(private_file), read_table(public_file)
 columns = PublicColumns.learn(public, adult.feature_names)
 X_public = columns.transform(public)
-model = PATEClassifier(
+votes = TeacherVotes(
     DecisionTreeClassifier(max_depth=4),
     n_teachers=200,
+    n_queries=300,
     mechanism=GNMax(sigma=40.0),
     student=RandomForestClassifier(min_samples_leaf=5),
-    n_queries=300,
+)
+model = PATEClassifier(
     classes=["<=50K", ">50K"],
+    method=votes,
     unit="person",
     ledger=Path(folder.name) / "people.csv.ledger",
     delta=1e-5,
@@ -53,7 +57,7 @@ model = PATEClassifier(
 model.fit(columns.transform(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
 
 # Score the student on public rows with labels. They were not queries.
-evaluated = slice(model.n_queries, None)
+evaluated = slice(len(model.queries_), None)
 right = model.score(X_public[evaluated], public.column("income")[evaluated])
 print(model.epsilon_)
 print(f"the student is right on {right:.1%} of {len(X_public[evaluated]):,} other public rows")

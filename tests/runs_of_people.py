@@ -28,7 +28,8 @@ CAPPED = 'mechanism = {{ name = "capped", sigma = {}, cap = {} }}'
 NEAREST = {"name": "capped-votes", "more": "votes = true"}
 VECTORS = {"name": "noisy-moments", "more": ""}
 ADDITIVE = {"name": "additive", "more": ""}
-NUMBERS = {"name": "additive", "more": "", "private": 'entity = "patient"\ntarget = "age"\nrange = [0, 100]'}
+NUMBERS = {"name": "additive", "more": ""}
+TARGET = 'column = "age"\nrange = [0, 100]\n'
 SCHEMA = '[schema]\nage = [20, 89]\ndose = [0, 1]\nward = ["north", "east"]\n'
 SCHEMA_OF_NUMBERS = SCHEMA.replace("age = [20, 89]", 'ill = ["no", "yes"]')
 
@@ -40,5 +41,6 @@ def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
         (folder / "schema.toml").write_text(SCHEMA if by is ADDITIVE else SCHEMA_OF_NUMBERS)
         text = re.sub('file = "public.csv"\\s+label = .*\nevaluate_last = 60', 'schema = "schema.toml"', text)
     if by is NUMBERS:
-        text = re.sub('label = "ill"\nclasses = .*\n|\\[method\\]\nname = .*\n', "", text)
+        text = re.sub('column = "ill"\nclasses = .*\n', TARGET, text)
+        text = re.sub("\\[method\\]\nname = .*\n", "", text)
     (folder / "config.toml").write_text(text)

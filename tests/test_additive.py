@@ -24,12 +24,12 @@ from tutelage.methods.additive import _LONGEST, residuals_in_steps
 from tutelage.methods.requests import Answer, driven
 from tutelage.methods.sums import PeopleReady
 from tutelage.partition import Shards
+from tutelage.people.memory import PeopleInMemory
 from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import load_student
 from tutelage.students.additive import AdditiveClassifier
 from tutelage.tables import Table, read_table
-from tutelage.teachers.blocks import PeopleInMemory
 
 SCHEMA = Schema({"age": (17, 90), "work": ["private", "public"], "hours": (0.0, 1.0)})
 CLASSES = ["no", "yes"]
@@ -49,7 +49,7 @@ def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
 
 
 def of(seed: int = 0, **more: Any) -> PATEClassifier:
-    given = {"public": SCHEMA, "epsilon": 1.0, "classes": CLASSES, "noise": SimulationNoise(seed)}
+    given = {"columns": SCHEMA, "epsilon": 1.0, "classes": CLASSES, "noise": SimulationNoise(seed)}
     return PATEClassifier(**(given | more))
 
 
@@ -104,7 +104,7 @@ def test_a_schema_is_proposed_by_public_rows():
 def asked_of(rows: Any, y: Any, look: Any = None, **changes: Any) -> list[Any]:
     """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
     ids, method = {"entity_ids": changes.pop("entity_ids", None)}, Additive(mechanism=NoisySum(5.0))
-    return requests_of(of(**{"epsilon": None, "method": method, **changes}).intended(rows, y, **ids), look)
+    return requests_of(of(**{"epsilon": None, "method": method, **changes}).prepare(rows, y, **ids), look)
 
 
 def requests_of(whole: Any, look: Any) -> list[Any]:
@@ -140,7 +140,7 @@ def small_requests() -> list[Any]:
     rng = np.random.default_rng(0)
     rows = {"a": rng.integers(0, 3, 300), "b": np.array(["x"] * 300, dtype=object)}
     y = np.where(rows["a"] + rng.normal(size=300) > 1, "yes", "no")
-    return asked_of(rows, y, public=SMALL, unit="row")
+    return asked_of(rows, y, columns=SMALL, unit="row")
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -191,7 +191,7 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity, n_c
         backwards = cast(request, bins[::-1], labels[::-1], ids[::-1], unit)
         np.testing.assert_array_equal(backwards, ballots.totals)
 
-    asked_of(rows, labels, compare, public=SMALL, classes=list(range(n_classes)), entity_ids=ids)
+    asked_of(rows, labels, compare, columns=SMALL, classes=list(range(n_classes)), entity_ids=ids)
 
 
 def test_a_person_of_very_many_rows_casts_the_mean_of_all_of_them(small_requests):
@@ -280,7 +280,7 @@ def test_columns_that_say_the_same_do_not_count_several_times():
     rows = np.clip(np.rint(2 + leaning[:, np.newaxis] + 0.4 * rng.normal(size=(10_000, 20))), 0, 4)
     rows, y = rows.astype(int), 3 * leaning + rng.logistic(size=10_000) > 6
     schema = Schema({f"question {number}": list("01234") for number in range(20)})
-    model = of(public=schema, classes=[False, True]).fit(rows[:8_000], y[:8_000])
+    model = of(columns=schema, classes=[False, True]).fit(rows[:8_000], y[:8_000])
     assert model.score(rows[8_000:], y[8_000:]) > np.mean(y[8_000:] == (3 * leaning[8_000:] > 6)) - 0.04
 
 
@@ -296,14 +296,18 @@ def test_weights_multiply_the_odds_and_a_goal_is_what_a_score_says():
 @pytest.mark.parametrize(
     ("settings_of", "given_to_fit", "said"),
     [
-        ({}, {"X_public": np.zeros((60, 3))}, "Pass `public` or `X_public`, not both"),
+        ({}, {"X_public": np.zeros((60, 3))}, "Pass a Schema as `columns`, or `X_public`, but not both"),
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
         ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` of PATEClassifier.fit must not be a column of the schema"),
         ({"features": SCHEMA}, {}, "`features`"),
         ({"method": NoisyMoments()}, {}, "must take a public schema, as Additive does"),
-        ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}, "must be a Schema, because Additive"),
-        ({"public": "schema.toml"}, {}, "`public`"),
-        ({"student": AdditiveClassifier()}, {}, "`student` of Additive must be left out"),
+        (
+            {"columns": None, "method": Additive()},
+            {"X_public": np.zeros((60, 3))},
+            "must be a Schema, because Additive",
+        ),
+        ({"columns": "schema.toml"}, {}, "`columns`"),
+        ({"method__student": AdditiveClassifier()}, {}, "`student` of Additive must be left out"),
     ],
 )
 def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
@@ -311,19 +315,19 @@ def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
 ):
     rows, y = made_up(300)
     with pytest.raises((InvalidParameterError, InvalidDataError), match=said):
-        of(ledger=tmp_path / "a.ledger", **settings_of).fit(rows, y, **given_to_fit)
+        of(ledger=tmp_path / "a.ledger").set_params(**settings_of).fit(rows, y, **given_to_fit)
     assert not (tmp_path / "a.ledger").exists()
 
 
 def test_a_plan_refuses_what_cannot_be_tried_on_public_rows():
-    with pytest.raises(InvalidParameterError, match="a method that uses public rows"):
-        plan(1.0, people=900, X_public=np.eye(60), y_public=np.arange(60) % 2, parameters={"method": Additive()})
+    with pytest.raises(InvalidParameterError, match="that uses public rows"):
+        plan(1.0, people=900, X_public=np.eye(60), y_public=np.arange(60) % 2, method=Additive())
 
 
 def test_columns_in_another_order_are_another_release(tmp_path):
     rows, y = made_up(300)
     backwards = Schema({name: SCHEMA.columns[name] for name in reversed(SCHEMA.names)})
-    models = [of(public=one, ledger=tmp_path / "a.ledger", budget=3.0) for one in (SCHEMA, backwards)]
+    models = [of(columns=one, ledger=tmp_path / "a.ledger", budget=3.0) for one in (SCHEMA, backwards)]
     models[0].fit(rows, y)
     with pytest.warns(match="continues a budget"):
         models[1].fit(rows, y)
@@ -336,10 +340,12 @@ def test_columns_in_another_order_are_another_release(tmp_path):
 CONFIG = """
 [private]
 file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
 entity = "patient"
 {private}
+
+[target]
+column = "ill"
+classes = ["no", "yes"]
 
 [public]
 schema = "schema.toml"

@@ -64,6 +64,7 @@ def test_ballots_by_a_schema_are_checked_as_those_by_public_rows(numbers, fault,
     for planted in FAULTS[fault][1] if fault else []:
         monkeypatch.setattr(*planted)
     schema = audit_additive.SCHEMA
-    model = PATERegressor(schema, (0, 1)) if numbers else PATEClassifier(public=schema, classes=[0, 1])
+    number = PATERegressor(target_range=(0, 1), columns=schema)
+    model = number if numbers else PATEClassifier(classes=[0, 1], columns=schema)
     *_, moves = check_fit(model, PrivateRows(ROWS, LABELS, ids), draws=1_000)
     assert moves.verdict == ("fail" if fault else "pass")

@@ -11,7 +11,8 @@ from tutelage.audit import PrivateRows, check_fit, fits
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidParameterError
 from tutelage.ledger import Ledger
-from tutelage.methods import TeacherVotes, requests
+from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
+from tutelage.people.memory import PeopleInMemory
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
 pytestmark = pytest.mark.rest
@@ -26,16 +27,19 @@ FEW = {"n_teachers": 10, "student": GaussianNB()}
 CAST, NEAREST, PREPARE = VectorBallots.cast, NearestQueries.fit, TeacherVotes.prepare
 
 
-def of(teacher, **settings):
-    return PATEClassifier(teacher, **{"classes": [0, 1], "random_state": 0, "epsilon": 3.0, **settings})
+def of(method, **settings):
+    return PATEClassifier(**{"method": method, "classes": [0, 1], "random_state": 0, "epsilon": 3.0, **settings})
 
 
 MODELS = {
-    "vectors": (of(VectorBallots()), 2),
-    "capped": (of(NearestQueries(4), student=GaussianNB()), 1),
-    "capped rounds": (of(NearestQueries(4), n_queries=60, rounds=3, selection="least-confident", **FEW), 3),
-    "means": (of(ClassMeans(), **FEW), 1),
-    "trees": (of(DecisionTreeClassifier(), rounds=2, **FEW), 2),
+    "vectors": (of(NoisyMoments()), 2),
+    "capped": (of(CappedVotes(4, student=GaussianNB())), 1),
+    "capped rounds": (
+        of(CappedVotes(4, n_queries=60, rounds=3, selection="least-confident", student=GaussianNB())),
+        3,
+    ),
+    "means": (of(TeacherVotes(ClassMeans(), **FEW)), 1),
+    "trees": (of(TeacherVotes(DecisionTreeClassifier(), rounds=2, **FEW)), 2),
 }
 
 
@@ -56,17 +60,18 @@ def test_right_fits_pass(name, ids, moves):
     model, n_requests = MODELS[name]
     found = moves(model, PrivateRows(PRIVATE, LABELS, ids), entities=3)
     assert (found.verdict, found.private) == ("pass", True)
-    n_requests += ids is not None and isinstance(model.teacher, VectorBallots)  # the number of people is asked, too
+    n_requests += ids is not None and isinstance(model.method, NoisyMoments)  # the number of people is asked, too
     assert found.reason.startswith(f"In {n_requests} request")
     assert ("removal" in found.reason) == (ids is not None and name not in ("means", "trees"))
 
 
 def test_silos_and_rows_with_gaps_pass(moves):
-    assert moves(of(ClassMeans(), **FEW), PrivateRows(PRIVATE, LABELS, PEOPLE, PEOPLE % 7)).verdict == "pass"
+    silos = PrivateRows(PRIVATE, LABELS, PEOPLE, PEOPLE % 7)
+    assert moves(of(TeacherVotes(ClassMeans(), **FEW)), silos).verdict == "pass"
     rows = PRIVATE.copy()
     rows[::7, 1] = np.nan
-    given = {"n_teachers": 10, "student": DecisionTreeClassifier()}
-    assert moves(of(DecisionTreeClassifier(max_depth=2), **given), PrivateRows(rows, LABELS)).verdict == "pass"
+    method = TeacherVotes(DecisionTreeClassifier(max_depth=2), n_teachers=10, student=DecisionTreeClassifier())
+    assert moves(of(method), PrivateRows(rows, LABELS)).verdict == "pass"
 
 
 def centered(self, blocks, products_of, radius, unit):
@@ -104,20 +109,20 @@ def on(partition):
 
     def prepare(self, public, people):
         shards = Shards(partition(people), people.shards.n_shards, people.shards.unit)
-        return PREPARE(self, public, requests.PrivateRows(people.rows, people.labels, shards))
+        return PREPARE(self, public, PeopleInMemory(people.rows, people.labels, shards))
 
     return prepare
 
 
 def scaled_together(self, public, people):
     rows = (people.rows - people.rows.mean(axis=0)) / people.rows.std(axis=0)
-    return PREPARE(self, public, requests.PrivateRows(rows, people.labels, people.shards))
+    return PREPARE(self, public, PeopleInMemory(rows, people.labels, people.shards))
 
 
 def with_the_next(self, public, people):
     taken = people.shards.assignment
     shards = Shards(np.concatenate([taken, (taken + 1) % 10]), 10, people.shards.unit)
-    return PREPARE(self, public, requests.PrivateRows(np.tile(people.rows, (2, 1)), np.tile(people.labels, 2), shards))
+    return PREPARE(self, public, PeopleInMemory(np.tile(people.rows, (2, 1)), np.tile(people.labels, 2), shards))
 
 
 FAULTS = {
@@ -153,8 +158,9 @@ def test_a_fit_that_is_not_repeatable_fails(moves, monkeypatch):
 
 
 def test_what_shows_nothing_is_a_note(moves):
-    alone, constant = of(ClassMeans(), **FEW | {"n_teachers": 1}), DummyClassifier(strategy="constant", constant=0)
-    assert [moves(one).verdict for one in (alone, of(constant, **FEW))] == ["note", "note"]
+    alone = of(TeacherVotes(ClassMeans(), n_teachers=1, student=GaussianNB()))
+    constant = of(TeacherVotes(DummyClassifier(strategy="constant", constant=0), **FEW))
+    assert [moves(one).verdict for one in (alone, constant)] == ["note", "note"]
     assert "one teacher" in moves(alone).reason
 
 
@@ -162,7 +168,7 @@ def test_the_audited_mechanism_is_that_of_a_fit_and_its_ledger_is_unspent(monkey
     audited = []
     monkeypatch.setattr(fits, "check_mechanism", lambda *given, **_: audited.append(given) or [])
     for budget in ({"epsilon": 3.0}, {"epsilon": 2.0, "budget": 5.0, "ledger": tmp_path / "budget.ledger"}):
-        model = of(NearestQueries(4), n_queries=90, student=GaussianNB(), **budget)
+        model = of(CappedVotes(4, n_queries=90, student=GaussianNB()), **budget)
         check_fit(model, OF_PEOPLE, PUBLIC, entities=1)
         assert not list(tmp_path.iterdir())
         fitted = model.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=PEOPLE)

@@ -10,6 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, p_value, pate_canaries
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.methods import TeacherVotes
 
 pytestmark = pytest.mark.rest
 
@@ -74,15 +75,9 @@ def test_scores_that_know_nothing_show_nothing_and_all_right_guesses_no_more_tha
 
 
 def pipeline(n_teachers: int, sigma: float) -> PATEClassifier:
-    return PATEClassifier(
-        KNeighborsClassifier(1),
-        n_teachers=n_teachers,
-        mechanism=GNMax(sigma),
-        student=KNeighborsClassifier(1),
-        classes=range(10),
-        random_state=0,
-        noise=SimulationNoise(0),
-    )
+    nearest = KNeighborsClassifier(1)
+    method = TeacherVotes(nearest, n_teachers=n_teachers, mechanism=GNMax(sigma), student=nearest)
+    return PATEClassifier(classes=range(10), method=method, random_state=0, noise=SimulationNoise(0))
 
 
 def audit_of(model: PATEClassifier, **settings):
@@ -103,15 +98,22 @@ def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_t
     assert found.lower_bound < 0.5
 
 
-def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path):
+def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path, monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 3))
-    file = tmp_path / "checkpoints" / "teachers-0.npz"
-    file.parent.mkdir()
-    file.write_bytes(b"a real run was interrupted here")
-    model = pipeline(3, 1.0).set_params(checkpoints=file.parent, data_changed=True, unit="patient")
-    score = pate_canaries(model, X, (X[:, 0] > 0).astype(int), X_canaries=9 + X[:5], y_canaries=np.arange(2, 7))
+    y, model, folder = (X[:, 0] > 0).astype(int), pipeline(3, 1.0).set_params(unit="patient"), tmp_path / "checkpoints"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GNMax, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y, X_public=9 + X[:5], entity_ids=np.arange(60), checkpoints=folder)
+    monkeypatch.undo()
+    left = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert left
+    score = pate_canaries(model, X, y, X_canaries=9 + X[:5], y_canaries=np.arange(2, 7))
     assert np.shape(score(np.array([True, False, True, False, True]))) == (5,)
-    assert [path.read_bytes() for path in file.parent.iterdir()] == [b"a real run was interrupted here"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == left
 
 
 def test_canaries_must_be_people_of_their_own():

@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose
 
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.people.blocks import PeopleBlock, blocks_of, in_turn, whole_people
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, blocks_of, in_turn, whole_people
 
 
 def added_up(weights, vectors):
@@ -112,7 +112,7 @@ def test_people_who_go_on_in_the_next_part_are_in_one_block(seed, at_once, part)
     rows = np.arange(len(ids))
     parts = [PeopleBlock(rows[at : at + part], rows[at : at + part], ids[at : at + part]) for at in rows[::part]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tutelage.teachers.blocks._AT_ONCE", at_once)
+        patch.setattr("tutelage.people.blocks._AT_ONCE", at_once)
         blocks = list(in_turn(whole_people(parts)))
     assert np.array_equal(np.concatenate([block.rows for block in blocks]), rows)
     assert np.array_equal(np.concatenate([block.people for block in blocks]), ids)

@@ -32,12 +32,14 @@ from tutelage.exceptions import (
 )
 from tutelage.features import Schema
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes, requests
+from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes
 from tutelage.methods.rehearsal import PublicLabels, rehearsed
 from tutelage.methods.requests import Answer, driven
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards, unit_of_single_people
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER
+from tutelage.release import Once
 from tutelage.teachers import ClassMeans
 
 PACKAGE = Path(tutelage.__file__).parent
@@ -65,11 +67,9 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
         settings: dict[str, Any] = {"method": EVERY[name], "epsilon": 1.0, "random_state": 0, "unit": "person"}
         public: dict[str, Any] = {"X_public": PUBLIC}
         if EVERY[name].needs.public == "schema":
-            settings, public = settings | {"public": SCHEMA}, {}
+            settings, public = settings | {"columns": SCHEMA}, {}
         model = PATEClassifier(classes=[0, 1], **settings)
-        whole = model.intended(
-            PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, entity_ids=IDS[kept], **public
-        )
+        whole = model.prepare(PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, entity_ids=IDS[kept], **public)
         noise, seen = np.random.default_rng(1), list[Any]()
 
         def answer(request: Any) -> Answer:
@@ -112,11 +112,11 @@ def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_chec
 
 @pytest.mark.rest
 def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed_or_print_options():
-    def identity(**settings: Any) -> str:
+    def identity(*, insist: bool = False, **settings: Any) -> str:
         method = replace(EVERY["teacher-votes"], student=None)
         model: Any = PATEClassifier(method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings)
         model.target_ = model._target.read([])
-        return model._question_identity(model.resolved(), PUBLIC)
+        return model._question_identity(model.resolved(Once(insist=insist)), PUBLIC)
 
     with np.printoptions(precision=2, floatmode="fixed"):
         assert identity() == identity(n_jobs=2, progress=True, insist=True)
@@ -133,8 +133,8 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
 def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     public = Public.of_labels(PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE))
     method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
-    people = method.prepare(public, requests.PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
-    assert repr(people) == "PeopleReady()"
+    people = method.prepare(public, PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
+    assert repr(people) == "PeopleReady(<private rows hidden>)"
     with pytest.raises(InvalidParameterError, match="must be simulated"):
         rehearsed(method.steps(public), people, SystemNoise())
 

@@ -34,10 +34,11 @@ from tutelage.exceptions import (
 from tutelage.features import Schema
 from tutelage.ledger.store import Transaction
 from tutelage.mechanisms import CappedGNMax
+from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing.proof import proved_card
 from tutelage.reporting import read_card
-from tutelage.teachers import NearestQueries, Ridge
+from tutelage.teachers import Ridge
 
 UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 SUM = NoisySumGaussian(10.0, 1, 1, UNIT)
@@ -145,21 +146,25 @@ X = RANDOM.uniform(size=(360, 4))
 Y = (X[:, 0] > 0.5).astype(int)
 IDS = np.array([f"patient-{row // 2}" for row in range(300)])
 GONE = "patient-17"
-FEW: dict[str, Any] = {"epsilon": None, "n_queries": 20, "student": GaussianNB(), "random_state": 0}
+FEW: dict[str, Any] = {"n_queries": 20, "student": GaussianNB()}
+NOISE_GIVEN: dict[str, Any] = {"epsilon": None, "random_state": 0}
 METHODS: dict[str, dict[str, Any]] = {
     "vectors": {},
-    "capped votes": {"teacher": NearestQueries(3), "mechanism": CappedGNMax(20.0, 3), **FEW},
-    "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
-    "teachers": {"teacher": Ridge(), "n_teachers": 6, "mechanism": LNMax(200.0), **FEW},
+    "capped votes": {"method": CappedVotes(votes=3, mechanism=CappedGNMax(20.0, 3), **FEW), **NOISE_GIVEN},
+    "schema": {"columns": Schema(dict.fromkeys("abcd", (0, 1)))},
+    "teachers": {"method": TeacherVotes(Ridge(), n_teachers=6, mechanism=LNMax(200.0), **FEW), **NOISE_GIVEN},
 }
+ONCE = ("release", "data_changed", "checkpoints")
 
 
 def fit(path: Path, who: Any = slice(300), **settings: Any) -> Any:
-    own = {"epsilon": 0.4, "budget": 1.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
-    rows = {} if "public" in own else {"X_public": X[300:]}
+    once = {name: settings.pop(name) for name in ONCE if name in settings}
+    own = {"epsilon": 0.4, "budget": 1.0, "classes": [0, 1], "noise": SimulationNoise(3), **settings}
+    rows = {} if "columns" in own else {"X_public": X[300:]}
+    people: Any = {"entity_ids": IDS[who], "insist": True}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return PATEClassifier(ledger=path, **own).fit(X[:300][who], Y[:300][who], entity_ids=IDS[who], **rows)
+        return PATEClassifier(ledger=path, **own).fit(X[:300][who], Y[:300][who], **people, **rows, **once)
 
 
 def shown(model: Any) -> Any:
@@ -221,7 +226,8 @@ class Noting(LogisticRegression):
 
 
 def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoints(path, tmp_path, monkeypatch):
-    own = {"teacher": Noting(), "n_teachers": 12, "mechanism": LNMax(200.0), "n_jobs": 1} | FEW
+    method = TeacherVotes(Noting(), n_teachers=12, mechanism=LNMax(200.0), **FEW)
+    own = {"method": method, "n_jobs": 1, **NOISE_GIVEN}
 
     def noted(path: Path, **more: Any) -> tuple[Any, Counter[bytes]]:
         Noting.noted.clear()
@@ -253,9 +259,9 @@ def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
         session.ask(X[1:2])
     of_rows = made(path.with_name("b.ledger"), unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
     of_rows.withdraw([GONE])
-    model = PATEClassifier(ledger=of_rows.path, epsilon=0.4, unit="row", insist=True, classes=[0, 1])
+    model = PATEClassifier(epsilon=0.4, classes=[0, 1], ledger=of_rows.path, unit="row")
     with pytest.raises(LedgerMismatchError, match="People have withdrawn from") as error:
-        model.fit(X[:300], Y[:300], X_public=X[300:])
+        model.fit(X[:300], Y[:300], X_public=X[300:], insist=True)
     assert GONE not in str(error.value)
     assert (ledger.state().entries, of_rows.state().spent) == (3, 0)
 
@@ -307,7 +313,7 @@ def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(c
     lines = ["age,ill", *(f"{age},{'yes' if age > 50 else 'no'}" for age in ages)]
     (folder / "rows.csv").write_text("\n".join(lines))
     (folder / "schema.toml").write_text("[schema]\nage = [0, 90]")
-    sections = ['[private]\nfile = "rows.csv"\nlabel = "ill"\nclasses = ["no", "yes"]\nunit = "row"']
+    sections = ['[private]\nfile = "rows.csv"\nunit = "row"\n[target]\ncolumn = "ill"\nclasses = ["no", "yes"]']
     sections += ['[public]\nschema = "schema.toml"', '[output]\nfolder = "out"', "[privacy]\nepsilon = 0.5\n"]
 
     def run(*terms: str) -> Any:

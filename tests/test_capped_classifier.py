@@ -11,8 +11,6 @@ from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.ballots import tally_few
-from tutelage.estimator.base import FEW_VOTES_LEFT
-from tutelage.estimator.inputs import People
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
@@ -21,7 +19,10 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import CappedGNMax
+from tutelage.methods import CappedVotes, Method, TeacherVotes
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.release import FEW_VOTES_LEFT
 from tutelage.students import NoisySumClassifier
 from tutelage.teachers import NearestQueries
 
@@ -29,10 +30,12 @@ CAP, DELTA = 5, 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def model(**changes):
-    given = {"epsilon": 2.0, "random_state": 0, "noise": SimulationNoise(0)}
-    given |= {"student": GaussianNB(), "classes": [0, 1, 2]}
-    return PATEClassifier(changes.pop("teacher", NearestQueries(CAP)), **{**given, **changes})
+CAPPED = CappedVotes(CAP, student=GaussianNB())
+
+
+def model(method: Method = CAPPED, **changes):
+    given = {"epsilon": 2.0, "random_state": 0, "noise": SimulationNoise(0), "classes": [0, 1, 2]}
+    return PATEClassifier(method=method, **given | changes)
 
 
 def fitted(X=PRIVATE, y=LABELS, public=PUBLIC, ids=None, **changes) -> Any:
@@ -55,7 +58,7 @@ def few_votes(X, public):
 @pytest.mark.rest
 def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
     assert plain.score(TEST, TRUE) > LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE) - 0.05
-    drowned = {"epsilon": None, "mechanism": CappedGNMax(5_000.0, CAP)}
+    drowned = {"epsilon": None, "method": CAPPED.with_params(mechanism=CappedGNMax(5_000.0, CAP))}
     assert np.mean([fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]) < 0.5
 
 
@@ -75,7 +78,7 @@ def test_everybody_votes_as_often_as_the_cap_says_on_the_nearest_rows(plain):
 
 def test_the_votes_are_on_what_is_near_through_the_features(plain):
     axes = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
-    found = fitted(features=axes, student_features="rows")
+    found = fitted(features=axes, method=CAPPED.with_params(student_features="rows"))
     assert np.array_equal(found.ballots_[0].counts, few_votes(axes.transform(PRIVATE), axes.transform(PUBLIC)))
     assert not np.array_equal(found.ballots_[0].counts, plain.ballots_[0].counts)
 
@@ -86,10 +89,8 @@ def test_one_person_moves_at_most_twice_the_cap_in_all_rounds(gone):
     ids = np.arange(60) // 3
     own, mechanism = ids == 7, CappedGNMax(10.0, 4)
     there = (X[~own], y[~own], ids[~own]) if gone else (np.where(own[:, np.newaxis], 0, X), (y + own) % 3, ids)
-    fits = [
-        fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, mechanism=mechanism, rounds=3, n_queries=45)
-        for rows in ((X, y, ids), there)
-    ]
+    method = CAPPED.with_params(mechanism=mechanism, rounds=3, n_queries=45)
+    fits = [fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, method=method) for rows in ((X, y, ids), there)]
     counts = [np.concatenate([votes.counts for votes in one.ballots_]) for one in fits]
     assert 0 < np.abs(counts[0] - counts[1]).sum() <= mechanism.cap * (1 if gone else 2)
 
@@ -113,7 +114,8 @@ def path(tmp_path):
 
 def test_no_text_shows_rows_or_the_number_of_people():
     assert "n_shards=<hidden>" in repr(Shards.of_single_people(4, np.arange(4) // 2, name="patient_id"))
-    assert repr(People(PRIVATE, LABELS, np.arange(3000), None, PRIVATE)) == "People(<private rows hidden>)"
+    people = PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
+    assert repr(people) == "PeopleInMemory(<private rows hidden>)"
 
 
 def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are_gone(path):
@@ -131,24 +133,25 @@ def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are
 
 def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", None)
+    little = CAPPED.with_params(mechanism=CappedGNMax(1.0, CAP))
     with pytest.raises(BudgetExceededError, match="has no room for this release"):
-        fitted(noise=None, ledger=path, epsilon=None, budget=2.0, mechanism=CappedGNMax(1.0, CAP))
+        fitted(noise=None, ledger=path, epsilon=None, budget=2.0, method=little)
     assert not path.exists()
 
 
 # What does not go together
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax, because every person has"),
-    ({"student": NoisySumClassifier()}, "`student` of CappedVotes must be a classifier that learns"),
-    ({"mechanism": CappedGNMax(10.0, 5)}, "each of them sets the noise"),
-    ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "CappedVotes for a `CappedGNMax`"),
-    ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "no amount of noise meets it"),
+@pytest.mark.parametrize(("kind", "of_method", "epsilon", "said"), [
+    (CappedVotes, {"mechanism": GNMax(10.0)}, 2.0, "must be a CappedGNMax, because every person has"),
+    (CappedVotes, {"student": NoisySumClassifier()}, 2.0, "`student` of CappedVotes must be a classifier that learns"),
+    (CappedVotes, {"mechanism": CappedGNMax(10.0, 5)}, 2.0, "each of them sets the noise"),
+    (TeacherVotes, {"mechanism": CappedGNMax(10.0, 5)}, None, "CappedVotes for a `CappedGNMax`"),
+    (CappedVotes, {"votes": 10**6}, 1e-7, "no amount of noise meets it"),
 ])  # fmt: skip
-def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):
+def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(kind, of_method, epsilon, said):
     with pytest.raises(InvalidParameterError, match=said):
-        fitted(**changes)
+        fitted(method=kind(**{"student": GaussianNB(), **of_method}), epsilon=epsilon)
 
 
 def test_owners_and_missing_values_are_refused():

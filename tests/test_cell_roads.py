@@ -22,7 +22,7 @@ from tutelage.estimator.inputs import Rows
 from tutelage.estimator.regressor import PATERegressor
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
-from tutelage.features.columns import numbered_rows
+from tutelage.features.columns import numbered_as, numbered_rows
 from tutelage.tables import Table, as_table, read_batches, read_table
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
@@ -133,14 +133,18 @@ def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tup
             yield f"{form}, schema {kind}", partial(lambda one, rows: one.transform(one.table(rows)), schema, rows)
     beside = as_table(public, [name])
     for form, rows in ({"frame": table, "mapping": forms["mapping"]} | stores).items():
-        yield f"{form}, public rows", partial(lambda rows: numbered_rows(rows, beside, None).private, rows)  # type: ignore[union-attr]
+        yield f"{form}, public rows", partial(lambda rows: numbered_as(numbered_rows(beside), rows)[0], rows)
     if name in ("whole", "comma", "german", "thousands"):
-        model = PATERegressor(Schema({"other": (0, 9)}), (0, 2_000))
+        model = PATERegressor(target_range=(0, 2_000), columns=Schema({"other": (0, 9)}))
         rows = Table("", {name: cells, "other": np.zeros(len(cells))}, types=table.types)
         yield (
             "target",
-            partial(lambda: model._received(model._resolved_for(Rows(rows, name)), Rows(rows, name)).people.labels),
+            partial(lambda: _people(model, Rows(rows, name)).labels),
         )
+
+
+def _people(model: PATERegressor, rows: Rows) -> Any:
+    return model._received(model._resolved_for(rows), rows).people
 
 
 def walk(read: Callable[[str], Any], cells: list[str], folder: Path) -> tuple[int, int]:

@@ -27,9 +27,11 @@ pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 FILES = """
 [private]
 file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
 {private}
+
+[target]
+column = "ill"
+classes = ["no", "yes"]
 
 [public]
 file = "public.csv"
@@ -46,7 +48,7 @@ n_teachers = 15
 n_queries = 40
 mechanism = {{ name = "gnmax", sigma = 2.0 }}
 
-[training]
+[run]
 jobs = 1
 
 [privacy]
@@ -214,7 +216,7 @@ def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_tho
 
 def configure_arrays(folder: Path, **sections: str) -> None:
     files = [(f"{name}.csv", f"{name}.npz") for name in ("private", "public")]
-    configure(folder, *files, ('label = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"), **sections)
+    configure(folder, *files, ('column = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"), **sections)
 
 
 def test_npz_files_and_numeric_classes_work_too(folder):
@@ -268,7 +270,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or both"),
     ('folder = "out"', 'folder = "public.csv"', 2, "must be a folder, and public.csv is not a folder"),
     ("[output]", "[features]\ncomponents = 3\n[output]", 2, "`components` in [features] is of a map."),
-    ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label` or `target`. Got"),
+    ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `column` in [target]. Got"),
     ('entity = "patient"', 'entity = "pateint"', 1, "has no column 'pateint'. Is its first line a header?"),
     ('entity = "patient"', 'silo = "ward"\nentity = "patient"', 1, "An entity has rows in more than one shard"),
 ])  # fmt: skip

@@ -19,10 +19,9 @@ CONFIG = """
 privacy = {{ epsilon = 2.0, delta = 1e-5 }}
 output.folder = "{folder}"
 public = {{ file = "public.parquet", label = "readmitted", evaluate_last = 50 }}
+target = {{ column = "readmitted", classes = {{ yes = ["<30", ">30"], no = ["NO"] }} }}
 [private]
 file = "{file}"
-label = "readmitted"
-classes = {{ yes = ["<30", ">30"], no = ["NO"] }}
 {private}
 """
 

@@ -80,11 +80,10 @@ def test_the_file_says_what_was_answered(folder, called):
     succeeded(called("init", *flags(people="250,000", public_label="ill", output="sub/sub.toml")))
     assert written("sub/sub.toml") == {
         "private": {
-            "file": "../stays.csv", "label": "ill", "classes": ["no", "yes"], "entity": "patient_nbr",
-            "people": 200_000,
+            "file": "../stays.csv", "entity": "patient_nbr", "people": 200_000,
         },
+        "target": {"column": "ill", "classes": ["no", "yes"], "goal": "accuracy"},
         "public": {"file": "../clinic.csv", "label": "ill", "evaluate_last": 30},
-        "training": {"goal": "accuracy"},
         "privacy": {"epsilon": 4.0, "delta": 1e-6},
         "output": {"folder": "sub-results"},
     }  # fmt: skip
@@ -97,7 +96,7 @@ def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
     assert "Then: tutelage run stays.toml --as NAME\n" in made.stdout
     for said in ("nowhere.csv cannot be read", "must be a schema file", "--epsilon must be", "--people must be"):
         assert said in made.stderr
-    assert written("stays.toml")["training"] == {"goal": "balanced_accuracy"}
+    assert written("stays.toml")["target"] == {"column": "ill", "classes": ["no", "yes"], "goal": "balanced_accuracy"}
     assert written("stays.toml")["privacy"] == {"budget": 1.0, "releases": 12, "delta": 1e-5}
     assert written("stays.toml")["private"]["people"] == 20_000  # rounded
     assert written("stays.toml")["private"]["entity"] == "patient_nbr"  # the default, by its name

@@ -17,7 +17,6 @@ from tutelage.students import load_student
 from tutelage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("repeatable")
-TARGET = NUMBERS["private"]
 
 
 @pytest.fixture
@@ -92,14 +91,14 @@ def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(conf
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), [
-    (TARGET, 'entity = "patient"\ntarget = "age"', "`target` and `range` in [private] go together"),
-    ("[0, 100]", "[100, 0]", "`range` in [private] must be the lowest and the highest possible value"),
-    ("range =", 'label = "y"\nrange =', "`label` in [private] does not go with `target`"),
-    ("range =", "batches = true\nrange =", "`batches` in [private] does not go with `schema`"),
-    ("[output]", '[method]\nname = "additive"\n[output]', "[method] does not go with `target`"),
-    ("[output]", '[training]\ngoal = "balanced_accuracy"\n[output]', "`goal` in [training] does not go with"),
-    ('schema = "schema.toml"', "", "`target` in [private] needs public columns"),
-    ('entity = "patient"', 'entity = "age"', "must be other columns than `label` or `target`"),
+    ("range = [0, 100]", "", "[target] needs `classes`"),
+    ("[0, 100]", "[100, 0]", "`range` in [target] must be the lowest and the highest possible value"),
+    ("range =", 'classes = ["no", "yes"]\nrange =', "`classes` in [target] does not go with `range`"),
+    ("entity =", "batches = true\nentity =", "`batches` in [private] does not go with `schema`"),
+    ("[output]", '[method]\nname = "additive"\n[output]', "[method] does not go with `range`"),
+    ("range =", 'goal = "balanced_accuracy"\nrange =', "`goal` in [target] does not go with"),
+    ('schema = "schema.toml"', "", "`range` in [target] needs public columns"),
+    ('entity = "patient"', 'entity = "age"', "must be other columns than `column` in [target]"),
 ])  # fmt: skip
 def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, called, old, new, sentence):
     folder = configured(old, new)
@@ -108,7 +107,7 @@ def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, c
 
 
 @pytest.mark.parametrize(("verb", "said"), [
-    (("audit", "config.toml"), "No other verb takes a `target`"),
+    (("audit", "config.toml"), "No other verb takes a `range`"),
     (("plan", "--for", "config.toml"), "nothing to plan: start `tutelage run` straight away."),
 ])  # fmt: skip
 def test_other_verbs_refuse_a_target(configured, called, verb, said):
@@ -118,7 +117,7 @@ def test_other_verbs_refuse_a_target(configured, called, verb, said):
 def test_a_target_that_the_schema_has_is_refused(configured, called):
     folder = configured()
     (folder / "schema.toml").write_text("[schema]\nage = [20, 89]\n")
-    assert "`age` is named in [private], so it must not be in the schema" in refusal(
+    assert "`age` is named in [private] or [target], so it must not be in the schema" in refusal(
         called("run", "config.toml", cwd=folder), 2
     )
 

@@ -33,7 +33,8 @@ def configuration(folder, more="", private=""):
     config = folder / "run.toml"
     private = private or 'unit = "row"\n'
     config.write_text(
-        f'[private]\nfile = "private.csv"\nlabel = "kind"\nclasses = ["no", "yes"]\n{private}ignore = ["patient"]\n'
+        f'[private]\nfile = "private.csv"\n{private}ignore = ["patient"]\n'
+        '[target]\ncolumn = "kind"\nclasses = ["no", "yes"]\n'
         '[public]\nfile = "public.csv"\nlabel = "kind"\nevaluate_last = 60\n'
         f'[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n{more}'
     )
@@ -149,9 +150,9 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     assert not any(one.needs.shards for one in methods)  # no teachers are tried for a name
     planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
     with monkeypatch.context() as patched:
-        patched.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
+        patched.setattr("tutelage.cli.plan.Planned.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
         (tmp_path / "out").rename(tmp_path / "once")
-        config.write_text(f"{text}[training]\nseed = 7\n")
+        config.write_text(f"{text}[run]\nseed = 7\n")
         assert "begun with other settings" in refusal(called("run", config, "--as", "January"), 1)
     config.write_text(text.replace("people = 300", "people = 290"))
     for name, spent in (("January", {"January": 0.5}), ("February", {"January": 1.0, "February": 0.5})):

@@ -16,6 +16,7 @@ from test_cli import configure, refusal, succeeded, write_people
 from tutelage import GNMax, PATEClassifier
 from tutelage.cli.schema import _lines
 from tutelage.exceptions import BudgetContinuedWarning
+from tutelage.methods import TeacherVotes
 from tutelage.tables import read_table
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable")]
@@ -69,8 +70,8 @@ def test_a_fit_in_python_continues_a_run_at_no_cost(read, folder, called):
     table, public = (pd.read_csv(folder / f"{name}.csv") for name in ("private", "public"))
     public = public.drop(columns="ill")
     tree, ledger = DecisionTreeClassifier(), folder / "private.csv.ledger"
-    asked: dict[str, Any] = {"classes": ["no", "yes"], "n_queries": 40, "question": "ill", "unit": "patient"}
-    model = PATEClassifier(tree, n_teachers=15, mechanism=GNMax(sigma=2.0), student=tree, ledger=ledger, **asked)
+    method = TeacherVotes(tree, n_teachers=15, n_queries=40, mechanism=GNMax(sigma=2.0), student=tree)
+    model = PATEClassifier(classes=["no", "yes"], ledger=ledger, unit="patient", question="ill", method=method)
     with pytest.warns(BudgetContinuedWarning):
         model.fit(read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=table["patient"])
     assert (model.drawn_, model.remembered_) == (0, 40)

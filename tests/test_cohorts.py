@@ -37,11 +37,11 @@ from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS as METHODS_OF_ALL
-from tutelage.methods import AdditiveMean, Sizes
+from tutelage.methods import AdditiveMean, CappedVotes, Sizes, TeacherVotes
 from tutelage.methods.over_releases import Average
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches
-from tutelage.teachers import ClassMeans, NearestQueries
+from tutelage.teachers import ClassMeans
 
 UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 EVENTS = [NoisySumGaussian(sigma, 1, 1, UNIT) for sigma in (8.0, 12.0, 20.0, 40.0)]
@@ -221,8 +221,8 @@ Y = (X[:, 0] > 0.5).astype(int)
 IDS = np.array([f"person {row}" for row in range(150)])
 METHODS: dict[str, dict[str, Any]] = {
     "vectors and labels": {"labeled": True},
-    "capped votes": {"teacher": NearestQueries(3), "student": GaussianNB(), "random_state": 0},
-    "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
+    "capped votes": {"method": CappedVotes(3, student=GaussianNB()), "random_state": 0},
+    "schema": {"columns": Schema(dict.fromkeys("abcd", (0, 1)))},
 }
 OLD, NEW, ALL, PUBLIC = range(100), range(100, 150), range(150), X[150:]
 
@@ -242,14 +242,25 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **settings: Any) -> Any:
-    own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
-    rows, who = {} if "public" in own else {"X_public": PUBLIC}, np.asarray(who)
-    rows |= {"y_public": Y[150:]} if own.pop("labeled", False) else {}
+def fit(
+    path: Path | None,
+    release: str | None,
+    who: Any,
+    ids: Any = IDS,
+    *,
+    labeled: bool = False,
+    insist: bool = True,
+    **settings: Any,
+) -> Any:
+    own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "noise": SimulationNoise(3), **settings}
+    who = np.asarray(who)
+    rows: dict[str, Any] = {} if "columns" in own else {"X_public": PUBLIC}
+    rows |= {"y_public": Y[150:]} if labeled else {}
+    ids = None if ids is None else ids[who]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = PATEClassifier(ledger=path, release=release, **own)
-        return model.fit(X[who], Y[who], entity_ids=None if ids is None else ids[who], **rows)
+        model = PATEClassifier(ledger=path, **own)
+        return model.fit(X[who], Y[who], entity_ids=ids, release=release, insist=insist, **rows)
 
 
 def shown(model: Any) -> Any:
@@ -284,7 +295,7 @@ WITHIN, BETWEEN = (NoisySum, "release"), (Ledger, "reserve_new")
 def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_finished_since(
     place, step, path, monkeypatch
 ):
-    own = {"epsilon": 0.6}
+    own: dict[str, Any] = {"epsilon": 0.6}
     with monkeypatch.context() as patched:
         patched.setattr(*place, after(step, getattr(*place), interrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -295,6 +306,16 @@ def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_fin
         again = fit(path, name, OLD, **own)
         assert (again.release_.cost, shown(again)) == (0, shown(before))
     assert Ledger.open(path).verify().cohorts == spent
+
+
+def test_people_who_are_new_in_a_repeated_release_come_with_the_next_one(path):
+    fit(path, "January", OLD, epsilon=0.6)
+    before = people(path)
+    assert fit(path, "January", ALL, epsilon=0.6).release_.cost == 0
+    assert people(path) == before
+    fit(path, "February", ALL, epsilon=0.6)
+    assert len(people(path)) == 150
+    assert sum(cohort == "February" for cohort in people(path).values()) == 50
 
 
 @pytest.mark.parametrize("method", ["vectors and labels", "schema"])
@@ -319,7 +340,8 @@ def test_every_sum_of_every_earlier_release_of_the_question_is_averaged_and_no_o
 
 
 def test_votes_of_a_release_join_the_labels_of_earlier_ones(path, monkeypatch):
-    own = {**METHODS["capped votes"], "n_queries": 13, "epsilon": 0.6}
+    method = CappedVotes(3, n_queries=13, student=GaussianNB())
+    own = {"method": method, "random_state": 0, "epsilon": 0.6}
     january = fit(path, "January", OLD, **own)
     with monkeypatch.context() as patched:  # between the campaign, which is paid, and its batch
         patched.setattr(CappedGNMax, "release", lambda *_: interrupt())
@@ -346,12 +368,14 @@ def test_a_repeated_release_is_the_same_where_averages_have_other_last_digits(mo
     assert fit(path, "February", ALL, epsilon=0.6).release_.cost == 0
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_how_a_release_begins_is_not_shown_and_not_pickled(path):
-    model = PATEClassifier(ledger=path, budget=2.0, classes=[0, 1], insist=True)
-    begins = model.beginning(X[:150], Y[:150], X_public=PUBLIC, entity_ids=IDS)
-    assert "person" not in repr(begins)
-    with pytest.raises(TutelageError, match="Budget is not pickled"):
-        pickle.dumps(begins)
+    model = PATEClassifier(ledger=path, budget=2.0, classes=[0, 1])
+    release = model.prepare(X[:150], Y[:150], X_public=PUBLIC, entity_ids=IDS, insist=True)
+    assert "person" not in repr(release)
+    for one in (release, release.budget):
+        with pytest.raises(TutelageError, match=f"{type(one).__name__} is not pickled"):
+            pickle.dumps(one)
 
 
 def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
@@ -475,9 +499,9 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
     ({"release": ""}, "must be printable text"),
     ({"classes": None}, "must list all class values if you name a `release`"),
     ({"question": "other"}, "begun with other settings"),
-    ({"path": None, "budget": None}, "`release` of PATEClassifier must come with `ledger`"),
+    ({"path": None, "budget": None}, "`release` of PATEClassifier.fit must come with `ledger`"),
     ({"ids": None, "release": "February"}, "must come with `entity_ids`"),
-    ({"teacher": ClassMeans(), "n_teachers": 5}, "only if every person casts ballots"),
+    ({"method": TeacherVotes(ClassMeans(), n_teachers=5)}, "only if every person casts ballots"),
 ])  # fmt: skip
 def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(settings, said, months, path):
     shutil.copy(months, path)
@@ -492,9 +516,9 @@ def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path)
     with pytest.raises(LedgerMismatchError, match="`release` must be left out"):
         fit(path, "January", OLD, epsilon=0.5)
     batches = Batches("", ("a", "label", "id"), lambda _: iter(()))
-    model = PATEClassifier(ledger=path.with_name("b.ledger"), release="January", classes=[0, 1], budget=1.0)
+    model = PATEClassifier(ledger=path.with_name("b.ledger"), classes=[0, 1], budget=1.0)
     with pytest.raises(InvalidParameterError, match="must be left out if rows are read in batches"):
-        model.fit(batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id")
+        model.fit(batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id", release="January")
 
 
 @pytest.mark.parametrize("release", ["February", None])
@@ -510,10 +534,8 @@ def test_a_new_ledger_beside_one_that_knows_somebody_is_refused_whatever_its_nam
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_numbers_have_releases_with_names_too(path):
     def cost(release: str, who: range) -> float:
-        model = PATERegressor(
-            METHODS["schema"]["public"], (0, 1), release=release, epsilon=0.6, budget=1.3, ledger=path
-        )
-        return model.set_params(insist=True).fit(X[who], X[who, 0], entity_ids=IDS[who]).release_.cost
+        model = PATERegressor(epsilon=0.6, target_range=(0, 1), budget=1.3, ledger=path, **METHODS["schema"])
+        return model.fit(X[who], X[who, 0], entity_ids=IDS[who], release=release, insist=True).release_.cost
 
     first = cost("January", OLD)
     assert (cost("January", ALL), cost("February", ALL)) == (0, first)

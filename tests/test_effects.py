@@ -28,7 +28,7 @@ OF = {"classes": test_additive, "numbers": test_regression}
 def test_bands_contain_the_effects_without_noise_about_as_often_as_they_say(kind):
     """95 of 100, a few less where the noise hides a whole column; and none so wide that it always does by far."""
     model: Any = OF[kind].of(epsilon=4.0)
-    whole = model.intended(*OF[kind].made_up(3_000))
+    whole = model.prepare(*OF[kind].made_up(3_000))
     prepared = whole.method.prepare(whole.public, whole.people)
 
     def student(seed: int, *, exact: bool = False) -> Any:

@@ -1,6 +1,7 @@
 """An ε in place of noise: teachers who vote get the least noise with which all their queries fit into the budget."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     MuchNoiseWarning,
 )
+from tutelage.methods import Method, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 pytestmark = [
@@ -31,9 +33,11 @@ TREE = DecisionTreeClassifier(max_depth=2, random_state=0)
 PUBLIC = np.random.default_rng(3).uniform(size=(90, 4))
 
 
-def model(**changes: Any) -> PATEClassifier:
-    settings: dict[str, Any] = {"teacher": TREE, "student": TREE, "n_teachers": 20, "epsilon": 2.0, **changes}
-    return PATEClassifier(random_state=0, noise=SimulationNoise(0), **settings)
+VOTES = TeacherVotes(TREE, n_teachers=20, student=TREE)
+
+
+def model(method: Method | None = VOTES, epsilon: float | None = 2.0, **changes: Any) -> PATEClassifier:
+    return PATEClassifier(epsilon, method=method, random_state=0, noise=SimulationNoise(0), **changes)
 
 
 def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
@@ -43,7 +47,7 @@ def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
 @pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "n_queries", "rounds"), [(1.0, 9, 1), (4.0, None, 1), (1.0, 50, 4)])
 def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon, n_queries, rounds):
-    found: Any = model(epsilon=epsilon, n_queries=n_queries, rounds=rounds).fit(*binary_rows, X_public=PUBLIC)
+    found: Any = model(replace(VOTES, n_queries=n_queries, rounds=rounds), epsilon).fit(*binary_rows, X_public=PUBLIC)
     asked, sigma = n_queries or len(PUBLIC), found.mechanism_.sigma
     limit = RenyiFilter.suited_to(epsilon, DELTA)
     assert cost(sigma, asked, limit) <= limit.capacity < cost(sigma * 0.9998, asked, limit)
@@ -67,24 +71,25 @@ def test_another_budget_than_that_of_the_ledger_trains_no_teacher(binary_rows, t
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 @pytest.mark.parametrize("votes", [False, True])
 def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tmp_path, votes):
-    settings = {} if votes else {"teacher": None, "student": None, "n_teachers": None}
-    shared = {**settings, "ledger": tmp_path / "a.ledger", "epsilon": None, "budget": 2.0, "releases": 3}
+    method = VOTES if votes else None
+    shared: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "epsilon": None, "budget": 2.0, "releases": 3}
     asked = ("first", "second", "third", "first")
-    fits: Any = [model(**shared, question=question).fit(*binary_rows, X_public=PUBLIC) for question in asked]
+    fits: Any = [model(method, **shared, question=question).fit(*binary_rows, X_public=PUBLIC) for question in asked]
     assert 1.999 < fits[2].ledger_.spent == fits[3].ledger_.spent <= 2.0
     if not votes:  # μ² of three sums is three times that of one
-        alone: Any = model(**settings, epsilon=2.0).fit(*binary_rows, X_public=PUBLIC)
+        alone: Any = model(method).fit(*binary_rows, X_public=PUBLIC)
         noise = [each.mechanism_.noise_multiplier for each in (fits[2], alone)]
         assert noise[0] == pytest.approx(3**0.5 * noise[1], rel=1e-4)
         event = fits[2].release_.event
         assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(epsilon_of_each(2.0, DELTA, 3), rel=1e-3)
     with pytest.raises(BudgetExceededError):
-        model(**shared, question="fourth").fit(*binary_rows, X_public=PUBLIC)
+        model(method, **shared, question="fourth").fit(*binary_rows, X_public=PUBLIC)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"epsilon": 1.0}, {"budget": None, "ledger": None}, {"mechanism": GNMax(9.0), "n_teachers": 20}]
-)
+@pytest.mark.parametrize("changes", [
+    {"epsilon": 1.0}, {"budget": None, "ledger": None},
+    {"method": TeacherVotes(n_teachers=20, mechanism=GNMax(9.0))},
+])  # fmt: skip
 def test_releases_divide_a_budget_and_nothing_else(binary_rows, tmp_path, changes):
     settings: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "budget": 2.0, "releases": 3, **changes}
     with pytest.raises(InvalidParameterError, match="`releases` of PATEClassifier must come with `budget`"):
@@ -105,4 +110,4 @@ def test_noise_beyond_all_votes_is_warned_of(binary_rows):
         model(epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)
     with warnings.catch_warnings():
         warnings.simplefilter("error", MuchNoiseWarning)
-        model(epsilon=4.0, n_queries=9).fit(*binary_rows, X_public=PUBLIC)
+        model(replace(VOTES, n_queries=9), 4.0).fit(*binary_rows, X_public=PUBLIC)

@@ -34,16 +34,18 @@ X = np.random.default_rng(0).uniform(size=(400, 4))
 y = (X[:, 0] > 0.5).astype(np.int64)
 
 
-def model(**changes) -> PATEClassifier:
-    settings = {"teacher": TREE, "n_teachers": 20, "mechanism": GNMax(2.0), "student": TREE, "random_state": 0}
-    return PATEClassifier(**{**settings, **changes})
+VOTES = TeacherVotes(TREE, n_teachers=20, mechanism=GNMax(2.0), student=TREE)
+
+
+def model(method=VOTES, *, random_state: int | None = 0, **changes) -> PATEClassifier:
+    return PATEClassifier(method=method, random_state=random_state, **changes)
 
 
 class OfAllRows(PATEClassifier):
     """One whose private rows are public, for checks that have no others."""
 
     def fit(self, X: Any, y: Any, **given: Any) -> "OfAllRows":
-        return super().fit(X, y, X_public=X, **given)
+        return super().fit(X, y, X_public=X, insist=True, **given)
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def path(tmp_path):
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
-    [OfAllRows(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, insist=True, random_state=0)],
+    [OfAllRows(method=TeacherVotes(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE), random_state=0)],
     expected_failed_checks=lambda _: {
         "check_class_weight_classifiers": "released labels are weighed, and teachers agree where classes overlap",
         "check_dtype_object": "a cell that is no number is private: it is an InvalidDataError, which quotes none",
@@ -79,7 +81,7 @@ def test_a_student_learns_through_noise():
 def test_every_fit_draws_fresh_noise_whatever_the_random_state():
     # Two votes differ by at most 20, a third of their noise's σ√2 = 71: each label has a probability of at most Φ(0.29)
     # = 0.62, so that two draws of 40 labels agree with one below 0.62⁴⁰ = 5e-9.
-    noisy = model(mechanism=GNMax(50.0))
+    noisy = model(VOTES.with_params(mechanism=GNMax(50.0)))
     assert len({tuple(noisy.fit(X, y, X_public=X[:40]).release_.labels) for _ in range(2)}) == 2
 
 
@@ -97,9 +99,9 @@ def test_checkpoints_outlive_a_failure_and_go_with_success(tmp_path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr("tutelage.estimator.base.fit_student", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            model(checkpoints=folder).fit(X, y, X_public=X)
+            model().fit(X, y, X_public=X, checkpoints=folder)
     assert len(list(folder.iterdir())) == 20
-    model(checkpoints=folder).fit(X, y, X_public=X)
+    model().fit(X, y, X_public=X, checkpoints=folder)
     assert not folder.exists()
 
 
@@ -118,39 +120,46 @@ def test_missing_values_pass_where_both_models_take_them():
     holed[::7, 3] = np.nan
     assert model().fit(holed, y, X_public=holed).score(holed, y) > 0.8
     with pytest.raises(ValueError, match="NaN"):
-        model(teacher=LogisticRegression()).fit(holed, y, X_public=holed)
+        model(VOTES.with_params(teacher=LogisticRegression())).fit(holed, y, X_public=holed)
 
 
 def test_refusals_name_the_parameter_and_the_fix():
     for change, message in (
-        ({"n_teachers": 0}, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0"),
-        ({"rounds": np.True_}, "`rounds` of TeacherVotes must be"),
+        ({"method__n_teachers": 0}, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0"),
+        ({"method__rounds": np.True_}, "`rounds` of TeacherVotes must be"),
         ({"delta": 1.5}, "`delta` of PATEClassifier must lie strictly between 0 and 1"),
+        ({"epsilon": LinearRegression()}, r"Got a LinearRegression. A teacher .* method=TeacherVotes\(teacher\)"),
         ({"random_state": -1}, "`random_state` of PATEClassifier must be"),
-        ({"mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
+        ({"method__mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
         ({"noise": 42}, "must be a noise source of tutelage"),
-        ({"n_queries": 401}, "at most 400, the number of public rows. Got 401"),
-        ({"teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
-        ({"student": LinearRegression()}, "`student` of PATEClassifier must be a scikit-learn classifier"),
+        ({"method__n_queries": 401}, "at most 400, the number of public rows. Got 401"),
+        ({"method__teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
+        ({"method__student": LinearRegression()}, "`student` of TeacherVotes must be a scikit-learn classifier"),
         (
-            {"teacher": DecisionTreeClassifier(max_depth=-1)},
+            {"method__teacher": DecisionTreeClassifier(max_depth=-1)},
             "`teacher` .* must train without an error .* It raised Inv.* may quote",
         ),
-        ({"checkpoints": "folder", "random_state": None}, "must come with `random_state`"),
         ({"unit": "patient"}, "Pass `entity_ids`"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
-            model(**change).fit(X, y, X_public=X)
+            model().set_params(**change).fit(X, y, X_public=X)
+    with pytest.raises(InvalidParameterError, match="must come with `random_state`"):
+        model(random_state=None).fit(X, y, X_public=X, checkpoints="folder")
 
 
 @pytest.mark.parametrize(
     "name",
-    ["unit", "student_features", "mechanism", "checkpoints", "ledger", "question", "selection", "n_jobs", "epsilon"],
-)
+    [
+        "unit", "method__student_features", "method__mechanism", "checkpoints", "ledger", "question",
+        "method__selection", "n_jobs", "epsilon",
+    ],
+)  # fmt: skip
 def test_a_refused_parameter_that_holds_rows_is_not_quoted(name):
     for private in (np.array(["Anna Meier", "Bo Li"]), X + 1234.5):
-        with pytest.raises(InvalidParameterError, match=f"`{name}` of .* must be") as caught:
-            model(**{name: private}).fit(X, y, X_public=X)
+        given: dict[str, Any] = {name: private}
+        own, of_fit = ({}, given) if name == "checkpoints" else (given, {})
+        with pytest.raises(InvalidParameterError, match=f"`{name.removeprefix('method__')}` of .* must be") as caught:
+            model().set_params(**own).fit(X, y, X_public=X, **of_fit)
         assert not re.search(r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1])
         assert caught.value.__context__ is None
 
@@ -165,10 +174,11 @@ def test_a_label_of_a_class_of_its_own_is_one_sentence(raises):
     labels[3] = label
     frame = {"a": X[:, 0], "ill": labels}
     merged = {"no": ["0"], "yes": ["1"]}
-    for rows, given, classes in (
+    cases: Any = (
         (X, {"y": labels}, None), (X, {"y": labels}, merged), (X, {"y": y, "entity_ids": labels}, None),
         (frame, {"y": "ill"}, merged),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for rows, given, classes in cases:
         with pytest.raises(InvalidDataError, match="must hold text or numbers") as caught:
             PATEClassifier(classes=classes, epsilon=5.0).fit(rows, **given, X_public=rows)
         assert (caught.value.__context__, caught.value.__cause__) == (None, None)
@@ -176,7 +186,7 @@ def test_a_label_of_a_class_of_its_own_is_one_sentence(raises):
 
 def test_refusals_of_data_quote_no_row():
     for rows, labels in ((X, y), ({"age": ["17"] * 400, "ill": y}, "ill")):
-        with pytest.raises(InvalidDataError, match=r"as `X_public=\.\.\.`, or .*`PATEClassifier\(public=Schema"):
+        with pytest.raises(InvalidDataError, match=r"as `X_public=\.\.\.`, or .*`PATEClassifier\(columns=Schema"):
             PATEClassifier(epsilon=1).fit(rows, labels)
     with pytest.raises(InvalidDataError, match="at least 2 classes"):
         model().fit(X, np.zeros(400), X_public=X)
@@ -184,9 +194,10 @@ def test_refusals_of_data_quote_no_row():
         model(classes=[0, 5]).fit(X, y, X_public=X)
     with pytest.raises(InvalidDataError, match="one type"):
         model().fit(X, np.array([*"01" * 199, "0", b"Anna"], dtype=object), X_public=X)
+    few: Any = np.arange(399)
     for name in ("entity_ids", "silos"):
         with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):
-            model().fit(X, y, X_public=X, **{name: np.arange(399)})
+            model().fit(X, y, X_public=X, **{name: few})
     with pytest.raises(InvalidDataError, match="X must hold numbers") as caught:
         model().fit(np.where(X > 0.99, "Mrs Miller", X.astype(str)), y, X_public=X)
     assert "Miller" not in str(caught.value)
@@ -281,12 +292,12 @@ def test_the_ledger_knows_other_data_and_other_budgets(path):
     with pytest.raises(LedgerMismatchError, match="and this release one patient"):
         model(ledger=path, unit="patient").fit(X, y, X_public=X[:20], entity_ids=np.arange(400))
     with pytest.warns(BudgetContinuedWarning):
-        model(ledger=path, data_changed=True).fit(X[:399], y[:399], X_public=X[:20])
+        model(ledger=path).fit(X[:399], y[:399], X_public=X[:20], data_changed=True)
 
 
 def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(path):
     mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
-    fitted = model(ledger=path, budget=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
+    fitted = model(VOTES.with_params(mechanism=mechanism), ledger=path, budget=200.0).fit(X, y, X_public=X[:60])
     assert 0 < fitted.release_.answered.sum() < 60
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
@@ -294,9 +305,9 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
 
 
 def test_all_problems_of_parameters_and_rows_are_told_at_once():
-    model = PATEClassifier(epsilon=-1.0, goal="best", unit="patient", release="a")
+    model = PATEClassifier(epsilon=-1.0, goal="best", unit="patient")
     with pytest.raises(InvalidParameterError) as caught:
-        model.fit(np.zeros((5, 2)), [0, 1, 0, 1, 0], X_public=np.zeros((5, 2)))
+        model.fit(np.zeros((5, 2)), [0, 1, 0, 1, 0], X_public=np.zeros((5, 2)), release="a")
     told = [problem.name.rpartition(".")[2] for problem in caught.value.problems]
     assert told == ["epsilon", "goal", "unit", "release", "classes"]
 

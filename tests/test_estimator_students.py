@@ -17,6 +17,7 @@ from tutelage.accounting import data_independent
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
+from tutelage.methods import TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import ForestStudent, LabelPropagationStudent
 from tutelage.students.selection import GivenRows, LeastConfident, Medoids
@@ -35,15 +36,17 @@ y, y_public = _GROUP[:600] // 2, _GROUP[600:] // 2
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def model(**changes) -> PATEClassifier:
-    settings = {"n_teachers": 30, "mechanism": GNMax(2.0), "student": GaussianNB(), "random_state": 0}
-    return PATEClassifier(GaussianNB(), **{**settings, **changes})
+VOTES = TeacherVotes(GaussianNB(), n_teachers=30, mechanism=GNMax(2.0), student=GaussianNB())
 
 
-def tree_like(**changes) -> PATEClassifier:
+def model(**of_method) -> PATEClassifier:
+    return PATEClassifier(method=VOTES.with_params(**of_method), random_state=0)
+
+
+def tree_like(**of_method) -> PATEClassifier:
     """Return a model whose noise is the same each time, so that what is learned under it is too."""
     trees = RandomForestClassifier(5, random_state=0)
-    return model(**{"noise": SimulationNoise(0), **changes}).set_params(teacher=trees)
+    return model(teacher=trees, **of_method).set_params(noise=SimulationNoise(0))
 
 
 def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
@@ -74,7 +77,7 @@ def test_public_features_make_propagation_the_default():
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None).resolved().student, ForestStudent)
     assert not hasattr(model(student=RidgeClassifier()), "predict_proba")
-    fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
+    fitted = tree_like(student=None, n_queries=20).set_params(features=features).fit(X, y, X_public=X_public)
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
 
@@ -90,16 +93,16 @@ def test_the_asked_rows_are_those_of_the_rule():
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"selection": "class-balanced"}, "`selection` of PATEClassifier must be one of"),
+    ({"selection": "class-balanced"}, "`selection` of TeacherVotes must be one of"),
     ({"selection": LeastConfident()}, "`rounds` of TeacherVotes must be at least 2"),
     ({"rounds": 9, "n_queries": 8}, "`rounds` of TeacherVotes must be at most `n_queries`"),
     ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
-    ({"student": "propagation"}, "`student` of PATEClassifier must be one of forest, label-propagation"),
+    ({"student": "propagation"}, "`student` of TeacherVotes must be one of forest, label-propagation"),
     ({"student_features": "pixels"}, "must be 'rows' or a public feature map"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, tmp_path):
     with pytest.raises(InvalidParameterError) as caught:
-        model(ledger=tmp_path / "a.ledger", **changes).fit(X, y, X_public=X_public)
+        model(**changes).set_params(ledger=tmp_path / "a.ledger").fit(X, y, X_public=X_public)
     assert message in str(caught.value)
     assert not (tmp_path / "a.ledger").exists()
 
@@ -107,23 +110,23 @@ def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, 
 def test_a_student_may_see_other_features_than_the_teachers():
     axes = PublicPCA.learn(PublicRows(X_public, "a test"), 1)
     narrow = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
-    fitted = tree_like(features=narrow, student_features=axes, student=GaussianNB(), n_queries=50)
-    assert fitted.fit(X, y, X_public=X_public).student_.n_features_in_ == 1
+    fitted = tree_like(student_features=axes, student=GaussianNB(), n_queries=50)
+    assert fitted.set_params(features=narrow).fit(X, y, X_public=X_public).student_.n_features_in_ == 1
 
 
 def test_how_many_were_asked_is_no_part_of_the_published_epsilon():
     mechanism = ConfidentGNMax(threshold=1.0, sigma_threshold=30.0, sigma_vote=20.0)
     ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ROW)
-    fitted = tree_like(mechanism=mechanism, n_queries=120, rounds=6, selection="random", ledger=ledger)
-    fitted.fit(X, y, X_public=X_public)
+    fitted = tree_like(mechanism=mechanism, n_queries=120, rounds=6, selection="random")
+    fitted.set_params(ledger=ledger).fit(X, y, X_public=X_public)
     assert sum(fitted.rounds_) < 120
     assert fitted.epsilon_ == fitted.ledger_.guarantee()
 
 
 def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
     ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=ROW)
-    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=7, selection="random", ledger=ledger)
-    fitted.fit(X, y, X_public=X_public)
+    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=7, selection="random")
+    fitted.set_params(ledger=ledger).fit(X, y, X_public=X_public)
     one = GNMax(20.0).event_of_one(2, fitted.votes_.unit, simulated=True)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
 
@@ -135,5 +138,5 @@ def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
 ])  # fmt: skip
 def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, tmp_path):
     with pytest.raises(InvalidParameterError, match=message):
-        tree_like(student=student, ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
+        tree_like(student=student).set_params(ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
     assert not (tmp_path / "a").exists()

@@ -175,7 +175,7 @@ def test_a_table_of_numbers_predicts_the_same(tmp_path):
     rows, _ = made_up(1_000)
     y = rows["age"] + 30 * rows["hours"] * (rows["work"] == "public")
     public = {name: one[:300] for name, one in rows.items()}
-    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0))
+    model = PATERegressor(3.0, (20, 100), columns=SCHEMA, noise=SimulationNoise(0))
     model.fit(rows, y, X_public=public, y_public=y[:300])
     model.save(tmp_path / "results")
     path = export_onnx(load_student(tmp_path / "results"), tmp_path / "student.onnx")

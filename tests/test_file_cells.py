@@ -11,7 +11,7 @@ from test_cell_roads import READERS, pandas
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import FewPublicRowsWarning, InvalidDataError
 from tutelage.features import PublicColumns, Schema
-from tutelage.features.columns import numbered_rows
+from tutelage.features.columns import numbered_as, numbered_rows
 from tutelage.partition import canonical_ids
 from tutelage.tables import read_batches, read_table
 
@@ -52,10 +52,12 @@ def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reade
     declared = PublicColumns.learn(X_public, FEATURES, kinds)
     if kinds:
         with pytest.raises(InvalidDataError, match=r"Column 'seen' holds dates .*declare the column"):
-            numbered_rows(X_public, X_public, PublicColumns.learn(X_public, FEATURES))
-    numbered_rows(X_public, X_public, declared)
+            numbered_as(numbered_rows(X_public, PublicColumns.learn(X_public, FEATURES)), X_public)
+    numbered_as(numbered_rows(X_public, declared), X_public)
     with pytest.raises(InvalidDataError, match=rf"^Column '{column}' is .*read_table\(path, like=public\)") as caught:
-        numbered_rows(read(reader, written(tmp_path / "rows.csv", **{column: CELLS[column]})), X_public, declared)
+        numbered_as(
+            numbered_rows(X_public, declared), read(reader, written(tmp_path / "rows.csv", **{column: CELLS[column]}))
+        )
     assert CELLS[column] not in str(caught.value).replace(f"'{column}'", "")
 
 
@@ -66,12 +68,11 @@ def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reade
 def test_a_file_read_like_the_public_rows_keeps_everybody_else_bit_for_bit(reader, cell, tmp_path):
     X_public = read(reader, written(tmp_path / "public.csv"))
     sides: Any = [
-        numbered_rows(read_table(written(tmp_path / "rows.csv", **changed), like=X_public), X_public, None)
+        numbered_as(numbered_rows(X_public), read_table(written(tmp_path / "rows.csv", **changed), like=X_public))
         for changed in ({}, {"number": cell, "age": cell})
     ]
-    before, after = sides
-    assert before.private[1:].tobytes() == after.private[1:].tobytes()
-    assert before.public.tobytes() == after.public.tobytes()
+    (before, _), (after, _) = sides
+    assert before[1:].tobytes() == after[1:].tobytes()
 
 
 @pytest.mark.filterwarnings("default::tutelage.exceptions.FewPublicRowsWarning")
@@ -98,16 +99,16 @@ def test_objects_of_several_types_are_refused_beyond_the_first_cells():
     private = pandas.DataFrame({"code": pandas.Series(["a"] * 300 + [7] * 100, dtype=object)})
     for public in (X_public, private):
         with pytest.raises(InvalidDataError, match="Column 'code' is of several types in the private rows and"):
-            numbered_rows(private, public, None)
-    assert numbered_rows(private[:300], X_public, None) is not None
+            numbered_as(numbered_rows(public), private)
+    assert numbered_as(numbered_rows(X_public), private[:300])[1] is not None
 
 
 def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
     # Times have more than 18 digits, but are no number that a reader could take for one.
     frame = pandas.DataFrame({"seen": ["2024-01-02 10:00:00.123456", "2024-03-04 10:00:00.654321"] * 30})
-    assert numbered_rows(frame, frame, None) is not None
+    assert numbered_as(numbered_rows(frame), frame)[1] is not None
     with pytest.raises(InvalidDataError, match="holds text, and a number of 19 digits or more"):
-        numbered_rows(frame.assign(seen="12 345 678 901 234 567 890"), frame, None)
+        numbered_as(numbered_rows(frame), frame.assign(seen="12 345 678 901 234 567 890"))
     # Categories of numbers and of truth values are those that the plain column has.
     frame = pandas.DataFrame({"code": [1, 2] * 30, "well": [True, False] * 30})
     schema = Schema({"code": ["1", "2"], "well": ["True", "False"]})

@@ -8,6 +8,7 @@ import string
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,13 @@ ROWS, LABELS = np.arange(24.0).reshape(12, 2), np.array(["no", "yes"] * 6)
 PUBLIC = ROWS + 0.5
 
 
-def fitted(kind: type, draw: random.Random) -> object:
+def fitted(kind: Any, draw: random.Random) -> object:
     """Fit with one or two arguments that are not as they should be."""
     given: dict[str, Any] = {"X": ROWS, "y": LABELS, "X_public": PUBLIC}
     settings: dict[str, Any] = {"epsilon": 1.0, "classes": ["no", "yes"], "noise": tutelage.SimulationNoise(0)}
     if kind is PATERegressor:
         given["y"], settings = ROWS[:, 0], {"epsilon": 1.0, "target_range": (0, 30), "noise": settings["noise"]}
-    names = [*given, "y_public", "entity_ids", "silos", "whole_rows"][: 7 if kind is PATEClassifier else 3]
+    names = [*signature(kind.fit).parameters][1:]
     for _ in range(draw.randint(1, 2)):
         if draw.random() < 0.5:
             given[draw.choice(names)] = draw.choice(ARGUMENTS)

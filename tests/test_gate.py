@@ -234,7 +234,7 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
     assert Ledger.open("~/a.ledger").path == tmp_path / "a.ledger"
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     assert (read_table("~/rows.csv").n_rows, called("ledger", "show", "~/a.ledger").returncode) == (1, 0)
-    text = '[private]\nfile = "~/none.csv"\nlabel = "y"\nclasses = ["a", "b"]\n[public]\nfile = "~/rows.csv"\n'
+    text = '[private]\nfile = "~/none.csv"\n[target]\nclasses = ["a", "b"]\n[public]\nfile = "~/rows.csv"\n'
     (tmp_path / "config.toml").write_text(text + '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n')
     done = called("run", "config.toml", cwd=tmp_path)
     assert f"{tmp_path / 'none.csv'} cannot be read: No such file" in done.stderr

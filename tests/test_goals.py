@@ -90,9 +90,9 @@ def test_the_second_declared_class_is_positive_and_a_ranking_changes_no_predicti
 @pytest.mark.rest
 def test_students_of_votes_learn_by_the_weights():
     student = make_pipeline(LogisticRegression())
-    given = {"epsilon": None, "mechanism": GNMax(1.0), "teacher": LogisticRegression(), "n_teachers": 20}
+    votes = TeacherVotes(LogisticRegression(), n_teachers=20, mechanism=GNMax(1.0), student=student)
     weights = None, {"no": 1.0, "yes": 50.0}
-    plain, model = (fitted("accuracy", COMMON, student=student, class_weight=one, **given) for one in weights)
+    plain, model = (fitted("accuracy", COMMON, epsilon=None, method=votes, class_weight=one) for one in weights)
     assert (plain.class_weight_, model.class_weight_) == weights
     assert np.mean(model.predict(ROWS) == "yes") > 0.01 + np.mean(plain.predict(ROWS) == "yes")
     assert ClassWeights().of_labels(np.array([0, 0, 0, 1, -1]), np.array([4, 7])) == {4: 2 / 3, 7: 2.0}
@@ -117,6 +117,6 @@ def test_a_plan_is_judged_by_balanced_accuracy():
     found = plan(3.0, **given, goal="balanced_accuracy")
     assert (found.majority, found.as_dict()["goal"]) == (0.5, "balanced_accuracy")
     assert found.best.expected > 0.65 < (found.alone.expected if found.alone else 0)
-    for changes in ({"goal": "average_precision"}, {"parameters": {"method": CappedVotes()}}, {"y_public": None}):
+    for changes in ({"goal": "average_precision"}, {"method": CappedVotes()}, {"y_public": None}):
         with pytest.raises(InvalidParameterError, match="`goal`"):
             plan(3.0, **{**given, "goal": "balanced_accuracy", "classes": 2, **changes})

@@ -28,18 +28,24 @@ from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.turns import is_held
 from tutelage.ledger.verification import verified
 from tutelage.mechanisms import NoisySum
+from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import ClassMeans, NearestQueries
+from tutelage.teachers import ClassMeans
 
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 rest = partial(pytest.param, marks=pytest.mark.rest)
-VOTES = {"teacher": ClassMeans(), "n_teachers": 30, "n_queries": 30, "random_state": 0}
+
+
+def votes(**changed: Any) -> dict[str, Any]:
+    return {"method": TeacherVotes(ClassMeans(), **{"n_teachers": 30, "n_queries": 30, **changed}), "random_state": 0}
+
+
 METHODS: dict[str, dict[str, Any]] = {
     "sums": {},
-    "votes": VOTES,
-    "rounds": {**VOTES, "rounds": 2},
-    "capped": {"teacher": NearestQueries(3)},
-    "declared noise": {**VOTES, "mechanism": GNMax(20.0), "epsilon": None},
+    "votes": votes(),
+    "rounds": votes(rounds=2),
+    "capped": {"method": CappedVotes(3)},
+    "declared noise": {**votes(mechanism=GNMax(20.0)), "epsilon": None},
 }
 
 
@@ -48,10 +54,11 @@ def fitted(binary_rows, tmp_path):
     X, y = binary_rows
 
     def fit(**settings: Any) -> Any:
-        given = {"epsilon": 1.0, "budget": 3.0, "classes": [0, 1], "unit": "row", "insist": True, **settings}
+        given = {"epsilon": 1.0, "budget": 3.0, "classes": [0, 1], "unit": "row", **settings}
+        model = PATEClassifier(**given, ledger=tmp_path / "a.ledger")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return PATEClassifier(**given, ledger=tmp_path / "a.ledger").fit(X[:300], y[:300], X_public=X[300:])
+            return model.fit(X[:300], y[:300], X_public=X[300:], insist=True)
 
     return fit
 
@@ -73,16 +80,16 @@ def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(
 
 
 @pytest.mark.parametrize("method", ["sums", rest("rounds")])
-def test_shortcuts_and_the_method_that_they_stand_for_are_one_release(method, fitted):
+def test_defaults_and_what_they_stand_for_are_one_release(method, fitted):
     first = fitted(**METHODS[method])
     again = fitted(method=replace(first.method_, mechanism=None), random_state=METHODS[method].get("random_state"))
     assert (again.epsilon_, again.release_.cost) == (first.epsilon_, 0)
 
 
 @pytest.mark.parametrize(("first", "then"), [
-    rest(VOTES, {**VOTES, "n_queries": 40}),  # more queries, perhaps because of the answers
+    rest(votes(), votes(n_queries=40)),  # more queries, perhaps because of the answers
     ({}, {"epsilon": 0.5}),
-    rest(VOTES, {**VOTES, "student": "label-propagation"}),
+    rest(votes(), votes(student="label-propagation")),
 ])  # fmt: skip
 def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(first, then, fitted):
     assert [fitted(**one).epsilon_.epsilon for one in (first, then, then)][1:] == [3, 3]
@@ -90,7 +97,7 @@ def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(firs
 
 @pytest.mark.rest
 def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledger(fitted):
-    settings = {**VOTES, "selection": "random", "random_state": None, "budget": 20.0, "n_queries": 80}  # of 100 rows
+    settings = votes(selection="random", n_queries=80) | {"random_state": None, "budget": 20.0}  # 80 of 100 rows
     first = fitted(**settings)
     assert first.epsilon_.epsilon < 20
     again = fitted(**settings)
@@ -112,18 +119,18 @@ def test_a_full_ledger_refuses_what_it_does_not_remember_before_anything_is_lear
     method, ids, binary_rows, tmp_path, monkeypatch
 ):
     X, y = binary_rows
-    settings: Any = {"budget": 1.0, "classes": [0, 1], "insist": True, "ledger": tmp_path / "a.ledger"}
+    settings: Any = {"budget": 1.0, "classes": [0, 1], "ledger": tmp_path / "a.ledger", **METHODS[method]}
     public = {"X_public": X[300:], "y_public": y[300:] if method == "sums" else None}
 
     def done(verb: str, **changed: Any) -> None:
-        model = PATEClassifier(**settings, **METHODS[method], **changed)
-        getattr(model, verb)(X[:300], y[:300], **public, entity_ids=ids)
+        getattr(PATEClassifier(**settings | changed), verb)(X[:300], y[:300], **public, entity_ids=ids, insist=True)
 
     done("fit")
+    same_answers = replace(settings.get("method", NoisyMoments()), student=LogisticRegression())
+    done("check", method=same_answers)
     monkeypatch.setattr(ScoredRows, "learn", None)
-    done("beginning", student=LogisticRegression())  # other settings, for the same answers
     with pytest.raises(BudgetExceededError):
-        done("beginning", question="another")
+        done("check", question="another")
 
 
 @pytest.mark.parametrize("changes", [{"noise": 1}, {"noise": "1.0"}, {"subject": 5}])
@@ -147,8 +154,8 @@ import sys, warnings, numpy as np
 from tutelage import PATEClassifier
 warnings.simplefilter("ignore")
 X, y = np.load(sys.argv[1]).values()
-model = PATEClassifier(epsilon=1.0, budget=6.0, classes=[0, 1], unit="row", insist=True, ledger=sys.argv[2])
-model.fit(X[:300], y[:300], X_public=X[300:])
+model = PATEClassifier(epsilon=1.0, budget=6.0, classes=[0, 1], unit="row", ledger=sys.argv[2])
+model.fit(X[:300], y[:300], X_public=X[300:], insist=True)
 print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
 """
     command = [sys.executable, "-c", call, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
@@ -230,7 +237,8 @@ def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
         assert ended(forked(lambda: fitted(**METHODS[method]))) == 9
     assert Ledger.open(tmp_path / "a.ledger").state().unsettled == 1
     found, ledger = fitted(**METHODS[method]), Ledger.open(tmp_path / "a.ledger")
-    assert len(found.queries_) == METHODS[method].get("n_queries", found.drawn_ + found.remembered_)
+    asked = 30 if method == "rounds" else found.drawn_ + found.remembered_
+    assert len(found.queries_) == asked
     assert found.epsilon_.epsilon <= 1
     assert ledger.verify().unsettled == 0
     assert [entry["kind"] for entry in ledger.export()].count("reserved") == 2

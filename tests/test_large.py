@@ -25,10 +25,11 @@ from processes import surroundings
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.digests import RunningDigest, table_digest
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
+from tutelage.methods import NoisyMoments, TeacherVotes
+from tutelage.people import partitions
 from tutelage.preflight import Found
 from tutelage.privacy import round_up
 from tutelage.tables import Table, as_table, read_batches, read_table
-from tutelage.teachers import VectorBallots, partitions
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
@@ -67,7 +68,8 @@ IDS = ["person", None]
 
 def model(**changes: Any) -> PATEClassifier:
     settings: dict[str, Any] = {"epsilon": 2.0, "random_state": 0, "noise": SimulationNoise(0)}
-    return PATEClassifier(VectorBallots(n_landmarks=30), **{**settings, "classes": ["no", "yes"], **changes})
+    settings |= {"method": NoisyMoments(n_landmarks=30), "classes": ["no", "yes"]}
+    return PATEClassifier(**settings | changes)
 
 
 def fitted(rows: Any, ids: str | None = None, label: str = "ill", **changes: Any) -> Any:
@@ -187,7 +189,7 @@ def test_a_person_whose_rows_lie_apart_is_refused_and_not_named(tmp_path):
 
 
 def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
-    monkeypatch.setattr("tutelage.teachers.batches.whole_people", lambda parts: parts)
+    monkeypatch.setattr("tutelage.people.batches.whole_people", lambda parts: parts)
     with pytest.raises(InvalidBallotError, match="all rows of its people"):
         fitted(read_batches(file, rows_at_once=10), "person")
 
@@ -274,7 +276,7 @@ def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, c
 
 def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     batches, one = read_batches(file), model()
-    other = PATEClassifier(GaussianNB(), classes=["no", "yes"])
+    other = PATEClassifier(classes=["no", "yes"], method=TeacherVotes(GaussianNB()))
     for asked, given_rows, said in (
         (other, {}, "must take rows in batches.*load all rows into memory"),
         (model(classes=None), {}, "must list all class values"),

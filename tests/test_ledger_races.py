@@ -137,8 +137,8 @@ def errors_of_fits(rows: Any, monkeypatch: Any, *asked: tuple[Any, int]) -> list
     together, prepare = threading.Barrier(len(asked), timeout=60), NoisyMoments.prepare
 
     def fit(ledger: Any, n_rows: int) -> None:
-        model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, data_changed=True, random_state=0)
-        model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3)
+        model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, random_state=0)
+        model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3, data_changed=True)
 
     monkeypatch.setattr(NoisyMoments, "prepare", lambda *given: (prepare(*given), together.wait())[0])
     with ThreadPoolExecutor(len(asked)) as pool:
@@ -186,8 +186,8 @@ def test_equal_fits_that_race_are_one_release_that_is_paid_once(processes, binar
     read, write = os.pipe()
 
     def fit(ledger: Path) -> PATEClassifier:
-        model = PATEClassifier(epsilon=1.0, budget=1.5, classes=[0, 1], unit="row", insist=True, ledger=ledger)
-        return model.fit(X[:300], y[:300], X_public=X[300:])
+        model = PATEClassifier(epsilon=1.0, budget=1.5, classes=[0, 1], unit="row", ledger=ledger)
+        return model.fit(X[:300], y[:300], X_public=X[300:], insist=True)
 
     def take_part() -> None:
         os.write(write, fit(path).student_[-1].coef_.tobytes())

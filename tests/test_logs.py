@@ -10,17 +10,18 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier, SimulationNoise
+from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
 from tutelage.students.store import write_student
-from tutelage.teachers import NearestQueries, VectorBallots
 
 polars = pytest.importorskip("polars")
 
 PEOPLE, ROWS, PUBLIC = 373, 941, 60
 PLANTED = 728_431  # a cell of every private row
-TEACHERS: dict[str, dict[str, Any]] = {
-    "votes": {"teacher": DecisionTreeClassifier(), "n_teachers": 97, "mechanism": GNMax(9.0)},
-    "vectors": {"teacher": VectorBallots(), "epsilon": 5.0},
-    "nearest": {"teacher": NearestQueries(5), "epsilon": 5.0},
+TREE = DecisionTreeClassifier()
+KINDS: dict[str, dict[str, Any]] = {
+    "votes": {"method": TeacherVotes(TREE, n_teachers=97, mechanism=GNMax(9.0), student=TREE)},
+    "vectors": {"method": NoisyMoments(student=TREE), "epsilon": 5.0},
+    "nearest": {"method": CappedVotes(student=TREE), "epsilon": 5.0},
 }
 
 
@@ -41,15 +42,15 @@ def fit(folder: Any, **settings: Any) -> PATEClassifier:
     private, random = rows(ROWS, 0, private=True), np.random.default_rng(2)
     people = [f"Miller-{number}" for number in [*range(PEOPLE), *random.integers(0, PEOPLE, ROWS - PEOPLE)]]
     labels = np.where(private["dose"].to_numpy() > 0, "yes", "no")
-    settings |= {"student": DecisionTreeClassifier(), "classes": ["yes", "no"], "ledger": folder / "budget"}
+    settings |= {"classes": ["yes", "no"], "ledger": folder / "budget"}
     model = PATEClassifier(noise=SimulationNoise(0), random_state=0, **settings)
     return model.fit(private, labels, X_public=rows(PUBLIC, 1, private=False), entity_ids=people)
 
 
 @FITS_AGAIN
-@pytest.mark.parametrize("kind", TEACHERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
-    model = fit(tmp_path, **TEACHERS[kind])
+    model = fit(tmp_path, **KINDS[kind])
     write_student(model.whole_student(), tmp_path / "student.skops")
     ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
     starts = ["Fit started:", "Noise chosen:", "Ledger made", "Budget reserved", "Labels released:", "Student saved:"]

@@ -13,7 +13,7 @@ from test_large import made_up
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicColumns
-from tutelage.teachers import VectorBallots
+from tutelage.methods import Method, NoisyMoments, TeacherVotes
 
 pandas, polars = map(pytest.importorskip, ("pandas", "polars"))
 pytestmark = FITS_AGAIN
@@ -34,15 +34,17 @@ PRIVATE, PUBLIC = dated(400, seed=0), dated(120, seed=1).select(FEATURES)
 COLUMNS = PublicColumns.learn(PUBLIC, kinds={"seen": "date"})
 
 
-def classifier(**more: Any) -> PATEClassifier:
-    tree = DecisionTreeClassifier(max_depth=2)
-    settings: dict[str, Any] = {"teacher": tree, "n_teachers": 20, "mechanism": GNMax(sigma=2.0), "student": tree}
-    return PATEClassifier(**settings | {"noise": SimulationNoise(0), "random_state": 0} | more)
+TREE = DecisionTreeClassifier(max_depth=2)
+VOTES = TeacherVotes(TREE, n_teachers=20, mechanism=GNMax(sigma=2.0), student=TREE)
+
+
+def classifier(method: Method = VOTES, **more: Any) -> PATEClassifier:
+    return PATEClassifier(method=method, noise=SimulationNoise(0), random_state=0, **more)
 
 
 def fitted(X: Any, X_public: Any, **more: Any) -> PATEClassifier:
     y = "ill" if isinstance(X, polars.LazyFrame) else PRIVATE["ill"].to_numpy()
-    dated = {} if isinstance(X_public, np.ndarray) else {"features": COLUMNS}
+    dated: Any = {} if isinstance(X_public, np.ndarray) else {"columns": COLUMNS}
     return classifier(**dated | more).fit(X, y, X_public=X_public)
 
 
@@ -51,8 +53,8 @@ def fitted(X: Any, X_public: Any, **more: Any) -> PATEClassifier:
 def test_labels_ids_and_silos_may_be_columns_of_the_same_library(name, source):
     X, public, whole = PRIVATE.select(FEATURES).to_arrow(), PUBLIC.to_arrow(), PRIVATE.to_arrow()
     arrays = {name: PRIVATE[source].to_numpy()}
-    one = classifier(features=COLUMNS).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
-    other = classifier(features=COLUMNS).fit(X, whole["ill"], X_public=public, **{name: whole[source]})
+    one = classifier(columns=COLUMNS).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
+    other = classifier(columns=COLUMNS).fit(X, whole["ill"], X_public=public, **{name: whole[source]})
     assert np.array_equal(one.votes_.counts, other.votes_.counts)
     assert one.votes_.unit == other.votes_.unit
 
@@ -61,12 +63,14 @@ def test_rows_with_names_are_rows_of_numbers_under_columns_that_may_be_declared(
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
     for rows in (PRIVATE, PRIVATE[:, ::-1].lazy()):  # in any order, and not read before they are needed
-        model = fitted(rows, PUBLIC, features=few)
+        model = fitted(rows, PUBLIC, columns=few)
         assert np.array_equal(model.votes_.counts, expected.votes_.counts)
         for asked in (rows, PRIVATE.select("ward", "age").rows()):  # no names: in the order of names
             assert np.array_equal(model.predict(asked), expected.predict(few.transform(PRIVATE)))
-    with pytest.raises(InvalidParameterError, match="must begin with the same PublicColumns"):
-        fitted(PRIVATE, PUBLIC, features=few, student_features=PublicColumns(("age",), (None,)))
+    with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must take numbers"):
+        fitted(PRIVATE, PUBLIC, features=few)
+    with pytest.raises(InvalidParameterError, match="`student_features` of TeacherVotes must take numbers"):
+        VOTES.with_params(student_features=PublicColumns(("age",), (None,)))
     with pytest.raises(InvalidDataError, match="must both have named columns, or neither"):
         fitted(PRIVATE, few.transform(PUBLIC))
 
@@ -92,8 +96,7 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
 
 @pytest.mark.parametrize("of_people", [False, True], ids=["votes", "vectors"])
 def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(of_people):
-    own: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
-    own = own | {"n_teachers": None} if of_people else {}
+    own: dict[str, Any] = {"method": NoisyMoments(), "epsilon": 20.0} if of_people else {}
     expected = fitted(PRIVATE, PUBLIC, **own)
     with config_context(transform_output="pandas"):
         model = fitted(PRIVATE, PUBLIC, **own)

@@ -99,7 +99,7 @@ def test_numbers_stand_for_the_same_rows_only_while_nothing_changes():
 def test_votes_and_rows_do_not_print_or_pickle():
     X, y, ids, queries = problem(5, 10, 4, 6)
     teachers = of_people(X, y, ids, 2)
-    assert repr(teachers.few_votes(queries)) == "FewVotes()"
+    assert repr(teachers.few_votes(queries)) == "FewVotes(<private rows hidden>)"
     for private in (teachers, teachers.few_votes(queries)):
         with pytest.raises(NotPublishableError):
             pickle.dumps(private)

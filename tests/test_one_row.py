@@ -22,6 +22,7 @@ from tutelage.ballots import tally
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap, PublicRows, PublicScaling, Schema
 from tutelage.features.base import features_of_private
+from tutelage.methods import TeacherVotes
 from tutelage.methods.additive import _STEPS
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
@@ -63,8 +64,8 @@ def moved(before, after) -> set[int]:
     return set(np.flatnonzero((before != after).any(axis=1)).tolist())
 
 
-def model_of(**changes):
-    return PATEClassifier(**{"teacher": ClassMeans(), "n_teachers": TEACHERS, "classes": [0, 1], **changes})
+def model_of(method=TeacherVotes(ClassMeans(), TEACHERS), **parameters):  # noqa: B008
+    return PATEClassifier(method=method, classes=[0, 1], **parameters)
 
 
 @pytest.fixture
@@ -105,7 +106,8 @@ def test_a_removed_entity_changes_one_teacher(name):
     ("name", "ids"), [("scaled regression", None), ("class means", np.arange(240) // 2), ("networks", None)]
 )
 def test_the_estimator_that_users_call_keeps_the_claim(name, ids, cast):
-    model = model_of(teacher=ESTIMATORS[name], mechanism=GNMax(3.0), random_state=0, student=GaussianNB())
+    method = TeacherVotes(ESTIMATORS[name], TEACHERS, mechanism=GNMax(3.0), student=GaussianNB())
+    model = model_of(method, random_state=0)
     model.fit(X, Y, X_public=QUERIES, entity_ids=ids)
     changes = 0
     for row in (0, 239):
@@ -123,7 +125,7 @@ def test_a_cell_outside_the_schema_moves_the_ballot_of_its_person_alone(cell, pe
     ids = np.arange(240) // 2 if people else None
 
     def counted() -> Any:
-        model: Any = PATEClassifier(public=Schema(dict.fromkeys("abc", (-3.0, 3.0))), classes=[0, 1])
+        model: Any = PATEClassifier(columns=Schema(dict.fromkeys("abc", (-3.0, 3.0))), classes=[0, 1])
         rows = Table("", written)  # as a csv file has them
         return model.set_params(noise=SimulationNoise(0)).fit(rows, Y, entity_ids=ids).ballots_[0].totals
 
@@ -267,10 +269,10 @@ class Bounded(PublicFeatureMap):
 
 @FITS_AGAIN
 def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(cast):
-    features = Bounded()
+    features, method = Bounded(), TeacherVotes(ClassMeans(), TEACHERS, mechanism=GNMax(2.0))
     for row in (0, 100):
         for rows in (X, with_row(row, [-5000.0, 5000.0, 0.0])):
-            model_of(features=features, random_state=0, mechanism=GNMax(2.0)).fit(rows, Y, X_public=QUERIES)
+            model_of(method, features=features, random_state=0).fit(rows, Y, X_public=QUERIES)
         assert len(moved(*cast[-2:])) <= 1
     assert len(features.seen) <= 300  # of the private rows it kept nothing
     assert np.abs(features.seen).max() < 10

@@ -21,7 +21,7 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
-from tutelage.planning.methods import Target, method_of, methods_for, proved
+from tutelage.planning.methods import Target, method_asked, methods_for, proved
 from tutelage.planning.references import guessed
 from tutelage.planning.trials import Trial, tried
 from tutelage.reporting.lints import lint
@@ -175,7 +175,7 @@ def test_a_share_that_no_epsilon_reaches_is_said_to_be_out_of_reach(judged):
 
 
 def test_named_noise_that_breaks_epsilon_is_never_recommended(judged):
-    found = judged(0.9, 0.6, parameters={"mechanism": NoisySum(0.05)})
+    found = judged(0.9, 0.6, method=NoisyMoments(mechanism=NoisySum(0.05)))
     assert found.asked.epsilon.epsilon > 100
     assert found.asked in found.options
     assert found.asked.in_full
@@ -264,8 +264,8 @@ NO_ROWS = {"X_public": None, "y_public": None}
     (NO_ROWS | {"classes": 1, "public_rows": 5}, "classes"),
     ({"X_public": None}, "y_public"),
     ({"y_public": None, "stand_in": 3}, "stand_in"),
-    ({"parameters": {"teacher": 3}}, "teacher"),
-    ({"y_public": None, "classes": 3, "parameters": {}}, "parameters"),
+    ({"method": 3}, "method"),
+    ({"y_public": None, "classes": 3, "method": NoisyMoments()}, "method"),
     ({"y_public": None, "classes": 2, "accuracy": 0.2}, "accuracy"),
 ])  # fmt: skip
 def test_what_a_plan_cannot_use_is_refused(changed, named):
@@ -286,26 +286,32 @@ def test_a_handful_of_rows_gives_a_plan():
 
 @QUICK
 @pytest.mark.rest
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.PreflightWarning")
 def test_the_documented_plan_works(capsys):
     page = (REPOSITORY / "docs" / "planning.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    exec(example.replace("[:2000]", "[:400]"), {})  # noqa: S102  our own documentation, on fewer rows
+    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    names: dict[str, object] = {}
+    for example in examples:
+        exec(example.replace("[:2000]", "[:400]"), names)  # noqa: S102  our own documentation, on fewer rows
     assert "a model of the public labels alone" in capsys.readouterr().out
+    assert names["model"].epsilon_ == names["prepared"].epsilon  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("parameters", "said"), [
-    ({"epsilon": 2.0}, "`parameters` of plan must contain only"),
-    ({"student": "forest"}, "which tries only the student in closed form"),
-    ({"teacher": ClassMeans(), "rounds": 2}, "`rounds` of plan.parameters must be 1"),
+@pytest.mark.parametrize(("method", "said"), [
+    ("teacher-votes", "`method` of plan must be a method of tutelage.methods"),
+    (NoisyMoments(student="forest"), "which tries only the student in closed form"),
+    (TeacherVotes(ClassMeans(), rounds=2), "`rounds` of TeacherVotes must be 1"),
 ])  # fmt: skip
-def test_parameters_that_no_trial_follows_are_refused(parameters, said):
+def test_methods_that_no_trial_follows_are_refused(method, said):
     with pytest.raises(InvalidParameterError, match=re.escape(said)):
-        method_of(parameters, target_of())
+        method_asked(method, target_of())
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_rounds_without_a_teacher_are_those_of_vectors_in_every_spelling(rounds):
-    method = NoisyMoments(rounds=rounds)
-    assert PATEClassifier(rounds=rounds).resolved().method == method
+def test_rounds_of_the_default_method_are_those_of_vectors_in_every_spelling(rounds):
+    method, by_default = NoisyMoments(rounds=rounds), PATEClassifier()
+    assert by_default.set_params(method__rounds=rounds).resolved().method == method
     assert read_method({"name": "noisy-moments", "rounds": rounds}) == method
-    assert method_of({"rounds": rounds}, target_of()) == method_of({"method": method}, target_of())
+    asked = method_asked(method, target_of())
+    assert asked.with_params(mechanism=None) == method

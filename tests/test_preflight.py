@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, refusal, succeeded, write_people, write_rows
 from tutelage import GNMax, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import build_estimator, check, fit, load_sources
+from tutelage.cli.sources import load_sources, prepared
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -29,18 +29,18 @@ from tutelage.exceptions import (
     UndeclaredClassesWarning,
 )
 from tutelage.features import Schema
+from tutelage.methods import TeacherVotes
 from tutelage.partition import canonical_ids
 from tutelage.preflight import (
     IN_PYTHON,
     Found,
-    Given,
+    Sight,
     differ_by_spelling_only,
     ids_among,
     preflight,
 )
 from tutelage.reporting.lints import verdict_of
 from tutelage.tables import Table
-from tutelage.teachers import VectorBallots
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
@@ -117,14 +117,14 @@ CASES = {
 
 def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
     """Return refusals and warnings before a fit."""
-    settings: Any = {"classes": case.classes, "unit": case.unit, "insist": case.insist, "random_state": 0}
-    model = PATEClassifier(VectorBallots(), epsilon=case.epsilon, ledger=folder / "python.ledger", **settings)
-    labels = "ill" if case.public_labels else None
+    settings: Any = {"ledger": folder / "python.ledger", "unit": case.unit, "random_state": 0}
+    model = PATEClassifier(case.epsilon, case.classes, **settings)
+    given: Any = {"y_public": "ill" if case.public_labels else None, "entity_ids": case.entity}
     refused: tuple[str, ...] = ()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
-            model.check(case.private, "ill", X_public=case.public, y_public=labels, entity_ids=case.entity)
+            model.check(case.private, "ill", X_public=case.public, insist=case.insist, **given)
         except PreflightError as error:
             refused = error.said()
     return list(refused), [str(one.message) for one in told if issubclass(one.category, PreflightWarning)]
@@ -133,8 +133,10 @@ def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
 RUN = """
 [private]
 file = "private.csv"
-label = "ill"
 {private}
+[target]
+column = "ill"
+{target}
 [public]
 file = "public.csv"
 {public}
@@ -142,7 +144,6 @@ file = "public.csv"
 name = "noisy-moments"
 [privacy]
 epsilon = {epsilon}
-insist = {insist}
 [output]
 folder = "out"
 """
@@ -152,12 +153,13 @@ def on_command_line(case: Case, folder: Path, called: Any, *public: str) -> tupl
     """Return refusals and warnings of `tutelage run`, with further lines for [public]."""
     case.private.to_csv(folder / "private.csv", index=False)
     case.public.to_csv(folder / "public.csv", index=False)
-    named = {"entity": case.entity, "unit": case.unit, "classes": case.classes}
+    named = {"entity": case.entity, "unit": case.unit}
     private = "\n".join(f"{name} = {json.dumps(value)}" for name, value in named.items() if value)
-    public = ('label = "ill"' if case.public_labels else "", *public)
-    settings = {"epsilon": case.epsilon, "insist": json.dumps(case.insist)}
-    (folder / "run.toml").write_text(RUN.format(private=private, public="\n".join(public), **settings))
-    result = called("run", "run.toml", cwd=folder)
+    target = f"classes = {json.dumps(case.classes)}" if case.classes else ""
+    of_public = "\n".join(('label = "ill"' if case.public_labels else "", *public))
+    text = RUN.format(private=private, target=target, public=of_public, epsilon=case.epsilon)
+    (folder / "run.toml").write_text(text)
+    result = called("run", "run.toml", *["--insist"] * case.insist, cwd=folder)
     lines = [line.removeprefix("tutelage: ") for line in result.stderr.splitlines()]
     warned = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
     refused = [line for line in lines if not line.startswith("warning: ")]
@@ -179,18 +181,22 @@ OTHERS = ("`X_public` has", "The student gives", "δ = ", "ε = ", "There are fe
 def test_settings_that_private_rows_have_chosen_are_told_before_a_run(tmp_path, called):
     on_command_line(Case(unit="row"), tmp_path, called)
     config = tmp_path / "run.toml"
-    config.write_text(config.read_text().replace("insist = false", 'insist = false\ntuned_on = "private"'))
+    config.write_text(config.read_text().replace("epsilon =", 'tuned_on = "private"\nepsilon ='))
     said = succeeded(called("run", "run.toml", "--overwrite", cwd=tmp_path)).stderr
     assert said.count("Danger: Settings were chosen on private data") == 1
 
 
-TEACHERS: Any = {"teacher": DecisionTreeClassifier(max_depth=1), "student": DecisionTreeClassifier(max_depth=1)}
+STUMP = DecisionTreeClassifier(max_depth=1)
+
+
+def votes(n_teachers: int, mechanism: GNMax) -> dict[str, Any]:
+    return {"method": TeacherVotes(STUMP, n_teachers=n_teachers, mechanism=mechanism, student=STUMP)}
 
 
 @pytest.mark.parametrize(("settings", "told"), [
     ({"epsilon": 1.0, "delta": 0.01}, ["Danger: δ = 0.01 is at least 1/n"]),
-    ({**TEACHERS, "n_teachers": 110, "mechanism": GNMax(150.0)}, ["There are fewer than 3 people per teacher"]),
-    ({**TEACHERS, "n_teachers": 50, "mechanism": GNMax(1.0)}, ["Danger: This guarantee protects almost no one"]),
+    (votes(110, GNMax(150.0)), ["There are fewer than 3 people per teacher"]),
+    (votes(50, GNMax(1.0)), ["Danger: This guarantee protects almost no one"]),
 ])  # fmt: skip
 def test_the_owner_is_told_of_settings_that_protect_little(settings, told, tmp_path):
     public = rows(120, 2).drop(columns="ill")
@@ -245,14 +251,14 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
     on_command_line(Case(PATIENTS, entity="patient"), tmp_path, called)
     config = tmp_path / "run.toml"
     text = config.read_text().replace('[method]\nname = "noisy-moments"\n', "")
-    monkeypatch.setattr("tutelage.cli.run.plan_for", planned)
+    monkeypatch.setattr("tutelage.cli.plan.Planned.plan_for", planned)
     monkeypatch.setattr("tutelage.cli.plan.make_plan", planned)
     other_unit = text.replace('entity = "patient"', 'unit = "row"')
     for given, said in (
         (text.replace('entity = "patient"\n', ""), UNIT),
         (text.replace("epsilon = 1.0", "epsilon = 2"), "`epsilon` must be at most 1, the budget of the ledger. Got 2."),
         (other_unit, "this release another unit"),
-        (text.replace("insist = false", "delta = 1e-6"), "`delta` must be 1e-05, that of the ledger"),
+        (text.replace("[output]", "delta = 1e-6\n[output]"), "`delta` must be 1e-05, that of the ledger"),
     ):
         config.write_text(given)
         for verb in (("run", "run.toml", "--overwrite"), ("plan", "--for", "run.toml", "--people", "150")):
@@ -267,15 +273,15 @@ def test_insisting_is_on_the_card_and_says_no_private_fact(tmp_path, called):
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert not [one for one in card["findings"] if "equal" in one["reason"]]
     (found,) = [one for one in card["findings"] if one["code"] == "refusals-overridden"]
-    model: Any = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], insist=True)
-    findings = model.fit(rows(300, 1), "ill", X_public=rows(120, 2)).card().findings
+    model: Any = PATEClassifier(epsilon=1.0, classes=["no", "yes"])
+    findings = model.fit(rows(300, 1), "ill", X_public=rows(120, 2), insist=True).card().findings
     assert found["reason"] in [one.reason for one in findings]  # the same, whether a check was overridden or not
     assert verdict_of(model.epsilon_, findings).word == "weak"
 
 
 def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels():
     private, public = rows(300, 1), rows(120, 2)
-    model: Any = PATEClassifier(VectorBallots(), epsilon=1.0)
+    model: Any = PATEClassifier(epsilon=1.0)
     with pytest.warns(UndeclaredClassesWarning, match=r"classes=\[\.\.\.\]"):
         model.fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
     assert "classes-from-private-labels" in {one.code for one in model.card().findings}
@@ -295,7 +301,7 @@ def test_arrays_without_names_are_searched_for_ids():
     X, public, ids = rng.normal(size=(960, 3)), rng.normal(size=(200, 3)), np.repeat(rng.permutation(240), 4)
     y, numbered = (X[:, 0] > 0).astype(int), np.column_stack([X, ids])
     numbered_public = np.column_stack([public, rng.integers(0, 240, 200)])
-    model: Any = PATEClassifier(VectorBallots(), epsilon=1.0, classes=[0, 1])
+    model: Any = PATEClassifier(epsilon=1.0, classes=[0, 1])
     with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column as `entity_ids`"):
         model.fit(numbered, y, X_public=numbered_public)
     with pytest.raises(PreflightError, match="of `whole_rows`"):
@@ -307,12 +313,12 @@ def test_arrays_without_names_are_searched_for_ids():
 
 def test_a_notebook_which_is_stored_shows_no_number_of_private_rows(monkeypatch):
     private, public = changed(rows(300, 1), dose=lambda cells: cells * 37), rows(120, 2)
-    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], insist=True, unit="row")
+    model = PATEClassifier(epsilon=1.0, classes=["no", "yes"], unit="row")
     with pytest.warns(PreflightWarning, match=r"'dose' is about 3\d times"):
-        model.check(private, "ill", X_public=public)
+        model.check(private, "ill", X_public=public, insist=True)
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     with pytest.warns(PreflightWarning, match="'dose' is about … times as large") as found:
-        model.check(private, "ill", X_public=public)
+        model.check(private, "ill", X_public=public, insist=True)
     assert not re.search(r"\d", " ".join(str(one.message) for one in found if "'dose'" in str(one.message)))
     with pytest.raises(PreflightError, match=r"^There are … people; `n_teachers=250` is too many\. Notebooks are"):
         raise PreflightError("There are 40 people; `n_teachers=250` is too many.")
@@ -343,7 +349,7 @@ def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
 
 def found_in(private: np.ndarray, public: np.ndarray, numbers: tuple[str, ...] = ()) -> Found:
     labels = np.arange(len(private)) % 2
-    given = Given(private=private, public=public, numbers=numbers, columns={}, labels=labels, n_classes=2)
+    given = Sight(private=private, public=public, numbers=numbers, columns={}, labels=labels, n_classes=2)
     return preflight(given, IN_PYTHON)
 
 
@@ -396,7 +402,7 @@ def test_a_file_of_public_rows_does_not_keep_a_schema_from_being_compared_with_p
     private = rows(300, 1).assign(dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765])
     census = Table("census.csv", {"dose": np.array([0.1, 0.9] * 20)})
     schema = Schema({"dose": (0.1, 0.98765)}).proposed(census)
-    model: Any = PATEClassifier(public=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
+    model: Any = PATEClassifier(columns=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
     with pytest.raises(PreflightError, match="'dose' has an end that equals a private extreme"):
         model.check(private, "ill")
 
@@ -411,12 +417,12 @@ def test_a_category_of_one_person_with_several_rows_is_of_one_person():
 def test_a_schema_that_private_rows_proposed_is_refused_in_python():
     private = rows(300, 1)
     features = private.drop(columns="ill")
-    people: Any = PATEClassifier(public=Schema.learn(features), classes=["no", "yes"], unit="row", epsilon=1.0)
+    people: Any = PATEClassifier(columns=Schema.learn(features), classes=["no", "yes"], unit="row", epsilon=1.0)
     for asked in (people.check, people.fit):
         with pytest.raises(PreflightError, match=SHARED):
             asked(private, "ill")
     with pytest.warns(PreflightWarning, match=SHARED):
-        fresh(people).set_params(insist=True).check(private, "ill")
+        people.check(private, "ill", insist=True)
 
 
 ENDS = tuple(rows(300, 1)["dose"].agg(["min", "max"]))
@@ -432,7 +438,7 @@ def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_s
     cells = changed(rows(300, 1).drop(columns="ill"), ward=first_cells("west"))
     days = np.r_[1.2345, np.random.default_rng(9).uniform(2, 9, 299)]
     settings: Any = {"target_range": (lowest, 10.0), "epsilon": 1.0, "unit": "row"}
-    model: Any = PATERegressor(Schema(HONEST | public), ledger=tmp_path / "read.ledger", **settings)
+    model: Any = PATERegressor(columns=Schema(HONEST | public), ledger=tmp_path / "read.ledger", **settings)
     for asked in (model.check, model.fit):
         with pytest.raises(PreflightError) as refused:
             asked(cells, days)
@@ -440,11 +446,12 @@ def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_s
         assert READ_OFF + named in said
         assert not re.search(r"0\.\d|west", said)  # no cell is quoted
     assert not list(tmp_path.iterdir())
-    model.set_params(public=Schema(HONEST), target_range=(0.0, 10.0)).check(cells, days)
+    model.set_params(columns=Schema(HONEST), target_range=(0.0, 10.0)).check(cells, days)
 
 
 BY_SCHEMA = """
-private = { file = "private.csv", target = "days", range = [0, 10], ignore = ["ill"] }
+private = { file = "private.csv", ignore = ["ill"] }
+target = { column = "days", range = [0, 10] }
 public.schema = "%s.toml"
 privacy.epsilon = 1
 output.folder = "out"
@@ -481,10 +488,10 @@ def test_a_column_that_says_the_label_is_told_before_anything_is_spent():
     for cells in (lambda ill: ill.map({"no": 4, "yes": 7}), lambda ill: ill + ["", "?"] * (len(ill) // 2)):
         private, public = (frame.assign(copy=cells(frame["ill"])) for frame in (rows(300, 1), rows(120, 2)))
         with pytest.warns(PreflightWarning, match=COPIED):
-            PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"]).check(private, "ill", X_public=public)
+            PATEClassifier(epsilon=1.0, classes=["no", "yes"]).check(private, "ill", X_public=public)
     days = np.random.default_rng(9).uniform(1, 9, 300)
     copied, schema = private.assign(copy=days), Schema({"copy": (0.0, 10.0), "ward": ["north", "south", "other"]})
-    model = PATERegressor(schema, (0, 10), epsilon=1.0, unit="row")
+    model = PATERegressor(1.0, (0, 10), columns=schema, unit="row")
     with pytest.warns(PreflightWarning, match=COPIED):
         model.check(copied, days)
     with warnings.catch_warnings():
@@ -494,7 +501,7 @@ def test_a_column_that_says_the_label_is_told_before_anything_is_spent():
 
 def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     path = tmp_path / "rows.ledger"
-    one = PATEClassifier(VectorBallots(), epsilon=0.5, budget=1.0, classes=["no", "yes"], unit="row", ledger=path)
+    one = PATEClassifier(epsilon=0.5, budget=1.0, classes=["no", "yes"], unit="row", ledger=path)
     one.fit(PATIENTS, "ill", X_public=rows(120, 2))
     spent = Ledger.open(path).state().spent
     people: Any = fresh(one).set_params(unit="patient")
@@ -505,14 +512,19 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
 
 
 def test_all_problems_of_parameters_are_told_at_once():
-    given: Any = {"epsilon": -1, "delta": 2, "rounds": 0, "selection": "nonsense", "student": "nonsense"}
-    with pytest.raises(InvalidParameterError) as refused:
-        PATEClassifier(**given).fit([[1.0]], [1])
-    assert len(refused.value.said()) == 5
+    given: Any = {"insist": "yes", "data_changed": "no"}
+    for made, problems in (
+        (lambda: TeacherVotes(rounds=0, selection="nonsense", student="nonsense"), 3),
+        (lambda: PATEClassifier(epsilon=-1, delta=2, goal="nonsense").fit([[1.0]], [1], **given), 5),
+    ):
+        with pytest.raises(InvalidParameterError) as refused:
+            made()
+        assert len(refused.value.said()) == problems
 
 
 INSIDE = """
-private = { file = "private.csv", clases = ["no", "yes"], classes = ["no", "no"], people = 1 }
+private = { file = "private.csv", people = 1 }
+target = { clases = ["no", "yes"], classes = ["no", "no"] }
 public = { file = "private.csv", evaluate_last = 0 }
 method = { name = "teacher-votes", student = "forests" }
 privacy = { epsilon = -1 }
@@ -529,12 +541,12 @@ output = { folder = 3 }
 
 @pytest.mark.parametrize(("text", "problems"), [
     (INSIDE, (
-        "`clases` is not a setting of [private]. Did you mean `classes`?", "`people` in [private]",
+        "`clases` is not a setting of [target]. Did you mean `classes`?", "`people` in [private]",
         "`evaluate_last` in [public]", "`student` in [method]", "`folder` in [output]",
         "`colums` is not a setting of the configuration. Did you mean `columns`?",
     )),
     (ACROSS, (
-        "`folder` in [output]", "`evaluate_last` in [public] needs labels", "[private] needs `classes`",
+        "`folder` in [output]", "`evaluate_last` in [public] needs labels", "[target] needs `classes`",
         "must be another file than in [private]", "`unit` in [private] protects each row alone",
     )),
 ], ids=["inside sections", "across sections"])  # fmt: skip
@@ -547,24 +559,20 @@ def test_all_problems_of_a_configuration_are_told_at_once(text, problems, tmp_pa
     assert len(lines) == len(problems)
 
 
-def test_a_few_public_labels_of_each_class_are_judged_before_a_plan_and_all_are_fitted(tmp_path):
+def test_the_labels_of_the_rows_that_do_not_score_are_prepared(tmp_path):
     write_people(tmp_path)
-    given = {"private": 'entity = "patient"\nclasses = ["no", "yes"]', "public": 'label = "ill"\nevaluate_last = 10'}
-    (tmp_path / "config.toml").write_text(RUN.format(**given, epsilon=1, insist="false"))
+    given = {"private": 'entity = "patient"', "public": 'label = "ill"\nevaluate_last = 10'}
+    text = RUN.format(**given, target='classes = ["no", "yes"]', epsilon=1)
+    (tmp_path / "config.toml").write_text(text)
     config = load_config(tmp_path / "config.toml")
     data: Any = load_sources(config)
     known = data.y_public[:110].tolist()
-    with patch.object(PATEClassifier, "intended") as checked:
-        check(config, data)
-    few = checked.call_args.kwargs["y_public"].tolist()
-    assert few[110:] == [None] * 10
-    for name in ("no", "yes"):
-        assert few.count(name) == min(50, known.count(name)) > 40
-    with patch.object(PATEClassifier, "fit") as fitted:
-        fit(build_estimator(config, data), config, data)
-    assert fitted.call_args.kwargs["y_public"].tolist() == known
+    with patch.object(PATEClassifier, "prepare") as asked:
+        prepared(config, data)
+    assert asked.call_args.kwargs["y_public"].tolist() == known
+    assert len(asked.call_args.kwargs["scored"]) == 10
     with pytest.raises(InvalidDataError, match="two classes with two rows"):
-        check(config, replace(data, y_public=np.where(np.arange(120) == 90, "yes", "no")))
+        prepared(config, replace(data, y_public=np.where(np.arange(120) == 90, "yes", "no")))
 
 
 # One budget, and people by their ids

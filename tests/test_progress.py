@@ -54,7 +54,7 @@ def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypa
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # by chance
 def test_ballots_of_people_show_how_far_each_round_is(notebook, monkeypatch):
-    monkeypatch.setattr("tutelage.teachers.blocks._AT_ONCE", 40)
+    monkeypatch.setattr("tutelage.people.blocks._AT_ONCE", 40)
     X = np.random.default_rng(0).normal(size=(200, 3))
     y = np.where(X[:, 0] > 0, "yes", "no")
     PATEClassifier(progress=True).fit(X, y, X_public=X[:60] + 1, entity_ids=np.arange(200) // 4)

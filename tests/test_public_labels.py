@@ -18,10 +18,10 @@ from tutelage.features.scored import ScoredRows, log_chances
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments
 from tutelage.methods.sums import sum_of_joint
+from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm, numbers_of
-from tutelage.teachers.blocks import PeopleBlock
 
 RNG = np.random.default_rng(4)
 NEAR = ((PUBLIC[:, None] - TEST[None]) ** 2).sum(axis=2).argmin(axis=1)

@@ -13,6 +13,7 @@ from test_regression import made_up, of
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicTrees
 from tutelage.mechanisms import NoisySum
+from tutelage.methods import AdditiveMean
 from tutelage.students import load_student
 from tutelage.targets import STEPS
 
@@ -24,8 +25,8 @@ def known(n: int = 150, seed: int = 7) -> dict[str, Any]:
 
 def intended(rows: Any, y: Any, start: Any, ids: Any = None, unit: Any = None) -> Any:
     """Return what a fit of the small schema will do, which may start from public targets."""
-    model = of(epsilon=None, mechanism=NoisySum(5.0), public=SMALL, unit=unit)
-    return model.intended(rows, y, entity_ids=ids, **start)
+    model = of(epsilon=None, method=AdditiveMean(mechanism=NoisySum(5.0)), columns=SMALL, unit=unit)
+    return model.prepare(rows, y, entity_ids=ids, **start)
 
 
 def small(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:

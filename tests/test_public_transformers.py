@@ -27,7 +27,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicEncoder, PublicRows, PublicScaling, PublicTransformer
 from tutelage.features.base import features_of_private
 from tutelage.features.cells import as_frame
-from tutelage.features.columns import numbered_rows
+from tutelage.features.columns import numbered_as, numbered_rows
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 
@@ -224,11 +224,9 @@ def test_each_private_row_of_a_frame_is_taken_by_itself():
     learned = PublicTransformer.learn(remembering, public)
     other = {**rows, "age": rows["age"].copy()}
     other["age"][0] = 1e6
-    before, after = (numbered_rows(X, public, learned) for X in (rows, other))
-    assert before is not None
-    assert after is not None
-    assert not np.array_equal(before.private[0], after.private[0])
-    assert before.private[1:].tobytes() == after.private[1:].tobytes()
+    before, after = (numbered_as(numbered_rows(public, learned), X)[0] for X in (rows, other))
+    assert not np.array_equal(before[0], after[0])
+    assert before[1:].tobytes() == after[1:].tobytes()
 
 
 # Encoders

@@ -15,25 +15,26 @@ from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from tutelage import PATEClassifier, PublicEpsilon, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
+from tutelage.methods import Method, NoisyMoments, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import load_student
-from tutelage.teachers import VectorBallots
 
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 AXES = PublicPCA.learn(PublicRows(PUBLIC, "public rows"), 3)
 FILES = ["card.html", "card.json", "card.md", "labels.csv", "manifest.json", "student.skops"]
-TEACHERS = {"trees": TREE, "vectors": VectorBallots()}
+VOTES = TeacherVotes(TREE, n_teachers=30, student=TREE)
+METHODS = {"trees": VOTES, "vectors": NoisyMoments()}
 
 
-def fitted(teacher: Any = TREE, y: Any = LABELS, ids: Any = None, **changes: Any) -> Any:
-    given: Any = {"n_teachers": 30, "epsilon": 20.0, "random_state": 0, "noise": SimulationNoise(0), "features": AXES}
-    given |= {"classes": np.unique(y)} | ({} if isinstance(teacher, VectorBallots) else {"student": TREE}) | changes
-    return PATEClassifier(teacher, **given).fit(PRIVATE, y, X_public=PUBLIC, entity_ids=ids)
+def fitted(method: Method = VOTES, y: Any = LABELS, ids: Any = None, **changes: Any) -> Any:
+    given: Any = {"epsilon": 20.0, "random_state": 0, "noise": SimulationNoise(0), "features": AXES}
+    given |= {"classes": np.unique(y)} | changes
+    return PATEClassifier(method=method, **given).fit(PRIVATE, y, X_public=PUBLIC, entity_ids=ids)
 
 
-@pytest.fixture(scope="module", params=TEACHERS)
+@pytest.fixture(scope="module", params=METHODS)
 def model(request: pytest.FixtureRequest) -> Any:
-    return fitted(TEACHERS[request.param])
+    return fitted(METHODS[request.param])
 
 
 def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
@@ -56,11 +57,11 @@ def test_delta_is_held_against_the_number_of_people_where_it_is_public_or_releas
     def objected(model: Any) -> bool:
         return "delta-too-large" in [one.code for one in model.card().findings or ()]
 
-    assert objected(fitted(VectorBallots(), delta=1.5 / n, epsilon=1.0))
-    secret = fitted(TREE, ids=people, delta=0.9, n_teachers=5, classes=None)
+    assert objected(fitted(NoisyMoments(), delta=1.5 / n, epsilon=1.0))
+    secret = fitted(VOTES.with_params(n_teachers=5), ids=people, delta=0.9, classes=None)
     assert secret.n_private_rows_ is None  # and how many people there are is private
     assert not objected(secret)
-    assert objected(fitted(VectorBallots(), ids=people, delta=0.1, epsilon=1.0))
+    assert objected(fitted(NoisyMoments(), ids=people, delta=0.1, epsilon=1.0))
 
 
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
@@ -83,7 +84,7 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
 
 def test_class_values_that_spreadsheets_would_compute_are_not_written(tmp_path):
     values = np.array(["=1+1", "b", "c"])
-    model = fitted(y=values[LABELS], n_queries=40)
+    model = fitted(VOTES.with_params(n_queries=40), values[LABELS])
     with pytest.raises(InvalidDataError, match="would run the class value '=1"):
         model.save(tmp_path / "results")
     assert list(tmp_path.iterdir()) == []
@@ -96,7 +97,7 @@ NAMES = list("abcd")
 def test_a_student_finds_columns_by_name(tmp_path):
     frame = pytest.importorskip("pandas").DataFrame
     private, public = (frame(rows, columns=NAMES) for rows in (PRIVATE, PUBLIC))
-    named = PATEClassifier(TREE, n_teachers=30, epsilon=20.0, student=TREE, features=AXES, noise=SimulationNoise(0))
+    named = PATEClassifier(epsilon=20.0, method=VOTES, features=AXES, noise=SimulationNoise(0))
     student = load_student(named.fit(private, LABELS, X_public=public).save(tmp_path) / "student.skops")
     cells = dict(zip(NAMES, TEST.T, strict=True)) | {"more": np.zeros(len(TEST))}
     other_order = frame({name: cells[name] for name in ("d", "more", "b", "a", "c")})
@@ -112,6 +113,6 @@ def test_guarantees_show_what_they_say_and_never_markup():
     shown = ET.fromstring(epsilon._repr_html_().replace("class=facts", ""))  # noqa: S314
     assert "ε = 1.2346 at δ = 1e-05 (simulated noise: not private)" in "".join(shown.itertext())
     assert "script" not in {node.tag for node in shown.iter()}
-    model = fitted(n_queries=40)
+    model = fitted(VOTES.with_params(n_queries=40))
     assert str(model.ledger_) in re.sub("<[^>]+>", "", model.ledger_._repr_html_())
     assert "NOT PRIVATE" in model.card(feature_names=["<b>", "c", "d", "e"])._repr_html_()

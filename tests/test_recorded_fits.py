@@ -90,15 +90,17 @@ def _plain(given: Any) -> Any:
 
 def model(method: Method, noise: SimulationNoise, data: Data, **given: Any) -> PATEClassifier:
     """Return the estimator of a method, which decides without private data and has one seed."""
-    parameters = {"method": method, "classes": data.classes, "noise": noise, "random_state": 0, "insist": True}
-    return PATEClassifier(**parameters | given)
+    return PATEClassifier(method=method, classes=data.classes, noise=noise, random_state=0, **given)
 
 
-def fit(one: Any, data: Data, form: str, people: bool, labels: Any = None) -> Any:
+def fit(one: Any, data: Data, form: str, people: bool, labels: Any = None, release: str | None = None) -> Any:
     """Fit rows of a form, with or without people."""
+    once: dict[str, Any] = {"release": release, "insist": True}
     if form == "array":
         ids = data.ids if people else None
-        return one.fit(data.X, data.y, X_public=data.X_public, y_public=labels, entity_ids=ids)
+        return one.fit(data.X, data.y, X_public=data.X_public, y_public=labels, entity_ids=ids, **once)
+    if people:
+        one.set_params(unit="entity")
     rows: Any = data.table if people else data.table.without(["person"])
     if form == "batches":
         parts = [slice(0, 400), slice(400, None)]
@@ -108,7 +110,7 @@ def fit(one: Any, data: Data, form: str, people: bool, labels: Any = None) -> An
             return (Table("private", {name: columns[name][part] for name in some}) for part in parts)
 
         rows = Batches("private", tuple(rows.columns), read)
-    return one.fit(rows, "income", X_public=data.public, entity_ids="person" if people else None)
+    return one.fit(rows, "income", X_public=data.public, entity_ids="person" if people else None, **once)
 
 
 def _in_ledger(method: str, names: list[str | None], noise: SimulationNoise, data: Data) -> Any:
@@ -116,22 +118,23 @@ def _in_ledger(method: str, names: list[str | None], noise: SimulationNoise, dat
     budget: dict[str, Any] = {"epsilon": 1.0} if None in names else {"budget": 2.0, "releases": 3}
     with tempfile.TemporaryDirectory() as folder:
         given = budget | {"ledger": Path(folder) / "x.ledger"}
-        fits = [fit(model(METHODS[method], noise, data, **given, release=name), data, "array", True) for name in names]
+        models = [(model(METHODS[method], noise, data, **given), name) for name in names]
+        fits = [fit(one, data, "array", True, release=name) for one, name in models]
         return _released(fits[-1], data)
 
 
 def _by_schema(noise: SimulationNoise, data: Data, **given: Any) -> Any:
     rows = {name: data.table.columns[name] for name in (*data.bounded, "income", "person")}
-    one = PATEClassifier(
-        public=data.schema, epsilon=1.0, classes=data.classes, noise=noise, random_state=0, insist=True
-    )
-    return one.fit(Table("private", rows), "income", **given)
+    one = PATEClassifier(epsilon=1.0, classes=data.classes, columns=data.schema, noise=noise, random_state=0)
+    if given:
+        one.set_params(unit="entity")
+    return one.fit(Table("private", rows), "income", insist=True, **given)
 
 
 def _numbers(noise: SimulationNoise, data: Data, **given: Any) -> Any:
     rows = Table("private", {name: data.table.columns[name] for name in data.bounded})
-    one = PATERegressor(data.schema, (0, 100), epsilon=1.0, noise=noise, insist=True)
-    return one.fit(rows, np.arange(N) % 100, **given)
+    one = PATERegressor(epsilon=1.0, target_range=(0, 100), columns=data.schema, noise=noise)
+    return one.fit(rows, np.arange(N) % 100, insist=True, **given)
 
 
 def recorded_fits() -> dict[str, Callable[[SimulationNoise, Data], Any]]:
@@ -185,7 +188,7 @@ def _released(one: Any, data: Data) -> dict[str, Any]:
     ballots = getattr(fitted, "ballots_", None) or ((fitted.votes_,) if hasattr(fitted, "votes_") else ())
     entries = [{key: kept for key, kept in entry.items() if key not in KEYED} for entry in fitted.open_ledger_.export()]
     rows = data.public if getattr(fitted, "columns_", None) is not None else data.X_public
-    if fitted.public is not None:
+    if fitted.columns is not None:
         rows = Table("public", {name: data.public.columns[name] for name in data.bounded})
     predicted = np.asarray(one.predict(rows))
     return {

@@ -15,6 +15,7 @@ from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import BudgetContinuedWarning, RepeatedFitWarning
+from tutelage.methods import TeacherVotes
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.teachers import ClassMeans, Ridge
 
@@ -25,11 +26,11 @@ ONE = MECHANISM.event_of_one(2, ONE_TEACHER, simulated=False)
 X = np.random.default_rng(0).uniform(size=(200, 4))
 Y = (X[:, 0] > 0.5).astype(int)
 PUBLIC = np.random.default_rng(1).uniform(size=(20, 4))
+VOTES = TeacherVotes(ClassMeans(), n_teachers=10, mechanism=MECHANISM, student=GaussianNB())
 
 
-def model(**changes) -> PATEClassifier:
-    settings = {"teacher": ClassMeans(), "n_teachers": 10, "mechanism": MECHANISM, "classes": [0, 1], "random_state": 0}
-    return PATEClassifier(**{"student": GaussianNB(), **settings, **changes})
+def model(method=VOTES, **changes) -> PATEClassifier:
+    return PATEClassifier(method=method, classes=[0, 1], random_state=0, **changes)
 
 
 def fit(estimator=None, **options) -> PATEClassifier:
@@ -38,7 +39,7 @@ def fit(estimator=None, **options) -> PATEClassifier:
 
 @pytest.mark.rest
 def test_a_grid_search_states_the_sum_of_its_fits():
-    search = GridSearchCV(model(), {"teacher": [ClassMeans(), Ridge()]}, cv=3)
+    search = GridSearchCV(model(), {"method__teacher": [ClassMeans(), Ridge()]}, cv=3)
     with pytest.warns(RepeatedFitWarning) as caught:
         search.fit(X, Y, X_public=PUBLIC)
     said = [str(warning.message) for warning in caught if warning.category is RepeatedFitWarning]
@@ -56,7 +57,7 @@ def test_fits_of_different_noise_and_units_compose():
         fit(entity_ids=people)
     other = GNMax(9.0)
     with pytest.warns(RepeatedFitWarning) as caught:
-        fit(model(mechanism=other, delta=1e-6, n_queries=7))
+        fit(model(VOTES.with_params(mechanism=other, n_queries=7), delta=1e-6))
     seven = Repeated(other.event_of_one(2, ONE_TEACHER, simulated=False), 7)
     epsilon = data_independent.epsilon(Composed((Repeated(ONE, 40), seven)), 1e-6).epsilon
     assert f"guarantee one row ε = {round_up(epsilon):g} at δ = 1e-06" in str(caught[0].message)
@@ -81,7 +82,8 @@ def test_the_callers_streams_and_arrays_are_left_alone_and_decide_nothing_later(
         np.random.seed(seed)  # noqa: NPY002
         before = pickle.dumps((np.random.get_state(), stream))  # noqa: NPY002
         own = X.copy(), Y.copy(), PUBLIC.copy()
-        one = model(teacher=tree, student=KNeighborsClassifier(1), noise=SimulationNoise(0))
+        votes = VOTES.with_params(teacher=tree, student=KNeighborsClassifier(1))
+        one = model(votes, noise=SimulationNoise(0))
         one.fit(*own[:2], X_public=own[2])
         assert pickle.dumps((np.random.get_state(), stream)) == before  # noqa: NPY002
         for array in own[: 3 * (seed - 1)]:  # which the caller uses for something else

@@ -35,7 +35,7 @@ def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
 
 
 def of(seed: int = 0, **more: Any) -> PATERegressor:
-    given = {"public": SCHEMA, "target_range": (0, 10), "epsilon": 1.0, "noise": SimulationNoise(seed)}
+    given = {"columns": SCHEMA, "target_range": (0, 10), "epsilon": 1.0, "noise": SimulationNoise(seed)}
     return PATERegressor(**(given | more))
 
 
@@ -112,7 +112,7 @@ def test_columns_that_say_the_same_do_no_harm():
     rows = {name: size + 0.02 * rng.random(8_000) for name in "abcdefgh"}
     y, schema = 10 * size**2, Schema(dict.fromkeys(rows, (0.0, 1.02)))
     for epsilon in (1.0, 30.0):
-        assert of(public=schema, epsilon=epsilon).fit(rows, y).score(rows, y) > 0.8
+        assert of(columns=schema, epsilon=epsilon).fit(rows, y).score(rows, y) > 0.8
 
 
 def test_it_is_a_regressor_of_scikit_learn():
@@ -131,13 +131,13 @@ def test_it_is_a_regressor_of_scikit_learn():
     [
         ({"target_range": (5, 5)}, "`target_range` of PATERegressor must be the lowest and the highest"),
         ({"target_range": (0, float("inf"))}, "`target_range` of PATERegressor must be between"),
-        ({"public": {"age": (0, 1)}}, "`public` of PATERegressor must be a Schema"),
-        ({"mechanism": 3.0, "epsilon": None}, "`mechanism` of AdditiveMean must be a NoisySum"),
+        ({"columns": {"age": (0, 1)}}, "`columns` of PATERegressor must be a Schema"),
+        ({"method__mechanism": 3.0, "epsilon": None}, "`mechanism` of AdditiveMean must be a NoisySum"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(wrong, said, tmp_path):
     with pytest.raises(InvalidParameterError, match=said):
-        of(ledger=tmp_path / "a.ledger", **wrong).fit(*made_up(300))
+        of(ledger=tmp_path / "a.ledger").set_params(**wrong).fit(*made_up(300))
     assert not (tmp_path / "a.ledger").exists()
 
 
@@ -171,4 +171,4 @@ def test_a_row_of_a_fit_is_never_pickled():
 
 def test_an_error_of_a_regressor_names_it():
     with pytest.raises(InvalidParameterError, match=r"`y` of PATERegressor\.fit must be an array"):
-        PATERegressor(Schema({"a": (0, 1.5)}), (0, 1), epsilon=1.0).fit(np.ones((5, 1)), "days")
+        PATERegressor(1.0, (0, 1), columns=Schema({"a": (0, 1.5)})).fit(np.ones((5, 1)), "days")

@@ -30,8 +30,11 @@ from tutelage.exceptions import (
     TeacherLostWarning,
     TeacherTrainingError,
 )
+from tutelage.methods.sums import PeopleReady
 from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
+from tutelage.people.blocks import PeopleBlock
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import (
     CallableTeachers,
@@ -44,7 +47,6 @@ from tutelage.teachers import (
     Ridge,
     VectorBallots,
 )
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 from tutelage.teachers.checkpoints import BallotFile, source_of
 from tutelage.teachers.closed_form import Head, LabeledShards
 
@@ -161,7 +163,7 @@ def test_rows_that_are_not_finite_are_refused_without_saying_where():
         rows = X.copy()
         rows[place, 1] = cell
         with pytest.raises(InvalidDataError, match="not finite") as refused:
-            PeopleInMemory(rows, y, Shards.of_single_people(400))
+            PeopleReady(PeopleInMemory(rows, y, Shards.of_single_people(400)))
         said.add(str(refused.value))
     assert len(said) == 1
     assert not any(letter.isdigit() for letter in said.pop())

@@ -32,9 +32,10 @@ WISHES = {
 SECTIONS = """
 [private]
 file = "private.csv"
-label = "ill"
-classes = ["no", "yes"]
 unit = "row"
+[target]
+column = "ill"
+classes = ["no", "yes"]
 [output]
 folder = "out"
 """
@@ -63,7 +64,7 @@ class Case:
     def in_python(self) -> tuple[Any, ...]:
         mechanism: Any = self.noise and (NoisySum(self.noise) if self.by_schema else GNMax(self.noise))
         method: Method = Additive(mechanism) if self.by_schema else votes_by(mechanism)
-        own = {"public": Schema({"age": (0, 99)})} if self.by_schema else {}
+        own = {"columns": Schema({"age": (0, 99)})} if self.by_schema else {}
         given = {} if self.by_schema else {"X_public": {"age": OLD}}
         shared: dict[str, Any] = {"classes": ["no", "yes"], "unit": "row", "ledger": self.ledger}
         return answer_of(lambda: PATEClassifier(method=method, **own, **shared, **self.asked), {"age": AGE}, ILL, given)
@@ -98,8 +99,8 @@ def votes_by(mechanism: Any) -> Method:
 def answer_of(made: Any, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, ...]:
     """Return noise, limit, ledger and ε of the release, or which parameters are refused."""
     try:
-        model = made().set_params(insist=True, noise=SimulationNoise(0), random_state=0)
-        intended = model.intended(X, y, **given)
+        model = made().set_params(noise=SimulationNoise(0), random_state=0)
+        intended = model.prepare(X, y, insist=True, **given)
         budget, method, sizes = intended.budget, intended.method, intended.public.sizes
         ledger, event = budget.opened(method, sizes), method.event(sizes)
     except TutelageError as error:

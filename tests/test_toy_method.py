@@ -30,12 +30,11 @@ from tutelage.federation.sums import SharedSums
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS, CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.methods import requests as asked
-from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, method_of, methods_for
-from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
+from tutelage.planning.methods import Target, method_asked, methods_for
+from tutelage.teachers import ClassMeans
 from tutelage.teachers.nearest import FewVotes
 
 pytestmark = [
@@ -78,10 +77,12 @@ def test_only_its_owner_sees_what_people_cast():
 
 def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
     rows = {"a": X[:, 0], "b": X[:, 1]}
-    model = of(ClassFrequencies(), epsilon=1.0, public=Schema({"a": (-9.5, 9.5), "b": (-9.5, 9.5)})).fit(rows, Y)
+    model = of(ClassFrequencies(), epsilon=1.0, columns=Schema({"a": (-9.5, 9.5), "b": (-9.5, 9.5)})).fit(rows, Y)
     assert model.predict_proba({"a": [0.0], "b": [0.0]})[0] == pytest.approx([0.2, 0.8], abs=0.1)
+    schema = Schema({"a": (-9.5, 9.5)})
+    numbers = PATERegressor(epsilon=1.0, target_range=(0, 1), method=ClassFrequencies(), columns=schema)
     with pytest.raises(InvalidParameterError, match="predicts classes"):
-        PATERegressor(Schema({"a": (-9.5, 9.5)}), (0, 1), method=ClassFrequencies(), epsilon=1.0).fit(rows, Y)
+        numbers.fit(rows, Y)
 
 
 def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
@@ -229,14 +230,14 @@ MEANS = ClassMeans()
 CAPPED = {"n_queries": 50, "rounds": 2, "student": "forest", "mechanism": CappedGNMax(9.0, 6)}
 MANY = {"teacher": MEANS, "n_teachers": 20, "selection": "medoids", "student": "label-propagation"}
 CONFIDENT = {"teacher": MEANS, "mechanism": ConfidentGNMax(200.0, 150.0, 40.0)}
-CASES: list[tuple[Method, dict[str, Any], str]] = [
-    (NoisyMoments(n_landmarks=50, quantile=0.5, rounds=1), {"teacher": VectorBallots(50, 0.5, 1)},
+CASES: list[tuple[type[Method], dict[str, Any], str]] = [
+    (NoisyMoments, {"n_landmarks": 50, "quantile": 0.5, "rounds": 1},
      'name = "noisy-moments"\nn_landmarks = 50\nquantile = 0.5\nrounds = 1'),
-    (CappedVotes(votes=3, **CAPPED), {"teacher": NearestQueries(3), **CAPPED},
+    (CappedVotes, {"votes": 3, **CAPPED},
      'name = "capped-votes"\nvotes = 3\nn_queries = 50\nrounds = 2\nstudent = "forest"\n'
      'mechanism = { name = "capped", sigma = 9.0, cap = 6 }'),
-    (TeacherVotes(**MANY), MANY, TEACHER + 'n_teachers = 20\nselection = "medoids"\nstudent = "label-propagation"'),
-    (TeacherVotes(**CONFIDENT), CONFIDENT,
+    (TeacherVotes, MANY, TEACHER + 'n_teachers = 20\nselection = "medoids"\nstudent = "label-propagation"'),
+    (TeacherVotes, CONFIDENT,
      TEACHER + 'mechanism = { name = "confident", threshold = 200.0, sigma_threshold = 150.0, sigma = 40.0 }'),
 ]  # fmt: skip
 TARGET = Target(
@@ -244,15 +245,17 @@ TARGET = Target(
 )
 
 
-@pytest.mark.parametrize(("method", "shortcuts", "section"), CASES)
-def test_every_way_to_name_a_method_gives_an_equal_record(method, shortcuts, section, tmp_path):
-    assert method_for(None, **(DEFAULTS | shortcuts)) == method
-    config = load_config(configured(tmp_path, section))
+@pytest.mark.parametrize(("kind", "settings", "section"), CASES)
+def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, section, tmp_path):
+    method = kind(**settings)
+    changed: Any = of(kind()).set_params(**{f"method__{name}": value for name, value in settings.items()})
+    assert changed.method == method
+    config: Any = load_config(configured(tmp_path, section))
     assert config.method == method
     with_forest = {} if method.student or not method.needs.student else {"student": "forest"}
     if method.mechanism is None or isinstance(method.mechanism, GNMax | NoisySum | CappedGNMax):
-        planned = method_of(shortcuts | with_forest, TARGET)
-        assert planned == method_of({"method": replace(method, **with_forest)}, TARGET)  # type: ignore[type-var]
+        planned = method_asked(replace(config.method, **with_forest), TARGET)
+        assert planned == method_asked(changed.method.with_params(**with_forest), TARGET)
 
 
 @pytest.mark.parametrize("place", range(len(methods_for(TARGET))))

@@ -36,6 +36,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.ledger import opened_ledger
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
+from tutelage.methods import NoisyMoments
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import store
@@ -100,10 +101,10 @@ def test_a_repeat_needs_no_place_in_the_file(binary_rows, tmp_path):
 def test_a_refused_release_confirms_no_change_for_the_next_one(binary_rows, tmp_path):
     X, y = binary_rows
     settings = {"classes": [0, 1], "ledger": tmp_path / "a.ledger", "budget": 1.0, "random_state": 0}
-    model = PATEClassifier(mechanism=NoisySum(60.0), **settings).fit(X, y, X_public=X[:60])
-    too_much = PATEClassifier(mechanism=NoisySum(0.5), data_changed=True, **settings)
+    model = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(60.0)), **settings).fit(X, y, X_public=X[:60])
+    too_much = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(0.5)), **settings)
     with pytest.raises(BudgetExceededError):
-        too_much.fit(X + 1, y, X_public=X[:60])
+        too_much.fit(X + 1, y, X_public=X[:60], data_changed=True)
     with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
         model.fit(X + 1, y, X_public=X[:60])
     with pytest.warns(BudgetContinuedWarning):
@@ -137,13 +138,14 @@ def test_a_fit_has_one_day_and_one_binding_and_the_file_nothing_without_a_reserv
         return settle(ledger, *given)
 
     monkeypatch.setattr(Ledger, "settle", looked_at)
-    settings = {"ledger": path, "budget": 20.0, "epsilon": 1.0, "data_changed": True}
+    settings = {"ledger": path, "budget": 20.0, "epsilon": 1.0}
     for rows, question in ((X, "first"), (X, "second"), (X[:300], "third")):
-        model = PATEClassifier(VectorBallots(), question=question, **settings)
-        entries = model.fit(rows, y[: len(rows)], X_public=X[:60]).open_ledger_.export()
+        model = PATEClassifier(question=question, **settings)
+        fitted = model.fit(rows, y[: len(rows)], X_public=X[:60], data_changed=True)
+        entries = fitted.open_ledger_.export()
         last = max(place for place, entry in enumerate(entries) if entry["kind"] == "kept")
         assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().created}
-    sums = VectorBallots().rounds
+    sums = NoisyMoments().rounds
     of_a_fit = ["kept", "intended", "bound", *["reserved", "answered"] * sums]
     assert [entry["kind"] for entry in entries] == ["opened", *of_a_fit * 3]
     assert seen[0] == ["opened", *of_a_fit[:4]]
@@ -172,9 +174,9 @@ def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(publi
     X, y = binary_rows
     path = tmp_path / "a.ledger"
 
-    def fit(public, **settings):
-        model = PATEClassifier(teacher=VectorBallots(), ledger=path, budget=2.0, epsilon=1.0, **settings)
-        return model.fit(X, y, X_public=public, entity_ids=entity_ids)
+    def fit(public, question="", *, data_changed=False):
+        model = PATEClassifier(ledger=path, budget=2.0, epsilon=1.0, question=question)
+        return model.fit(X, y, X_public=public, entity_ids=entity_ids, data_changed=data_changed)
 
     with pytest.raises(TutelageError):
         fit(public)
@@ -182,7 +184,7 @@ def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(publi
     fit(X[:60])
     before = path.read_bytes()
     with pytest.raises(TutelageError):
-        fit(public, question="another", data_changed=True)
+        fit(public, "another", data_changed=True)
     assert path.read_bytes() == before
 
 
@@ -216,7 +218,7 @@ def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(bin
         return cast(teacher, *given)
 
     def fit():
-        return PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0).fit(X, y, X_public=X[:60])
+        return PATEClassifier(epsilon=1.0, ledger=path).fit(X, y, X_public=X[:60])
 
     monkeypatch.setattr(VectorBallots, "cast", overtaken)
     with pytest.warns(BudgetContinuedWarning):
@@ -521,7 +523,7 @@ def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, worl
         rows.sort("id").write_parquet(folder / "rows.parquet")
         world.begin(recording=number == 0)
         settings = {"epsilon": 1.0, "classes": ["no", "yes"], "unit": "person", "ledger": folder / LEDGER}
-        model = PATEClassifier(VectorBallots(), **settings)
+        model = PATEClassifier(**settings)
         model.fit(read_batches(folder / "rows.parquet", rows_at_once=100), "y", X_public=public, entity_ids="id")
         model.save(folder / "out")
         export = "\n".join(map(json.dumps, model.open_ledger_.export())).encode()

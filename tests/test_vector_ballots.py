@@ -15,7 +15,7 @@ from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting.calibration import least_noise
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, OneClassWarning
 from tutelage.mechanisms import NoisySum
-from tutelage.methods import NoisyMoments, Sizes
+from tutelage.methods import NoisyMoments, Sizes, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier, load_student
 from tutelage.students.store import write_student
@@ -24,11 +24,11 @@ from tutelage.teachers import VectorBallots
 
 def model(**changes):
     settings = {"epsilon": 1.0, "random_state": 0, "noise": SimulationNoise(0)}
-    return PATEClassifier(**{"teacher": VectorBallots(), **settings, **changes})
+    return PATEClassifier(**{**settings, **changes})
 
 
-def fitted(public=PUBLIC, ids=None, **changes) -> Any:
-    return model(**changes).fit(PRIVATE, LABELS, X_public=public, entity_ids=ids)
+def fitted(public=PUBLIC, ids=None, *, data_changed=False, **changes) -> Any:
+    return model(**changes).fit(PRIVATE, LABELS, X_public=public, entity_ids=ids, data_changed=data_changed)
 
 
 def test_the_closed_form_takes_each_row_by_itself():
@@ -99,10 +99,10 @@ def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(ledge
 def test_no_count_of_people_lets_half_a_campaign_through(tmp_path):
     unit = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=unit)
-    fits: Any = {"ledger": ledger, "mechanism": NoisySum(7.0), "epsilon": None, "noise": None}
+    fits: Any = {"ledger": ledger, "method": NoisyMoments(mechanism=NoisySum(7.0)), "epsilon": None, "noise": None}
     fits["ids"] = np.arange(len(PRIVATE))
     with pytest.raises(BudgetExceededError):  # nor does one that is paid first
-        fitted(**{**fits, "mechanism": NoisySum(0.5)})
+        fitted(**{**fits, "method": NoisyMoments(mechanism=NoisySum(0.5))})
     assert ledger.state().spent == 0
     for n_public in (400, 390, 380, 370):
         before = ledger.state().spent
@@ -124,15 +124,15 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     assert not hasattr(clone(plain), "student_")
 
 
-@pytest.mark.parametrize(("changes", "said"), [
-    ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
-    ({"mechanism": NoisySum(10.0)}, "each of them sets the noise"),
-    ({"n_queries": 10}, "n_queries"),
-    ({"data_changed": True}, "must come with `ledger`"),
+@pytest.mark.parametrize(("of_method", "changes", "said"), [
+    ({"mechanism": GNMax(10.0)}, {}, "must be a NoisySum"),
+    ({"mechanism": NoisySum(10.0)}, {}, "each of them sets the noise"),
+    ({}, {"n_queries": 10}, r"Pass it as method=TeacherVotes\(n_queries=\.\.\.\)"),
+    ({}, {"data_changed": True}, "must come with `ledger`"),
 ])  # fmt: skip
-def test_parameters_that_mean_nothing_are_refused(changes, said):
+def test_parameters_that_mean_nothing_are_refused(of_method, changes, said):
     with pytest.raises(InvalidParameterError, match=said):
-        fitted(**changes)
+        fitted(method=NoisyMoments(**of_method), **changes)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
@@ -145,7 +145,7 @@ def test_parameters_of_a_sum_mean_nothing_to_voters():
     changes: list[dict[str, Any]] = [{"mechanism": NoisySum(10.0)}, {"student": NoisySumClassifier()}]
     for change in changes:
         with pytest.raises(InvalidParameterError, match="NoisyMoments"):
-            PATEClassifier(n_teachers=20, **change).fit(PRIVATE, LABELS, X_public=PUBLIC)
+            TeacherVotes(n_teachers=20, **change)
 
 
 def test_a_student_of_one_class_is_warned_of():
@@ -186,7 +186,7 @@ def test_moments_without_noise_give_least_squares():
 
 def test_a_second_round_mends_what_differs_between_public_and_private_rows():
     """With public rows of other correlations, one round leaves a part of the classes untold that a second tells."""
-    one, three = (fitted(PUBLIC[:60], teacher=VectorBallots(rounds=rounds), epsilon=20.0) for rounds in (1, 3))
+    one, three = (fitted(PUBLIC[:60], method=NoisyMoments(rounds=rounds), epsilon=20.0) for rounds in (1, 3))
     assert three.score(TEST, TRUE) > one.score(TEST, TRUE)
 
 

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,11 @@ from tutelage.federation import entity
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, NoisySum
+from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit
 from tutelage.tables import read_batches
-from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
+from tutelage.teachers import ClassMeans, NearestQueries, Ridge
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for consortia on this machine
 
@@ -98,69 +100,45 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
     adult = load_adult()
     rows, labels, public = adult.X_private[:3000], adult.y_private[:3000], adult.X_public[:400]
     people = np.arange(len(rows)) // 2
-    votes = {"n_queries": 60, "random_state": 0, "classes": [0, 1], "unit": "row"}
-    ensemble = {**votes, "n_teachers": 30, "teacher": ClassMeans()}
-    sums = {"random_state": 0, "classes": [0, 1], "unit": "row"}
+    row = partial(PATEClassifier, classes=[0, 1], unit="row", random_state=0)
+    patient = partial(row, unit="patient")
+    teachers = partial(TeacherVotes, ClassMeans(), n_teachers=30, n_queries=60)
+    forests = TeacherVotes(RandomForestClassifier(5), n_teachers=10, n_queries=60)
+    interactive = InteractiveGNMax(18.0, 12.0, 6.0, confidence=0.9)
     logistic = LogisticRegression(max_iter=2000)
-    of_entities = {"entity_ids": people}
-    # Each fit is a sequence of settings, which are fitted one after the other on one ledger.
-    made: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
-        "LNMax": ([{**ensemble, "mechanism": LNMax(20.0)}], {}),
-        "GNMax of entities": ([{**ensemble, "epsilon": 2.0, "unit": "patient"}], of_entities),
-        "forests": ([{**votes, "n_teachers": 10, "teacher": RandomForestClassifier(5), "epsilon": 4.0}], {}),
-        "silos": ([{**votes, "teacher": ClassMeans(), "mechanism": GNMax(5.0)}], {"silos": people % 12}),
+    of_entities, of_silos = {"entity_ids": people}, {"silos": people % 12}
+    # Each fit is a sequence of models, which are fitted one after the other on one ledger.
+    made: dict[str, tuple[list[PATEClassifier], dict[str, Any]]] = {
+        "LNMax": ([row(method=teachers(mechanism=LNMax(20.0)))], {}),
+        "GNMax of entities": ([patient(2.0, method=teachers())], of_entities),
+        "forests": ([row(4.0, method=forests)], {}),
+        "silos": ([row(method=TeacherVotes(ClassMeans(), n_queries=60, mechanism=GNMax(5.0)))], of_silos),
         "entities within silos": (
-            [{**votes, "teacher": Ridge(), "mechanism": GNMax(5.0), "unit": "patient"}],
-            {"silos": people % 12, **of_entities},
+            [patient(method=TeacherVotes(Ridge(), n_queries=60, mechanism=GNMax(5.0)))],
+            {**of_silos, **of_entities},
         ),
-        "confident": ([{**ensemble, "mechanism": ConfidentGNMax(18.0, 12.0, 6.0)}], {}),
-        "interactive": (
-            [
-                {
-                    **ensemble,
-                    "mechanism": InteractiveGNMax(18.0, 12.0, 6.0, confidence=0.9),
-                    "rounds": 2,
-                    "student": logistic,
-                }
-            ],
-            {},
-        ),
-        "exponential": ([{**ensemble, "mechanism": ExponentialMax(0.2)}], {}),
-        "permute and flip": ([{**ensemble, "mechanism": PermuteAndFlip(0.2)}], {}),
+        "confident": ([row(method=teachers(mechanism=ConfidentGNMax(18.0, 12.0, 6.0)))], {}),
+        "interactive": ([row(method=teachers(rounds=2, mechanism=interactive, student=logistic))], {}),
+        "exponential": ([row(method=teachers(mechanism=ExponentialMax(0.2)))], {}),
+        "permute and flip": ([row(method=teachers(mechanism=PermuteAndFlip(0.2)))], {}),
         "rounds by margin": (
-            [{**ensemble, "epsilon": 3.0, "rounds": 3, "selection": "least-confident", "student": logistic}],
+            [row(3.0, method=teachers(selection="least-confident", rounds=3, student=logistic))],
             {},
         ),
         "votes from memory": (
-            [
-                {**ensemble, "budget": 4.0, "epsilon": 2.0},
-                {**ensemble, "budget": 4.0, "epsilon": 2.0, "n_queries": 80},
-                {**ensemble, "budget": 4.0, "epsilon": 2.0, "n_queries": 80},
-            ],
+            [row(2.0, budget=4.0, method=teachers(n_queries=queries)) for queries in (60, 80, 80)],
             {},
         ),
-        "capped votes": ([{**votes, "teacher": NearestQueries(5), "epsilon": 1.0}], {}),
-        "capped votes in rounds": (
-            [{**votes, "teacher": NearestQueries(3), "epsilon": 1.0, "rounds": 2, "unit": "patient"}],
-            of_entities,
-        ),
-        "two rounds of sums": ([{**sums, "epsilon": 1.0}], {}),
-        "one round of sums of entities": (
-            [{**sums, "teacher": VectorBallots(rounds=1), "epsilon": 0.5, "unit": "patient"}],
-            of_entities,
-        ),
-        "sums from memory": ([{**sums, "epsilon": 1.0}, {**sums, "epsilon": 1.0}], {}),
-        "two questions of sums": (
-            [
-                {**sums, "budget": 2.0, "epsilon": 0.7, "question": "one"},
-                {**sums, "budget": 2.0, "epsilon": 0.7, "question": "two"},
-            ],
-            of_entities,
-        ),
+        "capped votes": ([row(1.0, method=CappedVotes(5, n_queries=60))], {}),
+        "capped votes in rounds": ([patient(1.0, method=CappedVotes(3, n_queries=60, rounds=2))], of_entities),
+        "two rounds of sums": ([row(1.0)], {}),
+        "one round of sums of entities": ([patient(0.5, method=NoisyMoments(rounds=1))], of_entities),
+        "sums from memory": ([row(1.0), row(1.0)], {}),
+        "two questions of sums": ([row(0.7, budget=2.0, question=one) for one in ("one", "two")], of_entities),
     }
-    for name, (settings, given) in made.items():
-        given = given if settings[0]["unit"] != "row" or "silos" in given else {}
-        yield name, _released([PATEClassifier(**one) for one in settings], rows, labels, public, given)
+    for name, (models, given) in made.items():
+        given = given if models[0].unit != "row" or "silos" in given else {}
+        yield name, _released(models, rows, labels, public, given)
     yield "sums read in batches", _in_batches(rows, labels, public)
     yield "campaign of few votes", _campaign(rows, labels, public)
     yield "consortium of votes of two", _consortium_of_votes(2)
@@ -174,8 +152,8 @@ def _released(models: list[PATEClassifier], rows: Any, labels: Any, public: Any,
         warnings.simplefilter("ignore")
         path = Path(folder) / "private.ledger"
         for model in models:
-            model.set_params(noise=noise, ledger=path, insist=True)
-            model.fit(rows, labels, X_public=public, **given)
+            model.set_params(noise=noise, ledger=path)
+            model.fit(rows, labels, X_public=public, insist=True, **given)
             found.append(
                 {
                     "labels": _exact(model.release_.labels),

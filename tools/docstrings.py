@@ -20,12 +20,10 @@ NOT_A_TYPE = re.compile(r", (?:optional|default\b.*)$")
 BETWEEN_TYPES = re.compile(r", (?![^(]*\))")
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
-    "Privacy": "epsilon delta budget ledger releases release question unit data_changed insist noise",
-    "Method": "method mechanism rounds",
-    "Teachers and queries": "teacher n_teachers n_queries selection",
-    "Student": "student student_features goal class_weight",
-    "Inputs": "public features classes target_range",
-    "Running": "random_state n_jobs progress checkpoints",
+    "Privacy": "epsilon delta budget ledger releases unit noise",
+    "Target": "classes target_range question goal class_weight",
+    "Method": "method columns features",
+    "Running": "random_state n_jobs progress",
 }
 
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import check, load_sources
+from tutelage.cli.sources import load_sources, prepared
 from tutelage.datasets import load_adult
 from tutelage.methods import NoisyMoments
 from tutelage.teachers import EstimatorTeachers
@@ -81,7 +81,7 @@ def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
     with warnings.catch_warnings(record=True) as told:
-        check(settings, data)
+        prepared(settings, data)
     assert told == []
 
 

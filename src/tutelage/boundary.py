@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -55,7 +54,7 @@ from tutelage.methods.requests import (
 )
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.terms import DEFAULT_EPSILON, Asked, Terms
+from tutelage.terms import Asked, Terms
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -264,14 +263,24 @@ class Boundary:
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(keys, True)
+        # Until it is stored, or in vain: whatever interrupts this, noise that was drawn is never drawn a second time.
+        self._unstored = reservation, answers, happened
         try:
-            return self.ledger.settle(reservation, answers, happened), happened
+            settled = self.ledger.settle(reservation, answers, happened)
         except (LedgerStorageError, LedgerLockedError):
-            self._unstored = reservation, answers, happened
             raise
         except TutelageError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
+            self._unstored = None
             self.ledger.forfeit(reservation)
             raise
+        self._unstored = None
+        return settled, happened
+
+    def store_late(self) -> None:
+        """Store what was drawn and could not be stored, before anything more is asked."""
+        if self._unstored is not None:
+            with self.ledger.releasing():
+                self._store_late()
 
     def _store_late(self) -> None:
         """Store what could not be stored when it was drawn, or forget it if another process drew something else."""
@@ -358,29 +367,31 @@ class Budget(NeverPickled):
             accounting=terms.accounting,
             suited=asked.given,  # noise that is found was found at the other order, and the same fit must find it again
         ).for_release()
-        require_terms(ledger, asked.budget, asked.delta, self.unit)
-        if self.ledger is not None:
-            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
-        self._refuse_second(ledger)
+        self.bind(ledger)
         if not ledger.has_file:
-            ledger.make_only_if(partial(self._refuse_second, ledger))
+            self._refuse_second()
+            ledger.make_only_if(self._refuse_second)
         return ledger
+
+    def bind(self, ledger: Ledger) -> None:
+        """Tie a ledger to the people; refuse one of other people, or with another budget or unit."""
+        if self.ledger is not None:  # which reads the limit again
+            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
+        require_terms(ledger, self.asked.budget, self.asked.delta, self.unit)
 
     def check(self) -> None:
         """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
         existing = existing_ledger(self.ledger)
         if existing is None:
-            self._refuse_second(Ledger.in_memory(epsilon=DEFAULT_EPSILON, delta=self.asked.delta, unit=self.unit))
+            self._refuse_second()
         else:
             require_terms(existing, self.asked.budget, self.asked.delta, self.unit)
             require_within(self.asked.epsilon, existing.limit)
 
-    def check_beginning(self, most: Event) -> None:
+    def check_beginning(self, ledger: Ledger, most: Event) -> None:
         """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
-        existing = existing_ledger(self.ledger)
-        if existing is not None:
-            existing.for_release().bind(self.digest(), changed=self.data_changed or self.release is not None)
-            existing.check_release(self.release, self.identity, most)
+        if isinstance(self.ledger, Ledger):
+            ledger.check_release(self.release, self.identity, most)
 
     def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
         """Return what a release takes that is `most`, and for how many such ones people have room, by their cohort.
@@ -401,9 +412,9 @@ class Budget(NeverPickled):
         existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None
         return None if existing is None or existing.fitting(most) else existing
 
-    def _refuse_second(self, ledger: Ledger) -> None:
+    def _refuse_second(self) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
-        if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.has_file:
+        if self.ledger is None or isinstance(self.ledger, Ledger):
             return
         if others := ledgers_near(Path(self.ledger)):
             digest, people = self.digest(), self.people()

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, Hidden, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.schema import Schema
@@ -82,31 +82,31 @@ IN_PYTHON = Words(
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Given:
-    """The rows and settings of the next release; private."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Sight(Hidden):
+    """The rows and settings of the next release, for its checks; private.
+
+    If rows stay on the workers of a cluster, it is sent there without rows, and gets them there.
+    """
 
     # Rows as numbers; of named columns first the numbers, then the codes of categories.
     private: Matrix
     public: Matrix
     numbers: tuple[str, ...]  # names of these columns
     categories: tuple[str, ...] = ()
-    columns: Mapping[str, Cells] = field(repr=False)  # all that may say whose row it is, features or not
-    labels: npt.NDArray[Any] = field(repr=False)
+    columns: Mapping[str, Cells]  # all that may say whose row it is, features or not
+    labels: npt.NDArray[Any]
     n_classes: int
-    entity_ids: npt.NDArray[Any] | None = field(default=None, repr=False)
-    silos: npt.NDArray[Any] | None = field(default=None, repr=False)
+    entity_ids: npt.NDArray[Any] | None = None
+    silos: npt.NDArray[Any] | None = None
     named: Mapping[str, str] = field(default_factory=dict)  # by the interface, where it has other names for these two
     unit_is_row: bool = False  # whether the owner declared it
     noise: float | None = None  # standard deviation, in ballots
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     schema: Schema | None = None  # in place of public rows
-    declared: tuple[tuple[Schema, Table], ...] = field(default=(), repr=False)  # columns, and private rows with them
+    declared: tuple[tuple[Schema, Table], ...] = ()  # columns, and private rows with them
     unused_labels: str | None = None  # the column of the public rows of labels that the fit does not use
-
-    def __repr__(self) -> str:
-        return "Given(<private rows hidden>)"
 
     def read_off(self) -> Iterator[str]:
         """Yield which columns of the schema, or range of the target, seem to be read off the private rows."""
@@ -131,17 +131,17 @@ class Found(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
+def preflight(sight: Sight, words: Words, *, insist: bool = False) -> Found:
     """Return reasons not to release, most of them warnings if the owner insists, and warnings; none quotes a cell."""
-    undecided = list(_undecided_unit(given, words))
-    overlaps = dict(_overlap(given, *rows) for rows in _compared(given))
-    refusals = [*_hopeless(given), *(one for one, is_large in overlaps.items() if is_large), *given.read_off()]
+    undecided = list(_undecided_unit(sight, words))
+    overlaps = dict(_overlap(sight, *rows) for rows in _compared(sight))
+    refusals = [*_hopeless(sight), *(one for one, is_large in overlaps.items() if is_large), *sight.read_off()]
     warned = [one for one, is_large in overlaps.items() if one and not is_large]
-    warned += [*_ids_as_features(given), *told_of_columns(given), *_rare_class(given)]
-    if given.unused_labels is not None:
+    warned += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
+    if sight.unused_labels is not None:
         warned.append(
-            f"Column '{given.unused_labels}' of the public rows holds labels, and the student does not learn from "
-            f"them. If everyone may see these labels, {words.public_labels.format(name=given.unused_labels)}: the "
+            f"Column '{sight.unused_labels}' of the public rows holds labels, and the student does not learn from "
+            f"them. If everyone may see these labels, {words.public_labels.format(name=sight.unused_labels)}: the "
             "student then starts from a model of them, at no cost."
         )
     if insist:
@@ -149,12 +149,12 @@ def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
 
 
-def told_of_columns(given: Given) -> list[str]:
+def told_of_columns(sight: Sight) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
-    scaled, schema = scaled_by_private_rows(given), given.schema
-    unlike = unlike_columns(given, scaled)
-    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_copies_of_label(given)]
-    if schema is not None and (beyond := schema.beyond(given.columns)):
+    scaled, schema = scaled_by_private_rows(sight), sight.schema
+    unlike = unlike_columns(sight, scaled)
+    warned = [*_odd_cells(sight, unlike), *_said_of(scaled, unlike), *_odd_ids(sight), *_copies_of_label(sight)]
+    if schema is not None and (beyond := schema.beyond(sight.columns)):
         differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
         warned.append(
             f"Private rows seem to differ from the schema in units or codes. In the private rows, {differences}. Use "
@@ -192,37 +192,37 @@ def least_noise(epsilon: float, delta: float) -> float:
     return high * sqrt(2)  # a ballot moves by two lengths, a vote by √2
 
 
-def _hopeless(given: Given) -> Iterator[str]:
-    if len(given.public) < _FEWEST_PUBLIC_ROWS and given.schema is None:
+def _hopeless(sight: Sight) -> Iterator[str]:
+    if len(sight.public) < _FEWEST_PUBLIC_ROWS and sight.schema is None:
         yield (
-            f"There are too few public rows ({len(given.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
+            f"There are too few public rows ({len(sight.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
             "cannot learn anything, and the budget would be spent for nothing. Add public rows; several hundred are "
             "best."
         )
-    if given.noise is None:
+    if sight.noise is None:
         return
-    people = given.n_people or len(given.private)
-    if given.n_people is None and given.entity_ids is not None:
-        people = len(np.unique(canonical_ids(given.entity_ids)))
-    if people < given.noise:
+    people = sight.n_people or len(sight.private)
+    if sight.n_people is None and sight.entity_ids is not None:
+        people = len(np.unique(canonical_ids(sight.entity_ids)))
+    if people < sight.noise:
         yield (
-            f"The noise (standard deviation {given.noise:.3g} ballots) is larger than all ballots together: there are "
+            f"The noise (standard deviation {sight.noise:.3g} ballots) is larger than all ballots together: there are "
             "too few people for this guarantee, and the student would learn nothing. Use more people, or a larger ε."
         )
 
 
-def _undecided_unit(given: Given, words: Words) -> Iterator[str]:
-    if given.entity_ids is not None or given.unit_is_row:
+def _undecided_unit(sight: Sight, words: Words) -> Iterator[str]:
+    if sight.entity_ids is not None or sight.unit_is_row:
         return
-    found = ids_among(given.columns)
-    if given.n_people is not None and not found:
+    found = ids_among(sight.columns)
+    if sight.n_people is not None and not found:
         any_column = words.entity.format(name="COLUMN")
         yield (
             "Rows that are read in batches are not searched for ids. Choose the privacy unit: to protect all rows of "
             f"one person together, {any_column}; to protect each row alone, {words.row}."
         )
     for name in found:
-        fix = words.of_array if name.startswith("column ") and name in given.numbers else words.entity
+        fix = words.of_array if name.startswith("column ") and name in sight.numbers else words.entity
         yield (
             f"Column '{name}' of the private rows repeats as the id of a person does. Choose the privacy unit now, "
             f"because the ledger fixes it: to protect all rows of one person together, {fix.format(name=name)}; to "
@@ -230,31 +230,31 @@ def _undecided_unit(given: Given, words: Words) -> Iterator[str]:
         )
 
 
-def _ids_as_features(given: Given) -> Iterator[str]:
+def _ids_as_features(sight: Sight) -> Iterator[str]:
     """Yield a warning for each id that the student would learn from, where each row is protected alone."""
-    for name in ids_among(given.columns) if given.unit_is_row else ():
-        if name in (*given.numbers, *given.categories):
+    for name in ids_among(sight.columns) if sight.unit_is_row else ():
+        if name in (*sight.numbers, *sight.categories):
             yield (
                 f"Column '{name}' repeats as the id of a person does, and is a feature of the student, which becomes "
                 "public. Leave the column out."
             )
 
 
-def _compared(given: Given) -> Iterator[tuple[Matrix, Matrix]]:
+def _compared(sight: Sight) -> Iterator[tuple[Matrix, Matrix]]:
     """Yield private rows and the public rows that are there to learn from, or have proposed the schema."""
-    yield given.private, given.public
-    for schema, rows in given.declared:
+    yield sight.private, sight.public
+    for schema, rows in sight.declared:
         if schema.proposed_by.columns:
             yield schema.values(rows), schema.values(schema.proposed_by)
 
 
-def _overlap(given: Given, private: Matrix, public: Matrix) -> tuple[str, bool]:
+def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
     """Return a sentence about public rows that are private rows, if any are, and whether they are a large share."""
     if private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
-    names = None if given.entity_ids is None else canonical_ids(given.entity_ids).tolist()
+    names = None if sight.entity_ids is None else canonical_ids(sight.entity_ids).tolist()
     alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
     by_chance = alike.is_chance(len(public), len(private))
@@ -286,17 +286,17 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
     return pairs
 
 
-def _odd_cells(given: Given, told: Mapping[str, str]) -> Iterator[str]:
-    number_columns, code_columns = np.split(given.private.T, [len(given.numbers)])
+def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
+    number_columns, code_columns = np.split(sight.private.T, [len(sight.numbers)])
     # Text has no NaN, and is refused later.
     has_empty = [cells.dtype.kind == "f" and bool(np.isnan(cells).any()) for cells in number_columns]
-    empty = [name for name, found in zip(given.numbers, has_empty, strict=False) if found]
-    if empty and not given.takes_empty:
+    empty = [name for name, found in zip(sight.numbers, has_empty, strict=False) if found]
+    if empty and not sight.takes_empty:
         yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
             "learn from them; for others, impute inside the model, so that each uses its own rows."
         )
-    coded = zip(given.categories, code_columns, strict=False)
+    coded = zip(sight.categories, code_columns, strict=False)
     unknown = [name for name, cells in coded if UNKNOWN in cells and name not in told]
     if unknown:
         yield (
@@ -305,11 +305,11 @@ def _odd_cells(given: Given, told: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def scaled_by_private_rows(given: Given) -> list[str]:
+def scaled_by_private_rows(sight: Sight) -> list[str]:
     """Return the number columns that have mean 0 and standard deviation 1, in the private rows or in all rows."""
-    if not _comparable(given):
+    if not _comparable(sight):
         return []
-    columns = zip(given.numbers, given.private.T, given.public.T, strict=False)
+    columns = zip(sight.numbers, sight.private.T, sight.public.T, strict=False)
     return [name for name, *parts in columns if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))]
 
 
@@ -324,13 +324,13 @@ def _is_standard(cells: FloatArray) -> bool:
     return bool(is_standard and np.any(filled != np.rint(filled)))  # codes such as −1 and 1 may be balanced
 
 
-def unlike_columns(given: Given, told: Collection[str] = ()) -> dict[str, str]:
+def unlike_columns(sight: Sight, told: Collection[str] = ()) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
-    if not _comparable(given):
+    if not _comparable(sight):
         return {}
-    names, n_numbers = (*given.numbers, *given.categories), len(given.numbers)
+    names, n_numbers = (*sight.numbers, *sight.categories), len(sight.numbers)
     level = _LEVEL / max(1, len(names) + 2 * n_numbers)  # three tests of numbers, one of categories
-    parts = (rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T for rows in (given.private, given.public))
+    parts = (rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T for rows in (sight.private, sight.public))
     found = list[tuple[float, str, str]]()
     with np.errstate(all="ignore"):
         for place, (name, private, public) in enumerate(zip(names, *parts, strict=True)):
@@ -339,8 +339,8 @@ def unlike_columns(given: Given, told: Collection[str] = ()) -> dict[str, str]:
     return {name: how for _, how, name in sorted(found, key=lambda one: -one[0])}
 
 
-def _comparable(given: Given) -> bool:
-    both = given.private, given.public
+def _comparable(sight: Sight) -> bool:
+    both = sight.private, sight.public
     return len({rows.shape[1:] for rows in both}) == 1 and all(len(one) and one.dtype.kind in "biuf" for one in both)
 
 
@@ -430,26 +430,26 @@ def sorted_by(columns: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any],
         )
 
 
-def _rare_class(given: Given) -> Iterator[str]:
-    if given.n_people is not None or given.n_classes == 1:
+def _rare_class(sight: Sight) -> Iterator[str]:
+    if sight.n_people is not None or sight.n_classes == 1:
         return  # the first rows may be of one class, and a number is none
-    counts = np.unique(given.labels, return_counts=True)[1]
-    if len(counts) < given.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
+    counts = np.unique(sight.labels, return_counts=True)[1]
+    if len(counts) < sight.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
         yield (
             f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. The student will hardly predict it. "
             "Merge it with another class in `classes`, or remove it and its rows."
         )
 
 
-def _copies_of_label(given: Given) -> Iterator[str]:
+def _copies_of_label(sight: Sight) -> Iterator[str]:
     """Yield a warning about columns that say the label, or the number to predict, of every row that is looked at."""
-    names = (*given.numbers, *given.categories) if given.schema is None else given.schema.names
-    looked, found = slice(None, None, max(1, len(given.labels) // _LOOKED_AT)), list[str]()
-    labels, of_classes = given.labels[looked].tolist(), given.n_classes > 1
+    names = (*sight.numbers, *sight.categories) if sight.schema is None else sight.schema.names
+    looked, found = slice(None, None, max(1, len(sight.labels) // _LOOKED_AT)), list[str]()
+    labels, of_classes = sight.labels[looked].tolist(), sight.n_classes > 1
     if of_classes and min(Counter(labels).values(), default=0) < _FEWEST_ROWS_OF_CLASS:
         return  # a column may be like them by chance
-    for name in filter(given.columns.__contains__, names):
-        pairs = {*zip(_comparable_cells(given.columns[name][looked]), labels, strict=True)}
+    for name in filter(sight.columns.__contains__, names):
+        pairs = {*zip(_comparable_cells(sight.columns[name][looked]), labels, strict=True)}
         is_copy = all(by_value(cell) == by_value(label) for cell, label in pairs)
         if is_copy or (of_classes and len(dict(pairs)) == len(pairs) <= _MOST_VALUES):
             found.append(name)
@@ -461,11 +461,11 @@ def _copies_of_label(given: Given) -> Iterator[str]:
         )
 
 
-def _odd_ids(given: Given) -> Iterator[str]:
-    for name, column in (("entity_ids", given.entity_ids), ("silos", given.silos)):
+def _odd_ids(sight: Sight) -> Iterator[str]:
+    for name, column in (("entity_ids", sight.entity_ids), ("silos", sight.silos)):
         if column is not None and differ_by_spelling_only(column):
             yield (
-                f"Some values of {given.named.get(name, f'`{name}`')} differ only by case, by width or by "
+                f"Some values of {sight.named.get(name, f'`{name}`')} differ only by case, by width or by "
                 "invisible characters. They count as different, so that one person may count as several. "
                 "If they mean the same, write them in one way."
             )

@@ -60,7 +60,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
     noise, facts, classes = known_noise(model.noise, "card"), model.facts_, model.target_.names
-    named = model.student if model.method is None else model.method.student
+    named = None if model.method is None else model.method.student
     taught = model.student_ if model.method_.student is None else model.method_.student
     frontier: tuple[FrontierPoint, ...] = ()
     if model.n_teachers_ is not None and not facts.of_sums:
@@ -99,7 +99,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
             unit=epsilon.unit,
             entities=public_number_of_people(model),
             classes=len(classes),
-            insisted=model.insist,
+            insisted=model.insisted_,
             classes_from=model.target_.origin,
             **facts.for_lint,
             **judged.for_lint,

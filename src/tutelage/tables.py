@@ -399,7 +399,7 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
 def as_batches(rows: Any) -> Batches | None:
     """Return rows that come in batches, which are those of `read_batches`; else None.
 
-    A Dask DataFrame has batches where its partitions are (`tutelage.teachers.partitions`), and here only their names.
+    A Dask DataFrame has batches where its partitions are (`tutelage.people.partitions`), and here only their names.
     """
     if isinstance(rows, Batches):
         return rows

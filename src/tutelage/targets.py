@@ -18,7 +18,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
-from tutelage.tables import column_array, is_missing
+from tutelage.tables import column_array, is_missing, spelled
 
 STEPS = 2**16  # of the range of a number
 _LARGEST = 2**53  # whole numbers are floats, too
@@ -150,10 +150,16 @@ class ClassCodes:
     weights: ClassWeights | None
 
     def private(self, labels: Any, /) -> IntArray:
-        """Return the class index of each private label."""
+        """Return the class index of each private label: of one that is equal or, without one, spelled alike.
+
+        Each cell is looked at by itself: a reader of files may have made text of numbers, or numbers of text.
+        """
         values = labels if isinstance(labels, list) else labels.tolist()
+        by_text = _by_text(self.places)
         try:
             found = np.fromiter((self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+            for row in np.flatnonzero(found < 0):
+                found[row] = by_text.get(spelled(values[row]), -1)
         except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
             found = np.array([-1])
         if np.any(found < 0):
@@ -168,12 +174,14 @@ class ClassCodes:
         if cells.shape != (n_rows,):
             raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
-        found = [None if is_missing(one) else one for one in cells.tolist()]
-        if unknown := sorted({str(one) for one in found if one is not None and one not in known}):
+        by_text = _by_text(known)
+        labeled = [one for one in cells.tolist() if not is_missing(one)]
+        found = {one: known.get(one, by_text.get(spelled(one), ABSTAIN)) for one in set(labeled)}
+        if unknown := sorted(str(one) for one, place in found.items() if place == ABSTAIN):
             raise InvalidDataError(
                 f"`y_public` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
             )
-        return np.array([ABSTAIN if one is None else known[one] for one in found], dtype=np.int64)
+        return np.array([ABSTAIN if is_missing(one) else found[one] for one in cells.tolist()], dtype=np.int64)
 
 
 @final
@@ -350,6 +358,11 @@ class Numbers:
     def _steps(self, numbers: FloatArray) -> IntArray:
         within = np.clip(numbers, self.low, self.high) - self.low
         return np.rint(within / (self.high - self.low) * STEPS).astype(np.int64)
+
+
+def _by_text(places: Mapping[Any, int]) -> dict[str, int]:
+    """Return the class index of each label as it is spelled; an empty one is no label."""
+    return {text: place for label, place in places.items() if (text := spelled(label))}
 
 
 Target = Classes | Numbers

@@ -28,7 +28,7 @@ class Asked(NamedTuple):
         if self.given and self.epsilon is not None:
             yield Problem(
                 f"{owner}.epsilon",
-                "be left out if you set $mechanism, because each of them sets the noise",
+                "be left out if the method has a `mechanism`, because each of them sets the noise",
                 fix="To limit all releases together, set $budget.",
             )
         if self.budget is not None and not has_ledger:
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
             yield Problem(
                 f"{owner}.releases",
                 "come with $budget alone, which it divides into equal releases",
-                fix="Set $budget, and leave out $epsilon and $mechanism.",
+                fix="Set $budget, and leave out $epsilon and the `mechanism` of the method.",
             )
 
 

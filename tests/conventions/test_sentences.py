@@ -13,7 +13,14 @@ import pytest
 import tutelage
 from tutelage import exceptions
 from tutelage.cli import words
-from tutelage.cli.config import FeaturesSection, PrivacySection, PrivateSection, PublicSection, TrainingSection
+from tutelage.cli.config import (
+    FeaturesSection,
+    PrivacySection,
+    PrivateSection,
+    PublicSection,
+    RunSection,
+    TargetSection,
+)
 from tutelage.cli.words import on_command_line
 from tutelage.features import Schema
 from tutelage.methods import METHODS
@@ -72,8 +79,8 @@ def test_the_sentences_of_errors_are_those_of_the_list():
 def test_the_command_line_knows_where_each_parameter_is_set():
     for method in METHODS.values():
         assert words.on_command_line(method.__name__, "rounds") == "`rounds` in [method]"
-    sections = {"privacy": PrivacySection, "training": TrainingSection, "private": PrivateSection}
-    sections |= {"public": PublicSection, "features": FeaturesSection}
+    sections = {"privacy": PrivacySection, "private": PrivateSection, "target": TargetSection}
+    sections |= {"public": PublicSection, "features": FeaturesSection, "run": RunSection}
     placed = [re.fullmatch(r"`(\w+)` in \[(\w+)\]", entry) for entry in words._ENTRIES.values()]
     for name, section in (found.groups() for found in placed if found and found[2] in sections):
         assert name in sections[section].__annotations__

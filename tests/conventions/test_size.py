@@ -15,11 +15,11 @@ from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
-MODULES = 205
+MODULES = 210
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = 308_400
-OF_TESTS = 292_500
-DOC_WORDS = 48_980  # of docs/, code, tables and formulas included
+OF_CODE = 310_500
+OF_TESTS = 296_200
+DOC_WORDS = 49_080  # of docs/, code, tables and formulas included
 PER_LINE = 10.45  # tokens of a line of code, on average
 DENSEST = 15.8  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts

@@ -15,14 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
-from tutelage.methods import NoisyMoments
+from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
 from tutelage.planning.methods import Target, calibrated
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
-from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
+from tutelage.teachers import ClassMeans, Ridge
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.rivals_data import ALL_SOURCES, BUNDLED, RivalData, Source
@@ -160,7 +160,7 @@ def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, qui
             target = _target(data, epsilon)
             trial = tried(calibrated(NoisyMoments(), target), known, target.people)
             share = float(np.mean(trial.shares))
-            shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, {}, epsilon, fold)))
+            shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, None, epsilon, fold)))
     return [_mean_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]
 
 
@@ -181,11 +181,13 @@ def _target(data: RivalData, epsilon: float) -> Target:
     )  # fmt: skip
 
 
-def _run(data: RivalData, parameters: dict[str, Any], epsilon: float, seed: int) -> float:
-    """Return the accuracy of a student on the scored rows."""
+def _run(data: RivalData, method: Method | None, epsilon: float, seed: int) -> float:
+    """Return the accuracy of a student on the scored rows; without a method, of vector ballots."""
     model = PATEClassifier(
-        **{"delta": _DELTA, "epsilon": epsilon, **parameters},
+        epsilon=epsilon,
         classes=range(data.n_classes),
+        delta=_DELTA,
+        method=method,
         noise=SimulationNoise(seed),
         random_state=seed,
     )
@@ -195,25 +197,23 @@ def _run(data: RivalData, parameters: dict[str, Any], epsilon: float, seed: int)
     return float(np.mean(model.predict(data.scored) == data.y_scored))
 
 
-def _grid() -> list[tuple[str, dict[str, Any]]]:
-    """Return the settings of the grid, by name."""
-    found: list[tuple[str, dict[str, Any]]] = [
+def _grid() -> list[tuple[str, Method]]:
+    """Return the methods of the grid, by name."""
+    found: list[tuple[str, Method]] = [
         (f"vector ballots, quantile {quantile:g}, rounds {rounds}, landmarks {landmarks}",
-         {"teacher": VectorBallots(landmarks, quantile, rounds)})
+         NoisyMoments(landmarks, quantile, rounds))
         for quantile in (0.1, 0.25, 0.4, 0.6, 0.8) for rounds in (1, 2) for landmarks in (100, 300, 1000)
     ]  # fmt: skip
     found += [
-        (f"few votes, {cap} each, {_named(student)}", {"teacher": NearestQueries(cap), "student": student})
+        (f"few votes, {cap} each, {_named(student)}", CappedVotes(votes=cap, student=student))
         for cap in (5, 20, 60)
         for student in ("label-propagation", LogisticRegression(max_iter=300))
     ]
     for teacher in (ClassMeans(), Ridge()):
         student = "label-propagation" if isinstance(teacher, ClassMeans) else LogisticRegression(max_iter=300)
         for number, queries in ((30, 50), (100, 50), (100, 200), (400, 50), (400, 200), (1000, 50), (1000, 200)):
-            how = {"teacher": teacher, "n_teachers": number, "n_queries": queries, "selection": "medoids"}
-            found.append(
-                (f"votes, {number} of {type(teacher).__name__}, {queries} queries", how | {"student": student})
-            )
+            method = TeacherVotes(teacher, number, queries, selection="medoids", student=student)
+            found.append((f"votes, {number} of {type(teacher).__name__}, {queries} queries", method))
     return found
 
 
@@ -222,7 +222,7 @@ def _named(student: Any) -> str:
 
 
 def _chosen(
-    source: Source, epsilon: float, settings: Sequence[tuple[str, dict[str, Any]]], download: bool, *, quick: bool
+    source: Source, epsilon: float, settings: Sequence[tuple[str, Method]], download: bool, *, quick: bool
 ) -> list[_Chosen]:
     splits = _OF_GRID_SMALL if source.name in BUNDLED else _OF_GRID
     expected, measured, proved, methods = [], [], [], []
@@ -242,10 +242,13 @@ def _chosen(
         expected.append(found.majority if best is None else best.expected)
         often = int(np.bincount(data.y_public).argmax())
         measured.append(
-            float(np.mean(data.y_scored == often)) if best is None else _run(data, found.parameters(), epsilon, fold)
+            float(np.mean(data.y_scored == often))
+            if best is None
+            else _run(data, found.parameters()["method"], epsilon, fold)
         )
-        for name, how in settings:
-            of_settings[name].append(_run(data, _fitting(how, data), epsilon, fold))
+        for name, method in settings:  # with no more queries than public rows, nor teachers than pairs of private ones
+            fitting = method.reduced(len(data.private) // 2, len(data.public))
+            of_settings[name].append(_run(data, fitting, epsilon, fold))
     best_setting = max(of_settings, key=lambda name: float(np.mean(of_settings[name])))
     return [
         _Chosen(
@@ -270,12 +273,6 @@ def _cut(data: RivalData, seed: int) -> RivalData:
         name=data.name, private=private, y_private=y_private, public=public, y_public=y_public, scored=scored,
         y_scored=y_scored,
     )  # fmt: skip
-
-
-def _fitting(how: dict[str, Any], data: RivalData) -> dict[str, Any]:
-    """Return settings with no more queries than public rows, and no more teachers than pairs of private ones."""
-    most = {"n_queries": len(data.public), "n_teachers": len(data.private) // 2}
-    return how | {name: min(how[name], limit) for name, limit in most.items() if name in how}
 
 
 def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:

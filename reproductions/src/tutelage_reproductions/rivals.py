@@ -18,12 +18,13 @@ from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.ballots import tally
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
+from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
-from tutelage.planning.methods import Target, method_of
+from tutelage.planning.methods import Target, method_asked
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
-from tutelage.teachers import ClassMeans, HeadTeachers, NearestQueries, Ridge, VectorBallots
+from tutelage.teachers import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.closed_form import Head
 from tutelage_reproductions.record import Record, Row, mean_share
 from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
@@ -71,7 +72,7 @@ def vector_ballots(data: RivalData, epsilon: float, seed: int) -> float:
     seed : int
         Of everything that is drawn.
     """
-    return data.right(_by_ballots(data, epsilon, seed).predict(data.scored))
+    return data.right(_fitted(data, epsilon, seed).predict(data.scored))
 
 
 def capped_votes(data: RivalData, epsilon: float, seed: int) -> float:
@@ -83,20 +84,17 @@ def capped_votes(data: RivalData, epsilon: float, seed: int) -> float:
         As for `vector_ballots`.
     """
     student = None if data.name in _TABLES else "label-propagation"
-    model = _fitted(data, epsilon, seed, teacher=NearestQueries(_CAP), student=student)
+    model = _fitted(data, epsilon, seed, CappedVotes(votes=_CAP, student=student))
     return data.right(model.predict(data.scored))
 
 
-def _by_ballots(data: RivalData, epsilon: float, seed: int) -> PATEClassifier:
-    return _fitted(data, epsilon, seed, teacher=VectorBallots())
-
-
-def _fitted(data: RivalData, epsilon: float, seed: int, **how: Any) -> PATEClassifier:
+def _fitted(data: RivalData, epsilon: float, seed: int, method: CappedVotes | None = None) -> PATEClassifier:
+    """Return a model by a method; without one, by vector ballots."""
     model = PATEClassifier(
-        **how,
         epsilon=epsilon,
-        delta=_DELTA,
         classes=range(data.n_classes),
+        delta=_DELTA,
+        method=method,
         noise=SimulationNoise(seed),
         random_state=seed,
     )
@@ -120,7 +118,7 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
         epsilon=epsilon, delta=_DELTA, unit=shards.unit, people=len(data.private), public_rows=len(pool),
         classes=data.n_classes,
     )  # fmt: skip
-    planned = method_of({"teacher": recipe.head, "n_queries": recipe.n_queries}, target)
+    planned = method_asked(TeacherVotes(recipe.head, n_queries=recipe.n_queries), target)
     votes = tally(ballots, data.n_classes, shards.unit)
     released = np.full(len(pool), ABSTAIN)
     released[asked] = planned.mechanism.release(votes, SimulationNoise(seed)).labels
@@ -167,12 +165,12 @@ def _notes(seeds: int) -> tuple[str, ...]:
             "0, which is a stronger one."
         ),
         (
-            "Vector ballots: `PATEClassifier(VectorBallots(), epsilon=ε)` with no other setting. Its "
+            "Vector ballots: `PATEClassifier(epsilon=ε)` with no other setting. Its "
             "constants were chosen on held-out private rows of these data sets, not on the rows that are "
             "scored here."
         ),
         (
-            f"Capped votes of people: `NearestQueries({_CAP})`. The student is a forest on tables and label "
+            f"Capped votes of people: `CappedVotes(votes={_CAP})`. The student is a forest on tables and label "
             "propagation elsewhere."
         ),
         (
@@ -257,7 +255,7 @@ def _small(splits: Sequence[RivalData]) -> Iterator[Row]:
         yield _row(name, [data.right(fit.predict(data.scored)) for data, fit in zip(splits, fits, strict=True)])
         spread = [_propagated(data, _surest(fit.scores(data.public))) for data, fit in zip(splits, fits, strict=True)]
         yield _row(f"{name} and label propagation", spread)
-        models = [_by_ballots(data, epsilon, seed) for seed, data in enumerate(splits)]
+        models = [_fitted(data, epsilon, seed) for seed, data in enumerate(splits)]
         name = f"{splits[0].name}, ε = {epsilon:g}: {_BALLOTS}"
         yield _row(name, [data.right(model.predict(data.scored)) for data, model in zip(splits, models, strict=True)])
         labels = [_surest(model.predict_proba(data.public)) for data, model in zip(splits, models, strict=True)]

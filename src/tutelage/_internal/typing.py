@@ -33,6 +33,21 @@ class NeverPickled:
         )
 
 
+class Hidden:
+    """Base class of records that depend on private rows: none is shown. Their dataclasses have ``repr=False``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<private rows hidden>)"
+
+
+class Private(Hidden, NeverPickled):
+    """Base class of records that hold private rows: none is shown or pickled."""
+
+    __slots__ = ()
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Named(Generic[Made]):

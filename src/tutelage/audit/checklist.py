@@ -31,7 +31,7 @@ from tutelage.audit.mechanism import (
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.events import Composed
 from tutelage.features import PublicColumns, Schema
-from tutelage.features.columns import numbered_rows
+from tutelage.features.columns import numbered_as, numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
@@ -311,8 +311,7 @@ def _moved(
     def shown(found: Any) -> Any:
         if isinstance(columns, Schema):
             return columns.transform(columns.table(found))
-        known: Any = numbered_rows(found, seen, columns)
-        return known.private
+        return numbered_as(numbered_rows(seen, columns), found)[0]
 
     def numbers(cells: list[list[str]]) -> Matrix | None:
         """Return the bits of the numbers of everybody but the first person; None if the file is refused."""

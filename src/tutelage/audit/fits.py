@@ -21,12 +21,13 @@ from tutelage.audit.sensitivity import changes_of_one, n_differing
 from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
-from tutelage.estimator.base import Intended
+from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.requests import PrivateRows as People
 from tutelage.methods.requests import Training
 from tutelage.noise import SimulationNoise
 from tutelage.partition import as_column
+from tutelage.people.memory import PeopleInMemory
+from tutelage.release import PreparedRelease
 from tutelage.terms import Asked
 
 _SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
@@ -73,18 +74,20 @@ def check_fit(
         Show a progress bar.
     """
     integer_at_least(entities, 1, "entities", "check_fit")
-    trial = copy(model).set_params(insist=True, random_state=model.random_state or 0)
-    ids = {"entity_ids": private.entity_ids, "silos": private.silos}
+    trial = copy(model).set_params(random_state=model.random_state or 0)
+    ids: dict[str, Any] = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
-        whole = trial.intended(private.X, private.y, X_public=X_public, y_public=y_public, **ids)
-    mechanism = whole.method.mechanism
+        whole = trial.prepare(private.X, private.y, X_public=X_public, y_public=y_public, insist=True, **ids)
+    mechanism, people = whole.method.mechanism, whole.people
+    if not isinstance(people, PeopleInMemory):
+        raise InvalidDataError("The rows of check_fit must be in memory. Pass some of them as an array or a table.")
     if isinstance(mechanism, NoisySum):
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
-        noise = check_mechanism(mechanism, whole.people.shards.n_shards, len(whole.public.classes), draws=draws)
-    kept = _sampled(np.arange(len(whole.people.rows)) if private.entity_ids is None else as_column(private.entity_ids))
-    few = PrivateRows(whole.people.rows, whole.people.labels, **ids).only(kept)
+        noise = check_mechanism(mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws)
+    kept = _sampled(np.arange(len(people.rows)) if private.entity_ids is None else as_column(private.entity_ids))
+    few = PrivateRows(people.rows, people.labels, **ids).only(kept)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
     return [*noise, *check_rows(private, X_public), moves]
 
@@ -96,28 +99,29 @@ def _sampled(ids: npt.NDArray[Any]) -> IntArray:
     return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
 
 
-def _reduced(whole: Intended) -> Intended:
+def _reduced(whole: PreparedRelease) -> PreparedRelease:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
     given = {name: getattr(public, name) for name in ("rows", "teacher_rows", "student_rows", "labels")}
     fewer: dict[str, Any] = {name: None if one is None else one[:_QUERIES] for name, one in given.items()}
-    return whole._replace(
+    return replace(
+        whole,
         method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
         public=replace(public, **fewer, training=Training(public.training.seed)),
         budget=replace(whole.budget, ledger=None, asked=Asked(None, None, 1, whole.budget.asked.delta, given=True)),
     )
 
 
-def _boundary(model: PATEClassifier | PATERegressor, fit: Intended, people: PrivateRows) -> tuple[Boundary, int]:
+def _boundary(model: PATEClassifier | PATERegressor, fit: PreparedRelease, people: PrivateRows) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
     method, public = fit.method, fit.public
     shards = model.partition(method, len(people.X), people.entity_ids, people.silos)
-    prepared = method.prepare(public, People(people.X, people.y, shards))
+    prepared = method.prepare(public, PeopleInMemory(people.X, people.y, shards))
     return Boundary(fit.budget.opened(method, public.sizes), SimulationNoise(0), prepared), shards.n_shards
 
 
 def _check_moves(
-    model: PATEClassifier | PATERegressor, fit: Intended, people: PrivateRows, entities: int, *, progress: bool
+    model: PATEClassifier | PATERegressor, fit: PreparedRelease, people: PrivateRows, entities: int, *, progress: bool
 ) -> Checked:
     """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed."""
     before, voters = _boundary(model, fit, people)

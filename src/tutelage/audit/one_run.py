@@ -17,6 +17,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, Problem, RepeatedFitWarning
+from tutelage.methods.votes import VotesOnQueries
 from tutelage.partition import as_column
 
 Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
@@ -179,8 +180,8 @@ def pate_canaries(
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, which
-        canaries would change, and a `random_state`, without which two runs would have other shards.
+        What is audited; a copy of it is fitted, without its ledger. It must declare `classes`, which canaries would
+        change, and a `random_state`, without which two runs would have other shards.
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
@@ -216,7 +217,7 @@ def pate_canaries(
             # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
-            run.fit(*everything, entity_ids=everybody, **public)
+            run.fit(*everything, entity_ids=everybody, insist=True, **public)
         own = np.searchsorted(run.classes_, answers)
         labeled = np.full(len(people) + len(more), ABSTAIN)
         labeled[run.queries_] = run.release_.labels
@@ -230,7 +231,7 @@ def pate_canaries(
 
 def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     """Return a copy that asks all public rows once and remembers nothing, with these settings."""
-    once = {"n_queries": None, "selection": None, "rounds": None}
-    alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None, "insist": True}
     copy: Any = clone(model)
-    return copy.set_params(**once, **alone, **settings)
+    if isinstance(copy.method, VotesOnQueries):
+        copy.method = copy.method.with_params(n_queries=None, selection="first", rounds=1)
+    return copy.set_params(ledger=None, budget=None, releases=1, unit=None, **settings)

@@ -17,13 +17,11 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.ledger.ledger import delta_of
-from tutelage.methods import Additive, AdditiveMean, Method
-from tutelage.methods.shortcuts import DEFAULTS, method_for
+from tutelage.methods import Additive, AdditiveMean, Method, NoisyMoments
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.tables import Table, read_table
 
-_DEFAULT = method_for(None, **DEFAULTS)
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
 ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
@@ -33,11 +31,6 @@ class PrivateSection(Section, frozen=True):
     """The sensitive rows."""
 
     file: Annotated[str, about("Table or npz file of the private rows.")]
-    label: Annotated[str | None, about("Label column. Default: y.")] = None
-    classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
-    target: Annotated[str | None, about("Instead of `label`, for tables: a column of numbers to predict.")] = None
-    range: Annotated[list[int | float] | None, about("For `target`: its lowest and highest number; public.")] = None
-    question: Annotated[str | None, about("Name of what is learned; default: of its column.")] = None
     entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
     unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
     silo: Annotated[str | None, about("For teacher-votes: a column with one teacher per value.")] = None
@@ -45,10 +38,16 @@ class PrivateSection(Section, frozen=True):
     batches: Annotated[bool, about("Read a Parquet file in parts.")] = False
     people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
 
-    @property
-    def column(self) -> str:
-        """The column of what is learned."""
-        return next(one for one in (self.target, self.label, "y") if one is not None)
+
+class TargetSection(Section, frozen=True):
+    """The column that the student learns to predict."""
+
+    column: Annotated[str, about("Column of the private labels, or with `range` of numbers.")] = "y"
+    classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
+    range: Annotated[list[int | float] | None, about("For a number: the lowest and the highest one; public.")] = None
+    question: Annotated[str | None, about("Name of what is learned; default: of its column.")] = None
+    goal: Annotated[str, about("Or balanced_accuracy, average_precision, recall at 5 %.")] = "accuracy"
+    class_weight: Annotated[dict[str, float] | None, about("How much classes count: { yes = 10 }; public.")] = None
 
     @property
     def asked(self) -> str:
@@ -76,14 +75,11 @@ class FeaturesSection(Section, frozen=True):
     )
     image_shape: Annotated[list | None, about("For images: height, width, and the channels if there are any.")] = None
     components: Annotated[Positive | None, about("For pca (default 64) and images (default 200).")] = None
-    student: Annotated[Literal["features", "rows"], about("The rows that the student sees.")] = "features"
 
 
-class TrainingSection(Section, frozen=True):
-    """The goal of the student, the seed of all but the noise, and how many teachers are trained at once."""
+class RunSection(Section, frozen=True):
+    """The seed of all but the noise, and how many teachers are trained at once."""
 
-    goal: Annotated[str, about("Or balanced_accuracy, average_precision, recall at 5 %.")] = "accuracy"
-    class_weight: Annotated[dict[str, float] | None, about("How much classes count: { yes = 10 }; public.")] = None
     seed: Annotated[int, about("For partition, teachers and student, never for the noise.", ge=0)] = 0
     jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
 
@@ -98,7 +94,6 @@ class PrivacySection(Section, frozen=True):
     ledger: Annotated[str | None, about("File of the budget. Default: beside the private file.")] = None
     proposal: Annotated[str | None, about("File of a smaller ε, to be tested after the labels.")] = None
     tuned_on: Annotated[Literal["nothing", "public", "private"] | None, about("Data that chose the settings.")] = None
-    insist: Annotated[bool, about("Continue although the rows are refused; the card says so.")] = False
 
 
 class OutputSection(Section, frozen=True):
@@ -124,14 +119,15 @@ class Settings(Section, frozen=True):
     output: OutputSection
     dataset: Annotated[Literal["adult"] | None, about("A bundled data set, instead of files.")] = None
     private: PrivateSection | None = None
+    target: TargetSection = TargetSection()
     public: PublicSection = PublicSection()
     columns: Annotated[dict[str, ColumnKind], about("Kinds of columns, or their categories.")] = field(
         default_factory=dict
     )
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
-    training: TrainingSection = TrainingSection()
     privacy: PrivacySection = PrivacySection()
+    run: RunSection = RunSection()
     statements: Annotated[dict[str, str], about("Statements for the card, by topic.")] = field(default_factory=dict)
     published: Annotated[tuple[PublishedSection, ...], about("Results to print beside the run's.")] = ()
 
@@ -145,14 +141,14 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     @property
     def of_numbers(self) -> bool:
         """Whether a number is predicted, and no class."""
-        return self.private is not None and self.private.target is not None
+        return self.target.range is not None
 
     @property
     def chosen(self) -> Method:
-        """The method, or the default one if it is open."""
+        """The method that is named, or else the default one."""
         if self.of_numbers:
             return AdditiveMean()
-        return self.method or (_DEFAULT if self.schema is None else Additive())
+        return self.method or (NoisyMoments() if self.schema is None else Additive())
 
     @property
     def map(self) -> str | None:
@@ -184,25 +180,23 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
     def estimator(self) -> PATEClassifier | PATERegressor:
-        """Return what is fitted, but for what follows from the rows: features, classes and question."""
+        """Return the estimator without the parameters that follow from the rows: features, classes and question."""
         private, privacy = self.private, self.privacy
         given: dict[str, Any] = {
-            "public": self.schema,
+            "columns": self.schema,
             "unit": None if private is None else private.entity or private.unit,
             "ledger": self.ledger,
-            **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "insist", "delta")},
+            **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "delta")},
         }
-        if private is not None and self.of_numbers:
-            ends: Any = private.range
-            return PATERegressor(**given, target_range=ends, random_state=self.training.seed)
+        if self.of_numbers:
+            return PATERegressor(**given, target_range=self.target.range, random_state=self.run.seed)
         return PATEClassifier(
             **given,
             method=self.chosen,
-            student_features="rows" if self.features.student == "rows" else None,
-            random_state=self.training.seed,
-            n_jobs=self.training.jobs,
-            goal=self.training.goal,
-            class_weight=self.training.class_weight,
+            random_state=self.run.seed,
+            n_jobs=self.run.jobs,
+            goal=self.target.goal,
+            class_weight=self.target.class_weight,
         )
 
 
@@ -212,13 +206,13 @@ def load_config(path: Path) -> RunConfig:
 
 
 def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None) -> RunConfig:
-    """Return settings, checked; `schema` is the public one, where its file is not written yet."""
+    """Return settings, checked; `schema` replaces the file that [public] names, if that is not written yet."""
     given = {"output": {}} | settings
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base, schema=schema)
-    by_schema = config.public.schema is not None or (config.of_numbers and config.public.file)
-    if schema is None and by_schema and not problems:
+    needs_schema = config.public.schema is not None or (config.of_numbers and config.public.file)
+    if schema is None and needs_schema and not problems:
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
@@ -237,7 +231,7 @@ def _schema_of(config: RunConfig) -> Schema:
     private, public = config.private, config.public
     if public.schema is not None or private is None:
         return read_schema(config.base / user_path(public.schema or ""))
-    no_features = {private.column, private.entity, private.silo, *private.ignore}
+    no_features = {config.target.column, private.entity, private.silo, *private.ignore}
     try:
         return Schema.learn(read_table(config.input_file("public")).without(no_features))
     except InvalidDataError as error:
@@ -245,7 +239,7 @@ def _schema_of(config: RunConfig) -> Schema:
 
 
 def read_schema(path: Path) -> Schema:
-    """Return the public schema of a TOML file, and know the rows that proposed it if their file is still there."""
+    """Return the public schema of a TOML file, with the rows that proposed it if their file is still there."""
     found = read_settings(path)
     named = found.pop("proposed_by", "")
     if set(found) != {"schema"} or not isinstance(named, str):
@@ -283,9 +277,9 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
         yield "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
     if private is None:
         return
-    if private.classes is None and public.label is None:
+    if config.target.classes is None and public.label is None:
         yield (
-            "[private] needs `classes`, the class values, which are public. Add them, or name the column of the public "
+            "[target] needs `classes`, the class values, which are public. Add them, or name the column of the public "
             "rows that has them as `label` in [public]."
         )
     yield from _problems_of_one_file(config)
@@ -301,20 +295,19 @@ def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
     if config.private is None:
         yield "Name the private rows in [private] `file`."
-    elif config.private.classes is None and not config.of_numbers:
-        yield "[private] needs `classes`, the class values, which are public. Add them."
+    elif config.target.classes is None and not config.of_numbers:
+        yield "[target] needs `classes`, the class values, which are public. Add them."
     for name in _for_public_rows(config):
         yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
 
 
 def _for_public_rows(config: RunConfig) -> list[str]:
-    """Return what is set that only public rows have a use for."""
+    """Return the settings given that only public rows have a use for."""
     private, public, features = config.private, config.public, config.features
     given = {
         "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
         "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": features.map,
         "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
-        "`student` in [features]": features.student != FeaturesSection().student,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
     return [name for name, value in given.items() if value]
@@ -326,37 +319,42 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
         return
     if private.unit is not None and private.entity is not None:
         yield "`unit` in [private] protects each row alone, and `entity` all rows of a person. Leave out one of them."
-    if private.column in (private.entity, private.silo):
+    if config.target.column in (private.entity, private.silo):
         yield (
-            "`entity` and `silo` in [private] must be other columns than `label` or `target`. Got "
-            f"{private.column!r} for both."
+            "`entity` and `silo` in [private] must be other columns than `column` in [target]. Got "
+            f"{config.target.column!r} for both."
         )
-    if private.classes is not None:
-        yield from problems_of_classes(private.classes)
 
 
 def _problems_of_target(config: RunConfig) -> Iterator[str]:
-    private, training = config.private, config.training
-    if private is None or (private.target is None and private.range is None):
+    private, target = config.private, config.target
+    if target.classes is not None:
+        yield from problems_of_classes(target.classes)
+    if config.dataset is not None:
+        given = {
+            "`column`": target.column != TargetSection().column, "`classes`": target.classes, "`range`": target.range,
+            "`question`": target.question,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value:
+                yield f"`dataset` has its own labels. Leave out {name} in [target]."
         return
-    if private.target is None or private.range is None:
-        yield (
-            "`target` and `range` in [private] go together: the column of a number, and the lowest and the highest "
-            "number, by public knowledge, as range = [0, 100]. Add the other one, or leave both out."
-        )
+    if private is None or target.range is None:
+        return
     if config.public.schema is None and config.public.file is None:
         yield (
-            "`target` in [private] needs public columns. Name in [public] a public schema as `schema`, or a table of "
+            "`range` in [target] needs public columns. Name in [public] a public schema as `schema`, or a table of "
             "public rows as `file`."
         )
     named = [name for name in _for_public_rows(config) if name != "`file` in [public]"]
     given = dict.fromkeys(named if config.public.schema is None else (), True) | {
-        "`label` in [private]": private.label, "`classes` in [private]": private.classes, "[method]": config.method,
-        "`silo` in [private]": private.silo, "`goal` in [training]": training.goal != TrainingSection().goal,
-        "`class_weight` in [training]": training.class_weight, "[[published]]": config.published,
+        "`classes` in [target]": target.classes, "[method]": config.method, "`silo` in [private]": private.silo,
+        "`goal` in [target]": target.goal != TargetSection().goal,
+        "`class_weight` in [target]": target.class_weight, "[[published]]": config.published,
     }  # fmt: skip
-    for name in (name for name, value in given.items() if value):
-        yield f"{name} does not go with `target` in [private], which is a number and no class. Leave it out."
+    for name, value in given.items():
+        if value:
+            yield f"{name} does not go with `range` in [target], by which a number is predicted. Leave it out."
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
@@ -365,40 +363,44 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
         yield "`dataset` has its own columns. Leave out [columns]."
     purposes = {"`label` in [public]": config.public.label}
     if private is not None:
-        named = {"label": private.column, "entity": private.entity, "silo": private.silo}
-        purposes |= {f"`{name}` in [private]": column for name, column in named.items()}
+        purposes |= {
+            "`column` in [target]": config.target.column,
+            "`entity` in [private]": private.entity,
+            "`silo` in [private]": private.silo,
+        }
     for name, kind in columns.items():
         if isinstance(kind, list) and len(set(map(str, kind))) < len(kind):
             yield f"`{name}` in [columns] must list each category once. Got {kind!r}."
-        for purpose in (purpose for purpose, column in purposes.items() if column == name and kind != "ignore"):
-            yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
+        for purpose, column in purposes.items():
+            if column == name and kind != "ignore":
+                yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
 
 def problems_of_classes(classes: list | dict) -> Iterator[str]:
     """Yield problems of class values, and of merged labels that are not in exactly one class."""
     if len(classes) < 2:
-        yield "`classes` in [private] must list at least two class values; they count as public."
+        yield "`classes` in [target] must list at least two class values; they count as public."
     if len(set(map(repr, classes))) < len(classes):
-        yield "`classes` in [private] must list each class value once."
+        yield "`classes` in [target] must list each class value once."
     if {type(value) for value in classes} not in ({str}, {int}):
-        yield "`classes` in [private] must be all text or all whole numbers."
+        yield "`classes` in [target] must be all text or all whole numbers."
     for value in classes:
         if is_formula(value):
             yield (
-                f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
+                f"`classes` in [target] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
     merged = [label for labels in classes.values() for label in labels] if isinstance(classes, dict) else []
     if len(set(map(str, merged))) < len(merged):
-        yield "`classes` in [private] must list each label once."
+        yield "`classes` in [target] must list each label once."
 
 
 def _problems_of_features(config: RunConfig) -> Iterator[str]:
     for name in ("components", "image_shape") if config.public.schema is None else ():
         if getattr(config.features, name) is not None and config.features.map is None:
             yield f"`{name}` in [features] is of a map. Name the map in `map`."
-    if config.training.jobs == 0:
-        yield "`jobs` in [training] must be at least 1, or -1 for all cores. Got 0."
+    if config.run.jobs == 0:
+        yield "`jobs` in [run] must be at least 1, or -1 for all cores. Got 0."
 
 
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
@@ -413,11 +415,13 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
 
 
 def _check_estimator(config: RunConfig) -> None:
+    """Check the parameters of the estimator, unless other checks refuse the schema or the target."""
     by_schema = config.public.schema is not None
-    open_schema = (by_schema or config.of_numbers) and (
-        config.schema is None or (by_schema and _for_public_rows(config))
-    )
-    if open_schema or [*_problems_of_target(config)]:
+    if config.schema is None and (by_schema or config.of_numbers):
+        return
+    if by_schema and _for_public_rows(config):
+        return
+    if [*_problems_of_target(config)]:
         return
     config.estimator().resolved()
 
@@ -431,12 +435,12 @@ def _said_by(check: Callable[[], Iterable[str] | None]) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None]], ...] = (
-    (("dataset", "private", "public"), _problems_of_sources),
-    (("private",), _problems_of_private),
-    (("private", "public", "method", "training", "published"), _problems_of_target),
-    (("private", "public", "columns"), _problems_of_columns),
-    (("features", "training"), _problems_of_features),
+    (("dataset", "private", "target", "public"), _problems_of_sources),
+    (("private", "target"), _problems_of_private),
+    (("dataset", "private", "target", "public", "method", "published"), _problems_of_target),
+    (("private", "target", "public", "columns"), _problems_of_columns),
+    (("features", "run"), _problems_of_features),
     (("statements",), lambda config: check_statements(config.statements) or ()),
     (("method", "private", "privacy"), _problems_of_method),
-    (("method", "private", "privacy", "features", "training"), _check_estimator),
+    (("method", "private", "target", "privacy", "features", "run"), _check_estimator),
 )

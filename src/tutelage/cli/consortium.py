@@ -26,7 +26,7 @@ from tutelage.features.schema import code_by_value, type_wanted
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
 from tutelage.federation.earlier import earlier_budgets
-from tutelage.federation.entity import bind_people, given_of
+from tutelage.federation.entity import bind_people, sight_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
@@ -369,7 +369,7 @@ def _checked_table(
         left_out > 0
     )
     told = [f"{len(labels):,} rows of {number:,} people with {len(schema.names)} columns cast a ballot each.{odd}"]
-    return " ".join([*told, *given_of(terms.sums(), rows, labels, ids).read_off()]), people
+    return " ".join([*told, *sight_of(terms.sums(), rows, labels, ids).read_off()]), people
 
 
 def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:

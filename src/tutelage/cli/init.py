@@ -14,7 +14,7 @@ from typer import Abort, Option, prompt
 from tutelage._internal.gate import user_path
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
 from tutelage.cli.schema import described, toml_key, toml_value
-from tutelage.cli.sources import check, check_public_rows, load_sources
+from tutelage.cli.sources import check_public_rows, load_sources, prepared
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, TutelageError
@@ -36,8 +36,8 @@ _NO_ROWS = (
 )
 _COMMENTS = {
     "private.file": "the rows to protect",
-    "private.label": "the column to predict",
-    "private.classes": 'its values, which are public; to merge labels: {{ yes = ["<30", ">30"], no = ["NO"] }}',
+    "target.column": "the column to predict",
+    "target.classes": 'its values, which are public; to merge labels: {{ yes = ["<30", ">30"], no = ["NO"] }}',
     "private.entity": "rows with the same id belong to one person",
     "private.unit": "each row is another person",
     "private.ignore": "ids, and public columns that the private file does not have",
@@ -46,7 +46,7 @@ _COMMENTS = {
     "public.schema": "ranges and categories of the columns, in place of public rows",
     "public.label": "public labels, where the student starts",
     "public.evaluate_last": "the last rows score the student, and are used for nothing else",
-    "training.goal": "measure of the student; average_precision and recall are those of the second class",
+    "target.goal": "measure of the student; average_precision and recall are those of the second class",
     "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
     "privacy.epsilon": "an attacker who knows all other records guesses right in at most {right} of 100 cases\n"
     f"{'# budget = 3':36}# ε of all runs on these people, fixed by the first run; default: its ε",
@@ -200,10 +200,11 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         "goal", _GOALS, f"The student, which predicts {' or '.join(classes[:5])}{' …' * (len(classes) > 5)}, is judged "
         "by a goal. Accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
     )  # fmt: skip
-    about = {"file": _relative(private, base), "label": label, "classes": classes}
+    about: dict[str, Any] = {"file": _relative(private, base)}
     about |= {"unit": "row"} if person == _EACH_ROW else {"entity": person}
     of_public = {"schema" if public is None else "file": _relative(path, base), **of_public}
-    sections: dict[str, dict[str, Any]] = {"private": about, "public": of_public, "training": {"goal": goal.name}}
+    target = {"column": label, "classes": classes, "goal": goal.name}
+    sections: dict[str, dict[str, Any]] = {"private": about, "target": target, "public": of_public}
     if goal.ranks and "label" in of_public:
         sections["method"] = {"name": "noisy-moments"}
     if public is not None:
@@ -220,7 +221,7 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
 
 def _can_plan(sections: dict[str, dict[str, Any]]) -> bool:
     """Return whether `tutelage plan` takes a configuration: it needs public rows, and a number of people."""
-    goal = Goal(sections["training"]["goal"])
+    goal = Goal(sections["target"]["goal"])
     counted = sections["private"].get("people") is not None or "unit" in sections["private"]
     return counted and "file" in sections["public"] and not goal.ranks
 
@@ -282,7 +283,7 @@ def _look(config: RunConfig) -> None:
     try:
         data = load_sources(config, by_schema=True)
         check_public_rows(config, data)
-        check(config, data)
+        prepared(config, data)
     except TutelageError as error:
         for problem in error.said(on_command_line):
             remark(f"warning: `tutelage run` would refuse this: {problem}")
@@ -375,7 +376,7 @@ def _public_label(public: Table, name: str) -> str:
     if len(values) > _MOST_CLASSES:
         raise ConfigError(
             f"--public-label must have at most {_MOST_CLASSES} different values. '{name}' has {len(values):,}; if they "
-            "are numbers, write a configuration with `target`, as docs/howto/numbers.md says."
+            "are numbers, write a configuration with `range` in [target], as docs/howto/numbers.md says."
         )
     return name
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -24,6 +24,7 @@ _WHERE = "[method]"
 _PLAIN = (int, float, str, bool)
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _OBJECTS: Mapping[str, Any] = {**TEACHERS, **STUDENTS}
+_SEEN, _ROWS = "student_features", Literal["rows"]  # the field, and its one value; in Python it may be a map
 
 
 def read_method(table: Any) -> Method:
@@ -60,6 +61,8 @@ def _described(kind: type[Any]) -> dict[str, str]:
 
 
 def _schema_of_field(field: str, annotation: Any) -> dict[str, Any]:
+    if field == _SEEN:
+        return {"enum": [*get_args(_ROWS)]}
     kinds = get_args(annotation) or (annotation,)
     if entries := _mechanisms(kinds):
         return {"anyOf": [schema_of_mechanism(entry) for entry in entries.values()]}
@@ -79,13 +82,15 @@ def _types(kind: type[Method]) -> tuple[dict[str, Any], list[str]]:
 
 def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
     """Return the value of a field of this type."""
+    if name == _SEEN:  # maps are learned by [features]
+        return read_entry(value, _ROWS, name, _WHERE)
     kinds, where = get_args(annotation) or (annotation,), f"`{name}` in {_WHERE}"
     if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
         return read_entry(value, str if QuerySelector in kinds else annotation, name, _WHERE)
     if entries := _mechanisms(kinds):
         return read_mechanism({"name": value} if isinstance(value, str) else value, entries, where)
     if QuerySelector in kinds:
-        return _object(value, lambda name, _where: type(selector_named(name)), where)
+        return _object(value, lambda name, _where: type(selector_named(name, TeacherVotes.__name__)), where)
     # Methods take the name of a student as it is.
     return value if value in list(STUDENTS) else _object(value, _factory, where)
 
@@ -137,7 +142,7 @@ def _meant(name: str) -> str:
     """Return advice on a name that nothing has: the nearest one, or where others can be used."""
     library, dot, _ = name.partition(".")
     if dot and library not in ("sklearn", "tutelage"):
-        return " Classifiers of other libraries can be used in Python: pass one to PATEClassifier."
+        return " Classifiers of other libraries can be used in Python: pass one to TeacherVotes."
     found = {kind: f"{one.__module__.partition('._')[0]}.{kind}" for kind, one in all_estimators("classifier")}
     # The suffix makes all of them alike.
     short = {one.removesuffix("Classifier").lower(): found.get(one, one) for one in [*found, *_OBJECTS]}

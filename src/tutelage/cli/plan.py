@@ -1,26 +1,24 @@
 """``tutelage plan``: recommend a method for a target (ε, δ), with the expected accuracy of the student."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import structs
 from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.sources import RunData, beginning, check, check_public_rows, learn_features, load_sources, pool_of
-from tutelage.cli.text import AsJson, plain_console, remark, say
-from tutelage.estimator.base import Beginning
+from tutelage.cli.sources import RunData, check_public_rows, learn_features, load_sources, pool_of, prepared
+from tutelage.cli.text import AsJson, confirmed, plain_console, remark, say
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.methods import Method, Sizes, proposals
-from tutelage.planning import Plan
+from tutelage.methods import Method
+from tutelage.methods.choice import Known
+from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
-from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import TABLE_FILES, read_table
 from tutelage.targets import Goal
 
@@ -32,8 +30,8 @@ _BY_SCHEMA = (
     "to plan: start `tutelage run` straight away, without [method]."
 )
 _OF_NUMBERS = (
-    "A plan is for classes. For a number (`target`) there is one method and nothing to plan: start `tutelage run` "
-    "straight away."
+    "A plan is for classes. For a number (`range` in [target]) there is one method and nothing to plan: start "
+    "`tutelage run` straight away."
 )
 
 
@@ -66,8 +64,9 @@ def plan(
             "public": public, "stand-in": stand_in, "label": label, "classes": classes, "unit": unit,
             "accuracy": accuracy, "public-rows": public_rows,
         }  # fmt: skip
-        for name in (name for name, value in described.items() if value is not None):
-            raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
+        for name, value in described.items():
+            if value is not None:
+                raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
         settings = load_config(configuration)
         if settings.schema is not None:
             raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
@@ -78,9 +77,9 @@ def plan(
             raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
         data = load_sources(settings)
         check_public_rows(settings, data)
-        check(settings, data)
+        prepared(settings, data)
         target |= _of_configuration(settings, data, target)
-        if settings.method is not None and "parameters" not in target:
+        if settings.method is not None and "method" not in target:
             say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
     else:
         target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
@@ -103,80 +102,75 @@ def plan(
         raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
 
-def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConfig, Beginning]:
-    """Return how a run would begin, and its settings with a method that an earlier plan chose for the same question.
+class Choice:
+    """Chooses the method that a configuration leaves open, by a plan; the user decides if trials cannot tell."""
 
-    Nothing is planned again then: a repeated release is the one that was planned, and a later one adds to it. The
-    refusals of the ledger come here, before a plan takes minutes.
-    """
-    methods = list[Method]()
-    if _is_open(settings, data):
-        declared = None if settings.private is None else settings.private.people
-        sizes = Sizes(n_classes=len(data.classes), n_public=len(pool_of(settings, data)), unit=ONE_TEACHER)
-        methods = proposals(declared or len(data.y_private), sizes, named=more["release"] is not None)
-    begins = beginning(settings, data, methods, **more)
-    if not methods:
-        return settings, begins
-    if begins.budget.begun is None:
-        if full := begins.budget.full(begins.most):
-            full.require(begins.most, 1)
-        return settings, begins
-    remark(f"plan: {begins.method.title}, as in an earlier release of this question.")
-    return with_method(settings, begins.method), begins
+    def __init__(self, settings: RunConfig, *, despite_plan: bool, progress: bool) -> None:
+        self._planned = Planned(None if settings.private is None else settings.private.people, progress=progress)
+        self._settings = settings
+        self._despite_plan = despite_plan
+        self.called = False  # stays so if an earlier release of the same question chose the method
+
+    def candidates(self, known: Known) -> Sequence[Method]:
+        """Return the methods that a plan chooses from."""
+        return self._planned.candidates(known)
+
+    def __call__(self, known: Known) -> Method:
+        """Return the method that a plan recommends, or the default one where no plan can be made."""
+        self.called = True
+        if (self._planned.people or known.people) is None or known.epsilon is None:
+            remark(
+                "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs "
+                "`people`, about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
+            )
+            return self._settings.chosen
+        _require_judged(self._settings)
+        found = self._planned.plan_for(known)
+        remark(f"plan: {found.sentences()[0]}")
+        if found.undecided and not self._despite_plan:  # by trials
+            question = f"Spend ε = {found.target.epsilon:.10g} on this release?"
+            self._despite_plan = confirmed(question, default=False)
+        if found.recommended is None and not self._despite_plan:
+            raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
+        method: Method = found.parameters(despite_plan=True)["method"]
+        return method
 
 
-def with_method(settings: RunConfig, method: Method) -> RunConfig:
-    """Return settings with a method, and the feature map that it was planned for."""
-    return structs.replace(settings, method=method, features=structs.replace(settings.features, map=settings.map))
-
-
-def _is_open(settings: RunConfig, data: RunData) -> bool:
-    """Return whether a configuration leaves the method open, and has what a plan tries methods on."""
-    is_tried = settings.schema is None and data.y_public is not None and data.batches is None
-    return is_tried and settings.method is None
-
-
-def plan_for(settings: RunConfig, data: RunData, release: str | None, *, progress: bool) -> Plan | None:
-    """Return the plan for a configuration that leaves the method open; None where nothing can be tried.
-
-    The number of people must be public: the number of rows, or what `people` in [private] declares.
-    """
-    if not _is_open(settings, data):
+def choice_for(settings: RunConfig, data: RunData, *, despite_plan: bool, progress: bool) -> Choice | None:
+    """Return how the method is chosen; None if the configuration names it, or nothing can be tried."""
+    can_be_tried = settings.schema is None and data.y_public is not None and data.batches is None
+    if settings.method is not None or not can_be_tried:
         return None
-    target = _of_configuration(settings, data, {})
-    if target["people"] is None or target["epsilon"] is None:
-        remark(
-            "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
-            "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
-        )
-        return None
-    _require_judged(settings)
-    return make_plan(**_complete(target), named=release is not None, progress=progress)
+    return Choice(settings, despite_plan=despite_plan, progress=progress)
 
 
 def _require_judged(settings: RunConfig) -> None:
     """Refuse to plan for what trials do not judge."""
-    if settings.training.class_weight is not None or Goal(settings.training.goal).ranks:
+    if settings.target.class_weight is not None or Goal(settings.target.goal).ranks:
         raise ConfigError(
-            "A plan judges by accuracy or balanced_accuracy, without `class_weight`. Change [training], or run without "
+            "A plan judges by accuracy or balanced_accuracy, without `class_weight`. Change [target], or run without "
             'a plan: name = "noisy-moments" in [method].'
         )
 
 
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
-    pool, private = pool_of(settings, data), settings.private
-    declared, entity = (None, None) if private is None else (private.people, private.entity)
-    public = data.entity_ids is None and data.silos is None and data.batches is None
-    privacy, shared = settings.privacy, None
+    pool = pool_of(settings, data)
+    private, privacy = settings.private, settings.privacy
+    number_is_public = data.entity_ids is None and data.silos is None and data.batches is None
+    shared = None
     if privacy.budget is not None:
         shared = epsilon_of_each(privacy.budget, settings.delta, privacy.releases)
     target = {
         "epsilon": _first(given.get("epsilon"), privacy.epsilon, shared),
         "delta": _first(given.get("delta"), settings.delta),
-        "goal": _first(given.get("goal"), settings.training.goal),
-        "people": _first(given.get("people"), declared, len(data.y_private) if public else None),
-        "unit": entity,
+        "goal": _first(given.get("goal"), settings.target.goal),
+        "people": _first(
+            given.get("people"),
+            None if private is None else private.people,
+            len(data.y_private) if number_is_public else None,
+        ),
+        "unit": None if private is None else private.entity,
         "classes": len(data.classes),
         "X_public": pool,
         "features": learn_features(settings, data),
@@ -185,7 +179,7 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         return target
     target["y_public"] = data.y_public[: len(pool)]
     if settings.method is not None:
-        target["parameters"] = {"method": settings.method}
+        target["method"] = settings.method
     return target
 
 

@@ -46,8 +46,8 @@ def read_proposal(path: Path) -> Proposal:
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
-    """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
+def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
+    """Refuse, before anything is spent, the ledger of a run whose proposal could not be tested."""
     ledger, method = settings.ledger, settings.chosen
     if not ledger.exists():
         raise ConfigError(
@@ -72,7 +72,6 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         twins = len(set(paying.query_hashes({}, pool))) < len(pool)
         check = check_complete if twins else check_covered
         check(counted([labels]), history)
-    return paying
 
 
 def _released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:

@@ -20,34 +20,18 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
-from tutelage.cli.plan import begun_with, plan_for, with_method
+from tutelage.cli.plan import choice_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
-from tutelage.cli.sources import (
-    RunData,
-    build_estimator,
-    check,
-    check_public_rows,
-    describe_features,
-    fit,
-    load_sources,
-    pool_of,
-)
+from tutelage.cli.sources import RunData, check_public_rows, describe_features, load_sources, pool_of, prepared
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
-from tutelage.estimator.base import FEW_VOTES_LEFT, Beginning
 from tutelage.events import Composed
-from tutelage.exceptions import (
-    BudgetContinuedWarning,
-    ConfigError,
-    FewPublicRowsWarning,
-    PreflightError,
-    PreflightWarning,
-    TutelageError,
-)
+from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
 from tutelage.published import Judged, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
+from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import lint
 
@@ -88,8 +72,6 @@ def run(
     configuration names another method.
     """
     settings = load_config(config)
-    if insist:
-        settings = structs.replace(settings, privacy=structs.replace(settings.privacy, insist=True))
     if release is not None:
         settings = _named(settings, release)
     way_out = "name another `folder` in [output]"
@@ -100,8 +82,8 @@ def run(
                 "same private data spends more of their budget. Name another folder, or pass --overwrite."
             )
         settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
-        more: dict[str, Any] = {"data_changed": data_changed, "release": release}
-        model, card = _released(settings, results, more, despite_plan=despite_plan, progress=not as_json)
+        once: dict[str, Any] = {"data_changed": data_changed, "release": release, "insist": insist}
+        model, card = _fit_and_write(settings, results, once, despite_plan=despite_plan, progress=not as_json)
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
@@ -126,50 +108,36 @@ def _named(settings: RunConfig, release: str) -> RunConfig:
     return structs.replace(settings, output=structs.replace(settings.output, folder=folder))
 
 
-def _released(
-    settings: RunConfig, results: Claim, more: dict[str, Any], *, despite_plan: bool, progress: bool
+def _fit_and_write(
+    settings: RunConfig, results: Claim, once: dict[str, Any], *, despite_plan: bool, progress: bool
 ) -> tuple[Any, PrivacyCard]:
-    """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
-    data_changed = more["data_changed"]
+    """Fit the model of a configuration, and write it with its labels and its card; `once` is of this run alone."""
     data = load_sources(settings, by_schema=True)
-    is_doubted = check_public_rows(settings, data) and not settings.privacy.insist
+    is_doubted = check_public_rows(settings, data) and not once["insist"]
     if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
         raise PreflightError(
             "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
             "[public]; or pass --insist, and then the card calls the guarantee weak."
         )
-    told = list[str]()
-    if data.batches is None:  # otherwise nothing is planned, and rows are read once less
-        settings, begins = begun_with(settings, data, **more)
-        if more["release"] is not None:
-            remark(_schedule(begins, more["release"]))
-        told = check(settings, data, **more)
-    found = plan_for(settings, data, more["release"], progress=progress)
-    if found is not None:
-        remark(f"plan: {found.sentences()[0]}")
-        if found.undecided and not despite_plan:  # by trials; who is at the terminal decides
-            question = f"Spend ε = {found.target.epsilon:.10g} on this release?"
-            despite_plan = confirmed(question, default=False)
-        if found.recommended is None and not despite_plan:
-            raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
-        settings = with_method(settings, found.parameters(despite_plan=True)["method"])
-        check(settings, data, told=told, **more)
-    proposal, ledger, privacy = None, settings.ledger, settings.privacy
-    if privacy.proposal is not None:
-        proposal = read_proposal(settings.base / user_path(privacy.proposal))
-        ledger = check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     checkpoints = results.private / _CHECKPOINTS
-    given: dict[str, Any] = {"ledger": ledger, "checkpoints": checkpoints, "progress": progress, **more}
-    model = build_estimator(settings, data, **given)
 
     def filed(name: str, votes: Any) -> None:
         with results.added(name, VOTES, private=True) as path:
             votes.write(path)
 
-    trains = settings.chosen.needs.shards
-    if settings.output.votes and not trains:
-        model._caller = model._caller._replace(file=lambda number, votes: filed(_FILED.format(number), votes))
+    file = (lambda number, votes: filed(_FILED.format(number), votes)) if settings.output.votes else None
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
+    choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
+    release = prepared(settings, data, choice, file=file, progress=progress, checkpoints=checkpoints, **once)
+    proposal = None
+    if settings.privacy.proposal is not None:
+        proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
+        check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
+    if choice is not None and not choice.called:
+        remark(f"plan: {release.method.title}, as in an earlier release of this question.")
+    if once["release"] is not None:
+        remark(_schedule(release, once["release"]))
+    trains = release.method.needs.shards
     if_interrupted = (
         "no results were written. Run the same command again: what was released already is remembered, and no budget "
         "is spent on it again."
@@ -178,17 +146,9 @@ def _released(
         if_interrupted += f" The teachers trained so far are kept in {_shown(checkpoints)}."
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
-        for told_before in (PreflightWarning, FewPublicRowsWarning):
-            warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
-        fit(model, settings, data)
-    if data_changed and model.remembered_:
-        which = f" for {model.remembered_:,} of the queries" if model.drawn_ else ""
-        other = "change the schema" if settings.schema is not None else "ask about other public rows"
-        remark(
-            f"warning: Rows that changed or are new were not used{which}: an earlier run made the same release, which "
-            f"is returned again at no cost. To use these rows, {other} or choose another label column. Both spend "
-            "from the budget. If every release has a name (--as), people who come later have a budget of their own."
-        )
+        model = release.release()
+    if once["data_changed"] and model.remembered_:
+        _warn_of_unused_rows(settings, model)
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
@@ -206,6 +166,17 @@ def _released(
     return model, card
 
 
+def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
+    """Warn that rows that changed had no part in answers that were remembered."""
+    which = f" for {model.remembered_:,} of the queries" if model.drawn_ else ""
+    other = "change the schema" if settings.schema is not None else "ask about other public rows"
+    remark(
+        f"warning: Rows that changed or are new were not used{which}: an earlier run made the same release, which is "
+        f"returned again at no cost. To use these rows, {other} or choose another label column. Both spend from the "
+        "budget. If every release has a name (--as), people who come later have a budget of their own."
+    )
+
+
 def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:
     release, independent, sanitised = model.release_, model.epsilon_, None
     if proposal is not None:
@@ -215,7 +186,9 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
             independent = claim.data_independent
     judged = _judged(settings, data, model)
     card = card_of(model, judged, data.features, settings.statements)
-    publications = model.open_ledger_.history().publications
+    event = release.event
+    if proposal is not None:
+        event = Composed((event, *model.open_ledger_.history().publications))
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
@@ -224,7 +197,7 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         epsilon=independent,
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
-        event=release.event if proposal is None else Composed((release.event, *publications)),
+        event=event,
         feature_map=card.feature_map if settings.schema else describe_features(settings),
         findings=lint(
             epsilon=independent.epsilon,
@@ -233,7 +206,7 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
             entities=people,
             classes=len(data.classes),
             tuned_on=settings.privacy.tuned_on,
-            insisted=settings.privacy.insist,
+            insisted=model.insisted_,
             **model.facts_.for_lint,
             **judged.for_lint,
         ),
@@ -254,19 +227,20 @@ def _judged(settings: RunConfig, data: RunData, model: Any) -> Judged:
 
 
 def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
+    summary = _summary(settings, model, card)
+    console = plain_console()
+    if settings.published:
+        console.print(_comparison(settings.published, card))
+    console.print(summary)
+    _print_notes(console, settings, model, card)
+
+
+def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
+    """Return the table of what was reached and spent."""
     table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
-        score = "student accuracy" if card.classes else "R² of the student"
-        row(score, "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
-        for name in model.earlier_[-1:]:
-            with suppress(TutelageError, OSError):  # its folder may be elsewhere
-                if (before := read_card(settings.folder.parent / name / _CARD).student_accuracy) is not None:
-                    row(f"{score} of {name}", f"{before:.2%}")
-        if card.majority_share is not None:
-            row("accuracy of the majority class", f"{card.majority_share:.2%}")
-        if card.public_labels_accuracy is not None:
-            row("accuracy of public labels alone (ε = 0)", f"{card.public_labels_accuracy:.2%}")
+        _add_accuracy(row, settings, model, card)
     for one in card.goals:
         row(f"goal: {one.goal}", f"{one.student:.2%}")
         row("goal by one class for all rows", f"{one.no_model:.2%}")
@@ -286,7 +260,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
-    if model.release is not None:
+    if model.name_ is not None:
         _add_release(row, model)
     row("mechanism", card.mechanism)
     if settings.schema is None:
@@ -296,10 +270,26 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     if card.if_added_or_removed is not None:
         weaker = round_up(card.if_added_or_removed)
         row("ε for adding or removing one unit", f"{weaker:.4f}: not the published guarantee")
-    console = plain_console()
-    if settings.published:
-        console.print(_comparison(settings.published, card))
-    console.print(table)
+    return table
+
+
+def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
+    """Add to the summary how accurate the student is, and what it is compared with."""
+    score = "student accuracy" if card.classes else "R² of the student"
+    row(score, "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
+    for name in model.earlier_[-1:]:
+        with suppress(TutelageError, OSError):  # its folder may be elsewhere
+            before = read_card(settings.folder.parent / name / _CARD).student_accuracy
+            if before is not None:
+                row(f"{score} of {name}", f"{before:.2%}")
+    if card.majority_share is not None:
+        row("accuracy of the majority class", f"{card.majority_share:.2%}")
+    if card.public_labels_accuracy is not None:
+        row("accuracy of public labels alone (ε = 0)", f"{card.public_labels_accuracy:.2%}")
+
+
+def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
+    """Print what the owner should know beside the summary, and what to do next."""
     if card.usage:
         console.print(card.usage, highlight=False)
     if model.remembered_ and not card.queries:
@@ -328,15 +318,15 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print(f"  {program} init")
 
 
-def _schedule(begins: Beginning, release: str) -> str:
-    """Return what a release will take of each person, and how many such ones there is room for; public."""
-    share, rooms = begins.budget.rooms(begins.most)
+def _schedule(release: PreparedRelease, name: str) -> str:
+    """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
+    share, rooms = release.budget.rooms(release.most)
     if not rooms:
-        return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
+        return f"{name} was begun before: it is the same release, and what it has paid for is not paid again."
     by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
-    limit = begins.budget.limit_for(begins.most).epsilon
+    limit = release.budget.limit_for(release.most).epsilon
     return (
-        f"{release} takes {round_up(share):.4f} of ε = {limit:g} of each person who takes part. "
+        f"{name} takes {round_up(share):.4f} of ε = {limit:g} of each person who takes part. "
         f"Releases like it that still fit, this one included, for people who came {'; '.join(by_room)}."
     )
 
@@ -362,15 +352,15 @@ def _add_release(row: Any, model: Any) -> None:
     ledger = model.ledger_
     history = model.open_ledger_.history().until(ledger.entries - 1)  # another release may have begun since
     names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
-    taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.release)
+    taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.name_)
     row("took part: people who came with", _listed(taking_part))
-    before = names[: names.index(model.release)]
+    before = names[: names.index(model.name_)]
     if absent := [one for one in before if one not in taking_part]:
         row("took no part: their budget is spent", _listed(absent))
     for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
         row(f"spent of people who came with {alike}", f"{share:.4f}")
     if model.facts_.of_sums:
-        asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.release)
+        asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.name_)
         row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 

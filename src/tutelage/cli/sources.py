@@ -1,34 +1,39 @@
-"""The sources that a configuration names: private and public rows as matrices, their feature map, and the classifier.
+"""The sources that a configuration names: private and public rows, their feature map, and the release of them.
 
 The same public row is the same query in every verb.
 """
 
 import warnings
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from msgspec import structs
-from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
-from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
+from tutelage.cli.config import PrivateSection, RunConfig, TargetSection, problems_of_classes
 from tutelage.cli.text import remark
 from tutelage.cli.words import on_command_line
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier, PATERegressor
-from tutelage.estimator.base import Beginning
 from tutelage.estimator.inputs import Caller
-from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning, TutelageError
+from tutelage.exceptions import (
+    ConfigError,
+    FewPublicRowsWarning,
+    InvalidDataError,
+    PreflightWarning,
+    TutelageError,
+)
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns, require_as_public
-from tutelage.methods import Method
+from tutelage.methods.choice import Chooser
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
+from tutelage.release import PreparedRelease
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
 from tutelage.targets import Classes, numbers_of
 
@@ -36,13 +41,12 @@ _LIST = (
     ". Correct these rows, or list every class in `classes`, in which `other = [...]` can merge labels. Classes are "
     "published, so add only public knowledge. To see the labels, print `set(read_table(FILE).texts(LABEL))` in Python."
 )
-_CHECKED_LABELS = 50  # of each class: a model of all of them takes seconds
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 _IN_TOML = Words(
     entity='set `entity = "{name}"` in [private]',
     of_array="store it as an array of its own, and name it as `entity` in [private]",
     row='set `unit = "row"` in [private]',
-    insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
+    insist="pass --insist to `tutelage run`",
     public_labels='set `label = "{name}"` in [public]',
 )
 
@@ -50,17 +54,18 @@ _IN_TOML = Words(
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowsInBatches:
-    """Private rows that are read in batches, what the configuration says of them, and the public rows as read."""
+    """Private rows that are read in batches, their settings, and the public rows as read."""
 
     rows: Batches
-    section: PrivateSection
+    target: TargetSection
+    entity: str | None
     public: Table
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunData:
-    """Rows as a run uses them, and their names, which are public; number columns come first, then categories."""
+    """The rows of a run and the public names of their columns: first those of numbers, then those of categories."""
 
     X_private: Matrix
     y_private: Matrix
@@ -72,33 +77,33 @@ class RunData:
     categorical: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    columns: PublicColumns | None = None  # how named columns became numbers, where public rows say so
-    whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
+    columns: PublicColumns | None = None  # how named columns became numbers, if public rows say so
+    whole_rows: Table | None = None  # as read, by which a ledger knows them; None if `X_private` has all columns
     others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
-    public: Table | None = None  # public rows as read, where a schema reads them and they have numbers
+    public: Table | None = None  # public rows as read, if a schema reads them and they have numbers
     unused_labels: str | None = None  # the column of public labels that the configuration does not name
-    batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
+    batches: RowsInBatches | None = None  # if rows are read in batches; then the private rows above are of the first
 
 
 def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     """Read the rows that `config` names; refusals quote no private cell."""
     if config.schema is not None and not by_schema:
-        fix = "No other verb takes a `target`." if config.of_numbers else "Name public rows in `file`."
+        fix = "No other verb takes a `range` in [target]." if config.of_numbers else "Name public rows in `file`."
         raise ConfigError(f"Only `tutelage run` and `tutelage audit` take a `schema` in [public]. {fix}")
     if config.dataset is not None:
         return _bundled(config.dataset)
     if config.schema is not None and config.private is not None:
         public = read_table(config.input_file("public")) if config.public.file else None
-        return _by_schema(config.input_file("private"), config.private, config.schema, public)
+        return _by_schema(config, config.private, config.schema, public)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.input_file("private"), config.input_file("public")
     if all(path.name.lower().endswith(TABLE_FILES) for path in (private, public)):
-        return _from_tables(private, public, config.private, config.public.label, config.columns)
+        return _from_tables(config, config.private)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
         if config.columns:
             raise ConfigError("[columns] is only for tables, and npz files contain arrays of numbers. Leave it out.")
-        return _from_npz(private, public, config.private, config.public.label)
+        return _from_npz(config, config.private)
     raise ConfigError(
         "`file` in [private] and [public] must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or both .npz."
     )
@@ -124,7 +129,7 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 
 
 def labels_of_pool(config: RunConfig, data: RunData) -> Matrix | None:
-    """Return the labels of these rows, if there are any and the method starts from them."""
+    """Return the labels of the public rows that are not kept for scoring, if the method starts from labels."""
     labels = config.chosen.start_from(data.y_public)
     return labels if labels is None or config.of_numbers else labels[: len(pool_of(config, data))]
 
@@ -148,31 +153,30 @@ def _bundled(name: str) -> RunData:
     )
 
 
-def _from_tables(
-    private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
-) -> RunData:
+def _from_tables(config: RunConfig, private: PrivateSection) -> RunData:
+    private_path, public_path = config.input_file("private"), config.input_file("public")
+    public_label, kinds = config.public.label, config.columns
     public_rows = read_table(public_path)
     batches = read_batches(private_path) if private.batches else None
     rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
     public_labels = [] if public_label is None else public_rows.texts(public_label)
-    private = _with_classes(private, public_labels)
+    target = _with_classes(config.target, public_labels)
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
     ignored = [name for name, kind in kinds.items() if kind == "ignore"]
-    special = {private.column, private.entity, private.silo, public_label, *private.ignore, *ignored}
+    special = {target.column, private.entity, private.silo, public_label, *private.ignore, *ignored}
     names = tuple(name for name in public_rows.columns if name not in special)
     if not names:
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
     columns = PublicColumns.learn(public_rows, names, {name: kinds[name] for name in names if name in kinds})
     require_as_public(rows, public_rows, columns)
-
     return RunData(
         X_private=columns.transform(rows),
-        y_private=_declared(rows.texts(private.column), private),
+        y_private=_declared(rows.texts(target.column), target, private.file),
         X_public=columns.transform(public_rows),
-        y_public=_declared_public(public_labels, private),
-        classes=tuple(private.classes or ()),
+        y_public=_declared_public(public_labels, target),
+        classes=tuple(target.classes or ()),
         features=names,
         numbers=columns.numbers,
         categorical=columns.categorical,
@@ -180,41 +184,41 @@ def _from_tables(
         silos=ids_in(rows, private.silo),
         columns=columns,
         whole_rows=rows,
-        unused_labels=_unused(private, public_label, public_rows.columns),
-        batches=None if batches is None else RowsInBatches(batches, private, public_rows),
+        unused_labels=_unused(target, public_label, public_rows.columns),
+        batches=None if batches is None else RowsInBatches(batches, target, private.entity, public_rows),
     )
 
 
-def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Table | None) -> RunData:
+def _by_schema(config: RunConfig, private: PrivateSection, schema: Schema, public: Table | None) -> RunData:
     """Return private rows that are read by a public schema, and public rows if they have the target."""
+    path, target = config.input_file("private"), config.target
     if not path.name.lower().endswith(TABLE_FILES):
         raise ConfigError(
             "`file` in [private] must be a table if [public] has a `schema`, because its columns need names."
         )
-    if public is not None and private.target not in public.columns:
+    if public is not None and (target.range is None or target.column not in public.columns):
         public = None  # which has proposed the schema
     rows = read_table(path)
     for name in schema.names:
         rows.column(name)  # refuses a name that is misspelled
-    if special := {private.column, private.entity, private.silo, *private.ignore} & set(schema.names):
+    if special := {target.column, private.entity, private.silo, *private.ignore} & set(schema.names):
         raise ConfigError(
-            f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Remove it from the schema."
+            f"`{sorted(special)[0]}` is named in [private] or [target], so it must not be in the schema. Remove it "
+            "from the schema."
         )
     ids = ids_in(rows, private.entity)
     schema.table(rows, ids)
-    if private.target is not None and private.range is not None:
-        Schema({private.target: private.range}).table(rows, ids)
+    if target.range is not None:
+        Schema({target.column: target.range}).table(rows, ids)
     return RunData(
         X_private=schema.transform(rows),
-        y_private=_declared(rows.texts(private.column), private)
-        if private.target is None
-        else numbers_of(rows.column(private.target), f"'{private.target}' of {path.name}"),
+        y_private=_declared(rows.texts(target.column), target, private.file)
+        if target.range is None
+        else numbers_of(rows.column(target.column), f"'{target.column}' of {path.name}"),
         X_public=np.empty((0, len(schema.names))),
-        y_public=None
-        if public is None
-        else numbers_of(public.column(private.column), f"'{private.target}' of [public]"),
+        y_public=None if public is None else numbers_of(public.column(target.column), f"'{target.column}' of [public]"),
         public=public,
-        classes=tuple(private.classes or private.range or ()),
+        classes=tuple(target.classes or target.range or ()),
         features=schema.names,
         numbers=schema.names,
         entity_ids=ids,
@@ -231,12 +235,14 @@ def ids_in(table: Table, name: str | None) -> Matrix | None:
     return canonical_ids(cells, f"An id in '{name}' of {table.source}")
 
 
-def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
+def _from_npz(config: RunConfig, private: PrivateSection) -> RunData:
+    private_path, public_path = config.input_file("private"), config.input_file("public")
+    public_label = config.public.label
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
-    _check_forms(rows, private.column, private.entity, private.silo)
+    _check_forms(rows, config.target.column, private.entity, private.silo)
     _check_forms(public_rows, public_label)
     public_labels = np.array([]) if public_label is None else public_rows[public_label]
-    private = _with_classes(private, public_labels.tolist())
+    target = _with_classes(config.target, public_labels.tolist())
     features = [arrays.form("X").shape[1] for arrays in (rows, public_rows)]
     if features[0] != features[1]:
         raise InvalidDataError(
@@ -250,32 +256,32 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
     names = tuple(f"column {number}" for number in range(features[1]))
     return RunData(
         X_private=rows["X"],
-        y_private=_declared(rows[private.column].astype(str).tolist(), private),
+        y_private=_declared(rows[target.column].astype(str).tolist(), target, private.file),
         X_public=public_rows["X"],
-        y_public=_declared_public(public_labels.astype(str).tolist(), private),
-        classes=tuple(private.classes or ()),
+        y_public=_declared_public(public_labels.astype(str).tolist(), target),
+        classes=tuple(target.classes or ()),
         features=names,
         numbers=names,
         entity_ids=optional(private.entity),
         silos=optional(private.silo),
-        unused_labels=_unused(private, public_label, public_rows),
+        unused_labels=_unused(target, public_label, public_rows),
         others={name: rows[name] for name in rows if rows.form(name).shape == rows.form("X").shape[:1]},
     )
 
 
-def _with_classes(private: PrivateSection, public_labels: list[Any]) -> PrivateSection:
-    """Return what is said of the private rows, with the labels of the public rows as classes if none are declared."""
-    if private.classes is not None:
-        return private
+def _with_classes(target: TargetSection, public_labels: list[Any]) -> TargetSection:
+    """Return what is learned, with the labels of the public rows as classes if none are declared."""
+    if target.classes is not None:
+        return target
     classes = sorted({label for label in public_labels if not is_missing(label)})
     if problems := list(problems_of_classes(classes)):
-        raise ConfigError(f"{problems[0]} Since [private] lists no classes, the labels of the public rows were taken.")
-    return structs.replace(private, classes=classes)
+        raise ConfigError(f"{problems[0]} Since [target] lists no classes, the labels of the public rows were taken.")
+    return structs.replace(target, classes=classes)
 
 
-def _unused(private: PrivateSection, public_label: str | None, columns: Collection[str]) -> str | None:
+def _unused(target: TargetSection, public_label: str | None, columns: Collection[str]) -> str | None:
     """Return the column of labels that public rows have, if the configuration does not name it."""
-    return private.column if public_label is None and private.column in columns else None
+    return target.column if public_label is None and target.column in columns else None
 
 
 def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
@@ -293,29 +299,29 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
         raise InvalidDataError(f"Array 'X' of {file} must hold numbers.")
 
 
-def _declared(spellings: list[str], private: PrivateSection) -> Matrix:
+def _declared(spellings: list[str], target: TargetSection, file: str) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
-    class_of = Classes(values=private.classes).class_of()
+    class_of = Classes(values=target.classes).class_of()
     known = {str(label): name for label, name in class_of.items()}
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
-            f"'{private.column}' of {private.file} contains a value that is not among `classes` in [private]"
+            f"'{target.column}' of {file} contains a value that is not among `classes` in [target]"
             f"{cause_of_unknown(unknown, list(class_of))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
-def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | None:
+def _declared_public(spellings: list[str], target: TargetSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = list(map(str, Classes(values=private.classes).class_of()))
+    known = list(map(str, Classes(values=target.classes).class_of()))
     unknown = sorted(set(spellings) - set(known))
     if unknown:
         raise InvalidDataError(
-            f"The public labels contain {unknown[0]!r}, which is not among `classes` in [private]: {', '.join(known)}. "
+            f"The public labels contain {unknown[0]!r}, which is not among `classes` in [target]: {', '.join(known)}. "
             "Use one spelling for both."
         )
-    return _declared(spellings, private) if spellings else None
+    return _declared(spellings, target, "[public]") if spellings else None
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
@@ -398,90 +404,65 @@ def _source(settings: RunConfig) -> str:
 
 def build_estimator(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier | PATERegressor:
     """Return the estimator that a configuration describes, with the parameters that one verb changes."""
-    features, private = learn_features(settings, data), settings.private
-    classes: Any = data.classes
-    question = (
-        settings.dataset if private is None else Classes(values=private.classes, question=private.asked).question_key
-    )
-    if data.batches is not None:  # whose cells are made numbers and classes while they are read
-        features = None if features is None else make_pipeline(data.columns, features)
-        classes, question = data.batches.section.classes, data.batches.section.asked
+    features, private, target = learn_features(settings, data), settings.private, settings.target
     model: Any = settings.estimator()
+    classes: Any = data.classes
+    if data.batches is not None:  # whose cells become numbers and classes while they are read
+        model.columns = data.columns
+        classes = data.batches.target.classes
+        question = data.batches.target.asked
+    elif private is None:
+        question = settings.dataset
+    else:
+        question = Classes(values=target.classes, question=target.asked).question_key
     model.set_params(question=question, **more)
     if isinstance(model, PATEClassifier):
         model.set_params(features=features, classes=classes)
-        if model.class_weight is not None:  # whose names are text
-            named = {str(value): value for value in classes}
-            model.class_weight = {named.get(name, name): weight for name, weight in model.class_weight.items()}
+        if model.class_weight is not None:
+            value_of = {str(value): value for value in classes}  # a configuration names classes by text
+            model.class_weight = {value_of.get(name, name): weight for name, weight in model.class_weight.items()}
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
-    named = {parameter: f"column '{name}'" for parameter, name in special.items()}
-    apart = () if private is None else tuple(filter(None, (private.column, private.silo)))
     model._caller = Caller(
         words=_IN_TOML,
         columns=data.columns,
         others=data.others,
-        apart=apart,
-        named=named,
+        apart=() if private is None else tuple(filter(None, (target.column, private.silo))),
+        named={parameter: f"column '{name}'" for parameter, name in special.items()},
         unused_labels=data.unused_labels,
         tuned_on=settings.privacy.tuned_on,
     )
     return model
 
 
-def fit(model: PATEClassifier | PATERegressor, settings: RunConfig, data: RunData) -> None:
-    """Fit the estimator on the private rows, and on the public rows that are not kept for scoring."""
-    X, y, given = _rows(data, len(pool_of(settings, data)))
-    model.fit(X, y, y_public=labels_of_pool(settings, data), **given)
-
-
-def check(settings: RunConfig, data: RunData, *, told: Collection[str] = (), **more: Any) -> list[str]:
-    """Refuse what `fit` would refuse, before anything is planned or spent; say and return its warnings but those told.
-
-    They are of the rows that the student is scored on, too.
-    """
-    X, y, given = _rows(data, len(data.X_public))
-    said = list[str]()
-
-    def say_once(message: Warning | str, *place: Any) -> None:
-        if str(message) not in told:
-            said.append(str(message))
-            show(message, *place)
-
+def prepared(
+    settings: RunConfig,
+    data: RunData,
+    choose: Chooser | None = None,
+    *,
+    file: Callable[[int, Any], object] | None = None,
+    progress: bool = False,
+    **once: Any,
+) -> PreparedRelease:
+    """Return the release of a configuration, checked; `once` holds arguments of `fit` for this run alone."""
+    model = build_estimator(settings, data, progress=progress)
+    model._caller = replace(model._caller, file=file)
+    pool = len(pool_of(settings, data))
+    X, y, given = _rows(data, pool)
+    if data.batches is None and settings.schema is None and pool < len(data.X_public):
+        given["scored"] = data.X_public[pool:]
     with warnings.catch_warnings():
-        show, warnings.showwarning = warnings.showwarning, say_once
-        warnings.simplefilter("always", PreflightWarning)
-        build_estimator(settings, data, **more).intended(X, y, y_public=_few_labels(settings, data), **given)
-    return said
-
-
-def beginning(settings: RunConfig, data: RunData, methods: Collection[Method] = (), **more: Any) -> Beginning:
-    """Return how `fit` would begin, in a second; refuse what the ledger refuses. See `PATEClassifier.beginning`."""
-    X, y, given = _rows(data, len(pool_of(settings, data)))
-    given |= {"y_public": labels_of_pool(settings, data), "methods": methods}
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", PreflightWarning)
-        return build_estimator(settings, data, **more).beginning(X, y, **given)
-
-
-def _few_labels(settings: RunConfig, data: RunData) -> Matrix | None:
-    """Return public labels of a few rows of each class, and none for the others: enough for what `fit` would refuse."""
-    labels = labels_of_pool(settings, data)
-    if labels is None or settings.of_numbers:
-        return labels
-    found = np.full(len(data.X_public), None)
-    for name in np.unique(labels):
-        found[np.flatnonzero(labels == name)[:_CHECKED_LABELS]] = name
-    return found
+        for told in (PreflightWarning, FewPublicRowsWarning):
+            warnings.simplefilter("always", told)
+        return model.prepare(X, y, y_public=labels_of_pool(settings, data), choose=choose, **given, **once)
 
 
 def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
-    """Return private rows and labels, and what else a fit takes, with so many public rows."""
+    """Return private rows, their labels and the other arguments of a fit, with the first `n_public` public rows."""
     if data.batches is not None:
-        section = data.batches.section
         public = data.batches.public.take(range(n_public))
-        ids = {"entity_ids": section.entity, "silos": data.silos}
-        return data.batches.rows, section.column, {"X_public": public, **ids}
+        ids = {"entity_ids": data.batches.entity, "silos": data.silos}
+        return data.batches.rows, data.batches.target.column, {"X_public": public, **ids}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
-    if data.columns is None and data.whole_rows is not None:  # which a schema reads
+    if data.columns is None and data.whole_rows is not None:  # read by a schema
         return data.whole_rows, data.y_private, {**given, "X_public": data.public}
     return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -6,40 +6,36 @@ from tutelage.exceptions import in_python
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
 _ENTRIES = {
-    **{name: f"`{name}` in [privacy]" for name in ("epsilon", "budget", "releases", "delta", "ledger", "insist")},
-    **{name: f"`{name}` in [training]" for name in ("goal", "class_weight")},
-    **{name: f"`{name}` in [private]" for name in ("classes", "unit")},
-    **{name: f"`{name}` in [method]" for name in ("teacher", "n_teachers", "mechanism", "student", "n_queries")},
-    **{name: f"`{name}` in [method]" for name in ("selection", "rounds")},
+    **{name: f"`{name}` in [privacy]" for name in ("epsilon", "budget", "releases", "delta", "ledger")},
+    **{name: f"`{name}` in [target]" for name in ("classes", "goal", "class_weight", "question")},
+    "unit": "`unit` in [private]",
     "X": "`file` in [private]",
-    "y": "`label` in [private]",
+    "y": "`column` in [target]",
     "entity_ids": "`entity` in [private]",
     "silos": "`silo` in [private]",
-    "target_range": "`range` in [private]",
+    "target_range": "`range` in [target]",
     "X_public": "`file` in [public]",
     "y_public": "`label` in [public]",
-    "public": "`schema` in [public]",
+    "columns": "`schema` in [public]",
     "whole_rows": "`file` in [private]",
     "features": "`map` in [features]",
     "image_shape": "`image_shape` in [features]",
-    "student_features": "`student` in [features]",
     "method": "[method]",
-    "random_state": "`seed` in [training]",
-    "n_jobs": "`jobs` in [training]",
+    "random_state": "`seed` in [run]",
+    "n_jobs": "`jobs` in [run]",
     "release": "--as",
     "data_changed": "--data-changed",
+    "insist": "--insist",
 }
 _SECTIONS = ("private", "public", "privacy", "output")
-_OPTIONS = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
+_OPTIONS = {"X_public": "--public", "y_public": "--label", "method": "the [method] of --for"}
 
 
 def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
     """Return how the command line calls a parameter."""
     kind, _, call = owner.partition(".")
     if kind in _ESTIMATORS and call in ("", "fit") and name in _ENTRIES:
-        return "`target` in [private]" if (kind, name) == ("PATERegressor", "y") else _ENTRIES[name]
-    if owner == "plan.parameters":
-        return f"`{name}` in [method]" if first else f"`{name}`"
+        return _ENTRIES[name]
     if owner == "plan":
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
     if kind in _methods():

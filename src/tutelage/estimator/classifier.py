@@ -2,30 +2,26 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn import config_context
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.releases import on_one_day
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Rows, labeled
 from tutelage.estimator.parameters import naming_unknown
-from tutelage.exceptions import (
-    InvalidParameterError,
-    Problem,
-)
+from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
-from tutelage.methods import Method
-from tutelage.methods.shortcuts import DEFAULTS, method_for
+from tutelage.methods import Additive, Method, NoisyMoments
 from tutelage.published import Judged, accuracy_by_class, card_of, require_classes
+from tutelage.release import Once
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
-from tutelage.students.selection import QuerySelector
 from tutelage.targets import Classes, Goal
 
 
@@ -46,92 +42,46 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
     Parameters
     ----------
-    method : Method, optional
-        How private rows teach the student: a method of `tutelage.methods`, with its settings. Default: the method that
-        its shortcuts `teacher`, `n_teachers`, `mechanism`, `student`, `n_queries`, `selection` and `rounds` describe;
-        without any, `NoisyMoments`. A fit takes either a method or shortcuts. See docs/methods.md.
-    public : Schema, optional
-        A public schema in place of public rows: names, ranges and categories of the columns. The method is then
-        `Additive`, and `fit` takes no `X_public`. See docs/howto/no-public-rows.md.
-    teacher : scikit-learn classifier or teacher recipe, optional
-        `VectorBallots` or `NearestQueries`, which make every person a teacher; a scikit-learn classifier, which is
-        cloned for each shard; `ClassMeans` or `Ridge`, with which thousands of teachers are cheap; or a `Network`.
-        Default: `VectorBallots`, or a random forest of 100 trees if a parameter for votes on single rows is given
-        (`n_teachers`, `n_queries`, `selection`, `checkpoints`, or a `Mechanism`).
-    n_teachers : int, optional
-        Number of shards. More teachers tolerate more noise, but each learns from less data. Ignored with `silos`, each
-        of which is one teacher, and where every person is one. Default: 250.
-    mechanism : Mechanism or NoisySum, optional
-        How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`, a
-        `GNMax` or another `Mechanism` for other teachers. Default: the least noise that `epsilon` allows.
-    student : scikit-learn classifier or str, optional
-        Learns from the released labels; students of `tutelage.students` and `sklearn.semi_supervised` also from the
-        public rows without a label. A name must be one of `tutelage.students.STUDENTS`. Default: `default_student`.
-    features : public feature map, optional
-        Map that the rows of teachers and student pass through: a map of `tutelage.features`, or a pipeline of such
-        maps. It may be published. For rows with named columns it may begin with `PublicColumns` or with a
-        `PublicTransformer`; by default `PublicColumns` are learned from `X_public`. If every person is a teacher, the
-        default is `PublicSteps` for tables and `image_features` for images.
-    student_features : public feature map or "rows", optional
-        Map that the rows of the student and of the query selection pass through: another map, or ``"rows"`` for the
-        rows unchanged. It is part of every prediction. Default: `features`.
+    epsilon : float, optional
+        Privacy budget for one `fit`. The noise is set to the smallest amount that satisfies it. Default: the whole
+        `budget`, or 1; with a `mechanism` of the method, which fixes the noise, the ε that follows from it.
     classes : sequence or mapping, optional
         The class values, which are public; or a mapping from each class to the labels that it merges:
-        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: the labels of `X_public`, if `y` names a column that it
-        has; otherwise the values in `y`, with a warning and a line on the card, because a class that only one person
-        has would reveal that person.
-    n_queries : int, optional
-        Number of queries in all rounds together. Default: all public rows.
-    selection : QuerySelector or str, optional
-        Rule that chooses the queries, from public data only: a rule of `tutelage.students.selection`, or its name in
-        `SELECTORS` there. Default: the first rows. If the rule needs labels, `Medoids` chooses the first round.
-    rounds : int, optional
-        Number of rounds. Default: 2 noisy sums of vectors, or one round of votes. With votes, the queries are divided
-        among the rounds, and rules and mechanisms that need predictions use those of a student of the labels so far.
-        Later rounds are shortened to what the budget still allows. For a given `VectorBallots`, set its own `rounds`.
-    unit : str, optional
-        Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``; or ``"row"``, without
-        `entity_ids`, to declare that each row is protected alone. Default: ``"entity"``, or the row without
-        `entity_ids`, unless a column repeats as an id does: then `fit` refuses until you decide.
-    ledger : path-like or Ledger, optional
-        Budget of the private data, which is spent before any noise is drawn. A missing file is created. Queries that
-        were labeled before keep their labels and spend nothing. Default: a ledger for this `fit` alone.
-    question : str, optional
-        Name of the label that the student predicts: ``"readmitted within 30 days"``. Labels are remembered under this
-        name and the class values, so that another label of the same rows is released separately.
-    epsilon : float, optional
-        Privacy budget for this `fit`. The noise is set to the smallest amount that satisfies it. Default: the whole
-        `budget`, or 1; with a `mechanism` that fixes the noise, the ε that follows from it.
+        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. A label that equals none of them is the one that is spelled alike:
+        "1" is 1. Default: the labels of public rows, in `y_public` or in a column of `X_public` that `y` names;
+        otherwise the values in `y`, with a warning and a line on the card, because a class that only one person has
+        would reveal that person.
+    delta : float, optional
+        δ of the guarantee and of the budget. Keep it below 1/n for n people. Default: that of the `ledger`, if it is
+        there already, or 1e-5.
     budget : float, optional
         ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`.
     releases : int, default=1
         Number of equal releases that the `budget` is for: months, or questions about the same people. The noise is the
         least with which so many fits like this one stay within it. Do not change it later.
-    release : str, optional
-        Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for themselves,
-        and people whose budget is spent take no part. The student also learns from earlier releases of the same
-        question and settings. The same name is the same release. It needs a `ledger` and `entity_ids`; see
-        docs/howto/production.md.
-    data_changed : bool, default=False
-        Confirms that the private data changed since the ledger was last used and still belong to it.
-    insist : bool, default=False
-        Continue although many public rows equal private rows, or people or public rows are too few to learn from. The
-        card says that refusals were overridden, and calls the guarantee weak.
-    delta : float, optional
-        δ of the guarantee and of the budget. Keep it below 1/n for n people. Default: that of the `ledger`, if it is
-        there already, or 1e-5.
-    checkpoints : path-like, optional
-        Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs a
-        `random_state`, so that the shards are equal. A successful `fit` empties the folder.
-    noise : NoiseSource, optional
-        Default: `SystemNoise`. `SimulationNoise` makes experiments repeatable and marks the result as not private.
-    random_state : int, optional
-        Seed of the partition, the teachers, the query selection and the student, never of the noise. Without a seed, a
-        rule that draws rows at random asks other queries in the next fit, and spends budget on them.
-    n_jobs : int, optional
-        Number of teachers trained at once, as in joblib.
-    progress : bool, default=False
-        Show a progress bar, in percent so that it reveals no number of people.
+    ledger : path-like or Ledger, optional
+        Budget of the private data, which is spent before any noise is drawn. A missing file is created. Queries that
+        were labeled before keep their labels and spend nothing. Default: a ledger for this `fit` alone.
+    unit : str, optional
+        Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``; or ``"row"``, without
+        `entity_ids`, to declare that each row is protected alone. Default: the column that `entity_ids` names, or
+        ``"entity"``; and the row without `entity_ids`, unless a column repeats as an id does: then `fit` refuses until
+        you decide.
+    question : str, optional
+        Name of the label that the student predicts: ``"readmitted within 30 days"``. Labels are remembered under this
+        name and the class values, so that another label of the same rows is released separately.
+    method : Method, optional
+        How private rows teach the student: a method of `tutelage.methods`, with its settings, such as
+        ``TeacherVotes(tree, n_teachers=250, n_queries=200)``. Default: `NoisyMoments` or, with a Schema, `Additive`.
+        See docs/methods.md.
+    columns : Schema, PublicColumns, PublicTransformer or mapping, optional
+        The columns of the rows. A `Schema` has their names, ranges and categories by public knowledge, in place of
+        public rows: see docs/howto/no-public-rows.md. The others say how named columns become numbers: a mapping has
+        the kinds of columns that you know, as `PublicColumns.learn` takes them. Default: as `X_public` shows them.
+    features : public feature map, optional
+        Map that the rows of teachers and student pass through, after `columns`: a map of `tutelage.features`, or a
+        pipeline of such maps. It may be published. Default, if every person casts ballots: `PublicSteps` for tables and
+        `image_features` for images.
     goal : str, default="accuracy"
         What `score` and the card judge the student by: ``"accuracy"``, ``"balanced_accuracy"``,
         ``"average_precision"`` or, for any share, ``"recall at 5 %"``. The last two are for two classes, of which the
@@ -141,6 +91,15 @@ class PATEClassifier(ClassifierMixin, Estimator):
         How much each class value counts in predictions, as in scikit-learn: ``{"yes": 10}``; 1 for others. The numbers
         are public. `NoisyMoments` and `Additive` multiply `predict_proba` by them, which for a student of public labels
         shifts its intercept by log(weight); with votes, the student learns by them. Default: as `goal` says.
+    noise : NoiseSource, optional
+        Default: `SystemNoise`. `SimulationNoise` makes experiments repeatable and marks the result as not private.
+    random_state : int, optional
+        Seed of the partition, the teachers, the query selection and the student, never of the noise. Without a seed, a
+        rule that draws rows at random asks other queries in the next fit, and spends budget on them.
+    n_jobs : int, optional
+        Number of teachers trained at once, as in joblib.
+    progress : bool, default=False
+        Show a progress bar, in percent so that it reveals no number of people.
 
     Attributes
     ----------
@@ -178,14 +137,14 @@ class PATEClassifier(ClassifierMixin, Estimator):
         Replaces `votes_` if every person is a teacher: the private sums of the ballots that were cast in this fit, one
         per round. An earlier release is remembered, and no ballot is cast for it.
     moments_ : tuple of Moments
-        With `VectorBallots`: the released noisy means, one per round.
+        With `NoisyMoments`: the released noisy means, one per round.
     method_ : Method
         The method, with its noise.
     mechanism_ : Mechanism or NoisySum
         How votes or ballots were released.
     n_teachers_ : int
         Number of teachers that voted. If every person is a teacher and the number of people is private, it is the noisy
-        count that `VectorBallots` released, and None with `NearestQueries`.
+        count that was released, and None with `CappedVotes`.
     n_private_rows_ : int or None
         Number of private rows if neighboring data have as many; None with `entity_ids` or `silos`.
     columns_ : PublicColumns, PublicTransformer, Schema or None
@@ -198,6 +157,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         The map that the student's rows pass through after `columns_`.
     n_features_in_ : int
         Number of features.
+    name_ : str or None
+        Name of the release.
+    insisted_ : bool
+        Whether the fit continued although its rows were refused.
 
     Notes
     -----
@@ -217,25 +180,23 @@ class PATEClassifier(ClassifierMixin, Estimator):
     >>> from tutelage import PATEClassifier
     >>> from tutelage.datasets import load_adult
     >>> adult = load_adult()
-    >>> model = PATEClassifier(n_teachers=20, epsilon=5.0, n_queries=50, random_state=0)
+    >>> from tutelage.methods import TeacherVotes
+    >>> model = PATEClassifier(epsilon=5.0, method=TeacherVotes(n_teachers=20, n_queries=50), random_state=0)
     >>> model = model.fit(adult.X_private[:2000], adult.y_private[:2000], X_public=adult.X_public)
     >>> print(model.mechanism_, model.epsilon_)
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
-    teacher: Any = None
-    _: KW_ONLY
-    n_teachers: int | None = None
-    student: Any = None
-    features: Any = None
-    student_features: Any = None
     classes: npt.ArrayLike | Mapping[Any, Any] | None = None
-    n_queries: int | None = None
-    selection: QuerySelector | str | None = None
-    rounds: int | None = None
+    _: KW_ONLY
+    features: Any = None
     goal: str = "accuracy"
     class_weight: Mapping[Any, float] | None = None
     _owner: ClassVar[str] = "PATEClassifier"
+    _columns = (
+        Schema | PublicColumns | PublicTransformer | Mapping,
+        "a Schema, PublicColumns, a PublicTransformer or a mapping of names to kinds",
+    )
 
     @property
     def _target(self) -> Classes:
@@ -251,20 +212,17 @@ class PATEClassifier(ClassifierMixin, Estimator):
         return self._target.problems()
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
-        if self.public is not None and (rows.X_public is not None or rows.y_public is not None):
+        if self._has_schema and (rows.X_public is not None or rows.y_public is not None):
             yield Problem(
-                "PATEClassifier.public",
-                "be left out if you pass public rows",
-                fix="Pass $public or $X_public, not both.",
+                "PATEClassifier.columns",
+                "not be a Schema if you pass public rows",
+                fix="Pass a Schema as $columns, or $X_public, but not both.",
             )
         yield from super()._problems_of_rows(rows)
 
-    def _method_meant(self) -> Method:
-        """Return the method as given, or as its shortcuts stand for."""
-        shortcuts = {name: getattr(self, name) for name in DEFAULTS}
-        return method_for(
-            self.method, by_votes=self.checkpoints is not None, by_schema=self.public is not None, **shortcuts
-        )
+    @property
+    def _default_method(self) -> Method:
+        return Additive() if self._has_schema else NoisyMoments()
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
@@ -276,8 +234,6 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """Where the class values come from."""
         return self.target_.origin
 
-    @on_one_day()
-    @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
         self,
         X: Any,
@@ -288,6 +244,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         entity_ids: Any = None,
         silos: Any = None,
         whole_rows: Any = None,
+        release: str | None = None,
+        data_changed: bool = False,
+        insist: bool = False,
+        checkpoints: str | Path | None = None,
     ) -> Self:
         """Let people or teachers cast ballots from the private rows, release them through noise, and train the student.
 
@@ -297,7 +257,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
             Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels); texts
             are a list, an array or a column. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
             mapping of names to cells has named columns, in any order. `X_public` decides which columns are used and of
-            which kind they are; text becomes `text_features`. For `VectorBallots`, rows larger than memory can be read
+            which kind they are; text becomes `text_features`. For `NoisyMoments`, rows larger than memory can be read
             in batches by `read_batches`, or stay on the workers of a Dask DataFrame. Then `y` is the name of a column,
             `classes` must be declared, and the result is bit-for-bit the same.
         y : array of shape (rows,) or str
@@ -316,6 +276,19 @@ class PATEClassifier(ClassifierMixin, Estimator):
         whole_rows : array of shape (rows, ...), optional
             The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
             recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
+        release : str, optional
+            Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for
+            themselves, and people whose budget is spent take no part. The student also learns from earlier releases of
+            the same question and settings. The same name is the same release. It needs a `ledger` and `entity_ids`;
+            see docs/howto/production.md.
+        data_changed : bool, default=False
+            Confirms that the private data changed since the ledger was last used and still belong to it.
+        insist : bool, default=False
+            Continue although many public rows equal private rows, or people or public rows are too few to learn from.
+            The card says that refusals were overridden, and calls the guarantee weak.
+        checkpoints : path-like, optional
+            Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs
+            a `random_state`, so that the shards are equal. A successful `fit` empties the folder.
 
         Raises
         ------
@@ -340,10 +313,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
             If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
             rows the same class.
         """
-        more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        with self._kept_if_refused():
-            intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
-            return self._released(intended, alone=entity_ids is None and silos is None)
+        once = Once(release, data_changed, insist, checkpoints)
+        return self._fitted(Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's class value for each row of `X`; costs no privacy.

@@ -1,14 +1,15 @@
 """The parameters that both estimators have: what each may be, and which go together."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, final
+from typing import Any, ClassVar, ParamSpec, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,30 +18,34 @@ from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
 from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
+from tutelage.features.columns import ColumnMap, require_no_columns
 from tutelage.features.schema import Schema
 from tutelage.ledger import Ledger
 from tutelage.ledger.cohorts import require_release_name
 from tutelage.ledger.ledger import DEFAULT_DELTA
-from tutelage.mechanisms import Mechanism, NoisySum
-from tutelage.methods import Method
+from tutelage.methods import METHODS, AdditiveMean, Method, TeacherVotes
 from tutelage.methods.base import takes_missing_values
 from tutelage.methods.needs import Offered, unmet
 from tutelage.noise import NoiseSource, known_noise
+from tutelage.release import Once
 from tutelage.students import NoisySumClassifier
 from tutelage.targets import Target
 from tutelage.terms import Asked
 
-_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows")
 # Limits of parameters; the record of the method checks its own.
+_SWITCH = (bool | np.bool_, "True or False")
 _TYPES: dict[str, tuple[Any, str]] = {
-    "public": (Schema | None, "a Schema"),
     "unit": (str | None, "a str"),
-    "release": (str | None, "a str"),
     "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
     "question": (str | Real | np.bool_ | None, "a str"),
-    "checkpoints": (str | PathLike | None, "a path"),
     "n_jobs": (Integral | None, "an integer"),
-    **dict.fromkeys(("insist", "data_changed", "progress"), (bool | np.bool_, "True or False")),
+    "progress": _SWITCH,
+}
+_TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
+    "release": (str | None, "a str"),
+    "data_changed": _SWITCH,
+    "insist": _SWITCH,
+    "checkpoints": (str | PathLike | None, "a path"),
 }
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     **dict.fromkeys(("epsilon", "budget"), positive),
@@ -48,18 +53,21 @@ _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
 }
+_ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows", *_TYPES_OF_FIT)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """The resolved parameters of an estimator: defaults and names are what they stand for; public."""
+    """The resolved parameters of an estimator, with defaults and names replaced by what they stand for; public."""
 
     method: Method  # with the student that it teaches
+    once: Once
     schema: Schema | None  # in place of public rows
-    teacher_map: Any | None  # what teachers see the rows through; None where they see them as they are
+    columns: ColumnMap | Mapping[str, Any] | None  # the kinds of named columns; None if public rows show them
+    teacher_map: Any | None  # the map that teachers see the rows through; None if they see them as they are
     student_map: Any | None
-    same_map: bool  # whether the student is to see what the teachers see, whatever that becomes
+    same_map: bool  # whether the student sees rows through the map of the teachers, also if it is chosen later
     noise: NoiseSource
 
     @property
@@ -90,7 +98,7 @@ def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
                     Problem(
                         f"{owner}.{name}",
                         "be left out: there is no such parameter",
-                        fix="Pass it to `fit`." if name in _OF_FIT else nearest(name, known),
+                        fix=_place_of(name, known),
                     )
                     for name in unknown
                 )
@@ -100,34 +108,46 @@ def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     return checked
 
 
+def _problems_of_once(once: Once, owner: str) -> Iterator[Problem]:
+    """Yield problems of the arguments of one fit."""
+    for name, (kind, rule) in _TYPES_OF_FIT.items():
+        if not isinstance(value := getattr(once, name), kind):
+            yield Problem(f"{owner}.fit.{name}", f"be {rule}", shown(value))
+
+
+def _place_of(name: str, known: list[str]) -> str:
+    """Return advice on where a parameter belongs that no estimator has."""
+    if name in _ARGUMENTS_OF_FIT:
+        return "Pass it to `fit`."
+    if name == "public":
+        return "Pass a Schema as $columns, and public rows to `fit`."
+    kinds = (TeacherVotes, *METHODS.values(), AdditiveMean)  # `TeacherVotes` first, for settings that methods share
+    if owner := next((kind for kind in kinds if name in signature(kind).parameters), None):
+        return f"It is a setting of a method. Pass it as method={owner.__name__}({name}=...)."
+    return nearest(name, known)
+
+
 @dataclass(eq=False, repr=False)
 class Parameters(BaseEstimator):
-    """The parameters that both estimators have, of which `PATEClassifier` has the documentation."""
+    """The parameters that both estimators have; `PATEClassifier` documents them."""
 
-    _: KW_ONLY
-    method: Method | None = None
-    public: Schema | None = None
-    mechanism: Mechanism | NoisySum | None = None
-    unit: str | None = None
-    ledger: str | Path | Ledger | None = None
-    question: str = ""
     epsilon: float | None = None
+    _: KW_ONLY
+    delta: float | None = None
     budget: float | None = None
     releases: int = 1
-    release: str | None = None
-    data_changed: bool = False
-    insist: bool = False
-    delta: float | None = None
-    checkpoints: str | Path | None = None
+    ledger: str | Path | Ledger | None = None
+    unit: str | None = None
+    question: str = ""
+    method: Method | None = None
+    columns: ColumnMap | Schema | Mapping[str, Any] | None = None
     noise: NoiseSource | None = None
     random_state: int | None = None
     n_jobs: int | None = None
     progress: bool = False
-    # Parameters of a classifier.
-    features = None
-    student = None
-    student_features = None
+    features = None  # a parameter of a classifier
     _owner: ClassVar[str]  # as errors call the estimator
+    _columns: ClassVar[tuple[Any, str]]  # the types of `columns`, and what errors say of them
 
     @property
     @abstractmethod
@@ -136,17 +156,42 @@ class Parameters(BaseEstimator):
 
     @abstractmethod
     def _problems_of_target(self) -> Iterator[Problem]:
-        """Yield problems of these."""
+        """Yield problems of the parameters that describe the target."""
 
+    @property
     @abstractmethod
-    def _method_meant(self) -> Method:
-        """Return the method as given, or as other parameters stand for."""
+    def _default_method(self) -> Method:
+        """The method if `method` is None."""
 
-    def resolved(self, **rows: bool) -> Resolved:
-        """Return what the parameters come to; nothing is trained or drawn.
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of a method by its name, as in ``method__teacher__max_depth``.
+
+        Other estimators that share the method keep it as it is.
 
         Parameters
         ----------
+        **params
+            Parameters of the estimator or, after two underscores, of a parameter.
+        """
+        own, of_method = dict[str, Any](), defaultdict[str, Any](None)
+        for name, value in params.items():
+            first, _, rest = name.partition("__")
+            if first == "method" and rest:
+                of_method[rest] = value
+            else:
+                own[name] = value
+        super().set_params(**own)
+        if of_method:
+            self.method = self._method_meant().with_params(**of_method)
+        return self
+
+    def resolved(self, once: Once | None = None, **rows: bool) -> Resolved:
+        """Return the parameters with defaults and names resolved; nothing is trained or drawn.
+
+        Parameters
+        ----------
+        once : Once, optional
+            What is true of one fit alone.
         **rows : bool
             Which rows a fit has for its method, by the names of `Offered`. Default: those that every method takes.
 
@@ -155,31 +200,49 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        if problems := list(self._problems()):
+        once = once or Once()
+        if problems := [*self._problems(), *_problems_of_once(once, self._owner)]:
             raise InvalidParameterError(*problems)
-        run = self._unchecked()
-        offered = Offered(self._target, schema=self._has_schema, name=self.release is not None, **rows)
+        run = self._unchecked(once)
+        offered = Offered(self._target, schema=self._has_schema, name=once.release is not None, **rows)
         if problems := [*unmet(run.method, offered, self._owner), *self._problems_together(run)]:
             raise InvalidParameterError(*problems)
         return run
 
     @property
     def _has_schema(self) -> bool:
-        return self.public is not None
+        return isinstance(self.columns, Schema)
 
-    def _unchecked(self) -> Resolved:
-        """Return the method, with the student that it teaches, and what else the parameters come to."""
-        student_map = self.features if self.student_features is None else self.student_features
+    def _method_meant(self) -> Method:
+        """Return the method as given, or the default one."""
+        if self.method is not None and not isinstance(self.method, Method):
+            raise InvalidParameterError(
+                Problem(
+                    f"{self._owner}.method",
+                    "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
+                    shown(self.method),
+                )
+            )
+        return self.method or self._default_method
+
+    def _unchecked(self, once: Once = Once()) -> Resolved:  # noqa: B008
+        """Return the resolved parameters, without the checks of `resolved`."""
+        method = self._method_meant()
+        of_student = method.student_features
+        student_map = self.features if of_student is None else of_student
         student_map = None if isinstance(student_map, str) else student_map
-        method = self._method_meant().with_student(public_features=student_map is not None)
+        method = method.with_student(public_features=student_map is not None)
         if method.student is not None:
-            require_classifier(method.student, "student", self._owner)
+            require_classifier(method.student, "student", type(method).__name__)
+        columns: Any = self.columns
         return Resolved(
             method=method,
-            schema=self.public,
+            once=once,
+            schema=columns if self._has_schema else None,
+            columns=None if self._has_schema else columns,
             teacher_map=self.features,
             student_map=student_map,
-            same_map=self.student_features is None,
+            same_map=of_student is None,
             noise=known_noise(self.noise, self._owner),
         )
 
@@ -190,15 +253,23 @@ class Parameters(BaseEstimator):
                 yield Problem(f"{self._owner}.{name}", f"be {rule}", shown(value))
         for name, check in _NUMBERS.items():
             value = getattr(self, name)
+            if hasattr(value, "fit"):
+                yield Problem(
+                    f"{self._owner}.{name}",
+                    "be a number",
+                    f"a {type(value).__name__}",
+                    "A teacher is a setting of a method: method=TeacherVotes(teacher).",
+                )
+                continue
             if value is not None or name == "releases":
                 yield from problems_in(partial(check, value, name, self._owner))
         yield from self._problems_of_target()
-        for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
-            if name == "student_features" and isinstance(feature_map, str):
-                if feature_map != "rows":
-                    yield Problem(f"{self._owner}.{name}", "be 'rows' or a public feature map", shown(feature_map))
-            elif feature_map is not None:
-                yield from problems_in(partial(require_public_map, feature_map, self._owner, name))
+        kind, rule = self._columns
+        if not isinstance(self.columns, kind | None):
+            yield Problem(f"{self._owner}.columns", f"be {rule}", shown(self.columns))
+        if self.features is not None:
+            yield from problems_in(partial(require_public_map, self.features, self._owner, "features"))
+            yield from problems_in(partial(require_no_columns, self.features, self._owner, "features"))
         yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
@@ -207,33 +278,41 @@ class Parameters(BaseEstimator):
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
-    def _asked(self, method: Method, delta: float) -> Asked:
-        given, named = method.mechanism is not None, self.release is not None
-        return Asked(self.epsilon, self.budget, self.releases, delta, given, named)
+    def _asked(self, run: Resolved, delta: float) -> Asked:
+        return Asked(
+            self.epsilon,
+            self.budget,
+            self.releases,
+            delta,
+            given=run.method.mechanism is not None,
+            named=run.once.release is not None,
+        )
 
     def _problems_together(self, run: Resolved) -> Iterator[Problem]:
         """Yield problems of parameters that do not go together."""
-        if self.ledger is None and self.data_changed:
+        once = run.once
+        if self.ledger is None and once.data_changed:
             yield Problem(
-                f"{self._owner}.data_changed",
+                f"{self._owner}.fit.data_changed",
                 "come with $ledger, because only a ledger knows the earlier data",
                 fix="Set $ledger, or leave it out.",
             )
-        for name in ("features", "student_features") if self.public is not None else ():
-            if getattr(self, name):
-                yield Problem(f"{self._owner}.{name}", "be left out if you set $public, because it needs public rows")
-        asked = self._asked(run.method, DEFAULT_DELTA)
-        yield from asked.problems(self._owner, has_ledger=self.ledger is not None)
-        if self.release is not None and self.ledger is None:
+        if run.schema is not None and self.features:
             yield Problem(
-                f"{self._owner}.release",
+                f"{self._owner}.features", "be left out if $columns is a Schema, because it needs public rows"
+            )
+        asked = self._asked(run, DEFAULT_DELTA)
+        yield from asked.problems(self._owner, has_ledger=self.ledger is not None)
+        if once.release is not None and self.ledger is None:
+            yield Problem(
+                f"{self._owner}.fit.release",
                 "come with $ledger, which records releases by name",
                 fix="Set $ledger to a file.",
             )
-        if self.release is not None:
-            yield from problems_in(partial(require_release_name, self.release))
-        if self.checkpoints is not None and self.random_state is None:
+        if once.release is not None:
+            yield from problems_in(partial(require_release_name, once.release))
+        if once.checkpoints is not None and self.random_state is None:
             yield Problem(
-                f"{self._owner}.checkpoints",
+                f"{self._owner}.fit.checkpoints",
                 "come with $random_state; without it, the next fit splits the rows differently and reuses nothing",
             )

@@ -2,28 +2,27 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import People, Received, Rows, labeled
+from tutelage.estimator.inputs import Rows, Taken, labeled
 from tutelage.estimator.parameters import Resolved, naming_unknown
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
-from tutelage.methods.shortcuts import method_for
 from tutelage.partition import canonical_ids
-from tutelage.preflight import Given
+from tutelage.preflight import Sight
 from tutelage.published import Judged, card_of
+from tutelage.release import Once
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
@@ -41,17 +40,17 @@ class PATERegressor(RegressorMixin, Estimator):
 
     Parameters
     ----------
-    public : Schema, optional
-        Ranges and categories of the columns, by public knowledge. See docs/howto/no-public-rows.md. Default: what
-        `Schema.learn` proposes by `X_public`.
+    epsilon : float, optional
+        As for `PATEClassifier`.
     target_range : (float, float)
         Lowest and highest number, by public knowledge: numbers beyond count as these. A narrow range has less noise.
     method : Method, optional
         How private rows teach the student: a method for numbers. Default: `AdditiveMean`.
-    epsilon, budget, releases, release, delta, ledger, question, unit, data_changed, insist, mechanism, noise
-        As for `PATEClassifier`.
-    checkpoints, random_state, n_jobs, progress
-        As for `PATEClassifier`. `AdditiveMean` trains nothing and needs none of them.
+    columns : Schema, optional
+        Ranges and categories of the columns, by public knowledge. See docs/howto/no-public-rows.md. Default: what
+        `Schema.learn` proposes by `X_public`.
+    delta, budget, releases, ledger, unit, question, noise, random_state, n_jobs, progress
+        As for `PATEClassifier`. `AdditiveMean` trains nothing and needs no seed.
 
     Attributes
     ----------
@@ -61,12 +60,12 @@ class PATERegressor(RegressorMixin, Estimator):
         The worst-case guarantee.
     ledger_, open_ledger_, release_, method_, mechanism_, n_teachers_, day_, earlier_, n_earlier_
         What was released and spent, as PATEClassifier documents them.
-    columns_, student_map_, queries_, rounds_, drawn_, remembered_, n_private_rows_
+    name_, insisted_, student_map_, queries_, rounds_, drawn_, remembered_, n_private_rows_
         As PATEClassifier documents them.
     ballots_ : tuple of BallotSum
         The private sums of the ballots, for the data set owner only. They and `open_ledger_` are left out when the
         model is pickled or copied.
-    public_ : Schema
+    columns_ : Schema
         The schema, as given or as proposed by public rows.
     n_features_in_ : int
         Number of columns.
@@ -79,14 +78,15 @@ class PATERegressor(RegressorMixin, Estimator):
     >>> rng = np.random.default_rng(0)
     >>> age = rng.integers(20, 80, size=5000)
     >>> days = 0.1 * age + rng.random(5000)
-    >>> model = PATERegressor(Schema({"age": (20, 80)}), (0, 10), epsilon=1.0, noise=SimulationNoise(0))
+    >>> schema = Schema({"age": (20, 80)})
+    >>> model = PATERegressor(epsilon=1.0, target_range=(0, 10), columns=schema, noise=SimulationNoise(0))
     >>> bool(model.fit({"age": age}, days).score({"age": age}, days) > 0.9)
     True
     """
 
-    public: Any = None
     target_range: Any = None
     _owner: ClassVar[str] = "PATERegressor"
+    _columns = Schema, "a Schema"
 
     @property
     def _target(self) -> Numbers:
@@ -95,21 +95,14 @@ class PATERegressor(RegressorMixin, Estimator):
     def _problems_of_target(self) -> Iterator[Problem]:
         return problems_in(lambda: self._target)
 
-    def _method_meant(self) -> Method:
-        """Return the method as given, or the one for numbers."""
-        mechanism: Any = self.mechanism
-        return (
-            AdditiveMean(mechanism)
-            if self.method is None
-            else method_for(self.method, owner=self._owner, mechanism=mechanism)
-        )
+    @property
+    def _default_method(self) -> Method:
+        return AdditiveMean()
 
     @property
     def _has_schema(self) -> bool:
         return True  # given, or as public rows propose it
 
-    @on_one_day()
-    @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
         self,
         X: Any,
@@ -120,6 +113,10 @@ class PATERegressor(RegressorMixin, Estimator):
         entity_ids: Any = None,
         silos: Any = None,
         whole_rows: Any = None,
+        release: str | None = None,
+        data_changed: bool = False,
+        insist: bool = False,
+        checkpoints: str | Path | None = None,
     ) -> Self:
         """Let people cast ballots from the private rows, release their sums through noise, and set the student.
 
@@ -130,12 +127,12 @@ class PATERegressor(RegressorMixin, Estimator):
         y : array of shape (rows,) or str
             Number of each private row, or the name of a column of `X`.
         X_public : rows with named columns, optional
-            Public rows, which propose the schema if `public` is not given. All their columns are features, except those
-            that `y`, `y_public` and `entity_ids` name.
+            Public rows, which propose the schema if `columns` is not given. All their columns are features, except
+            those that `y`, `y_public` and `entity_ids` name.
         y_public : array of shape (public rows,) or str, optional
             Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
             gets wrong. Do not score by these rows afterwards.
-        entity_ids, silos, whole_rows
+        entity_ids, silos, whole_rows, release, data_changed, insist, checkpoints
             As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean. `silos` are
             for a method that trains teachers.
 
@@ -144,53 +141,49 @@ class PATERegressor(RegressorMixin, Estimator):
         InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
-        more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        with self._kept_if_refused():
-            intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
-            return self._released(intended, alone=entity_ids is None and silos is None)
+        once = Once(release, data_changed, insist, checkpoints)
+        return self._fitted(Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once))
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)
-        self.public_ = self.public if isinstance(self.public, Schema) else _proposed(rows)
-        return replace(run, schema=self.public_)
+        return replace(run, schema=run.schema or _proposed(rows))
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         if rows.y_public is not None and rows.X_public is None:
             yield Problem("PATERegressor.fit.y_public", "come with the public rows in $X_public", fix="Pass both.")
-        elif self.public is None and rows.X_public is None:
+        elif self.columns is None and rows.X_public is None:
             yield Problem(
-                "PATERegressor.public",
+                "PATERegressor.columns",
                 "be a Schema if you pass no public rows",
-                fix="Set $public, or pass public rows as $X_public.",
+                fix="Set $columns, or pass public rows as $X_public.",
             )
-        elif self.public is not None and rows.X_public is not None and rows.y_public is None:
+        elif self.columns is not None and rows.X_public is not None and rows.y_public is None:
             yield Problem(
-                "PATERegressor.public",
+                "PATERegressor.columns",
                 "be left out if you pass public rows without numbers",
-                fix="Leave out $public or $X_public, or pass $y_public.",
+                fix="Leave out $columns or $X_public, or pass $y_public.",
             )
         yield from super()._problems_of_rows(rows)
 
-    def _received(self, run: Resolved, asked: Rows) -> Received:
-        """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
-        y, entity_ids, known = asked.y, asked.entity_ids, None
-        table = as_table(asked.X if isinstance(y, str) else {"y": y})
+    def _received(self, run: Resolved, given: Rows) -> Taken:
+        """Return the rows of a fit, once the numbers to predict are seen to be such, as the schema's columns are."""
+        y, entity_ids = given.y, given.entity_ids
+        table = as_table(given.X if isinstance(y, str) else {"y": y})
         if isinstance(y, str) and table is not None:
-            asked = asked._replace(X=table)  # read once
+            given = replace(given, X=table)  # read once
         if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
             raise InvalidDataError(NO_NUMBERS.format("y"))
         if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
             ids = table.column(entity_ids) if isinstance(entity_ids, str) else column_array(entity_ids)
             target = Schema({y if isinstance(y, str) else "y": self._ends})
             target.table(table, None if ids is None else canonical_ids(ids))
-        if asked.y_public is not None:
-            known = self._known(asked.X_public, asked.y_public)
-        received = super()._received(run, asked._replace(X_public=None, y_public=None))
-        return received if known is None else received._replace(public=known[0], labels=known[1])
+        return super()._received(run, given)
 
-    def _known(self, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray]:
-        """Return the bins of public rows, and their targets."""
-        rows = self.public_.transform(dense_rows(X_public))
+    def _known(self, run: Resolved, public: Matrix, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
+        """Return the bins of public rows, and their targets, if there are any."""
+        if y_public is None or run.schema is None:
+            return public, None
+        rows = run.schema.transform(dense_rows(X_public))
         targets = self._target.public(labeled(X_public, y_public, "y_public")[1], len(rows))
         if len(targets) < FEWEST:
             raise InvalidDataError(
@@ -202,10 +195,11 @@ class PATERegressor(RegressorMixin, Estimator):
     def _ends(self) -> Any:
         return self._target.low, self._target.high
 
-    def _given(
-        self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None
-    ) -> Given:
-        found, labels = super()._given(run, people, public, label, n_people=n_people), numbers_of(people.as_given)
+    def _sight(
+        self, run: Resolved, rows: Matrix, whole: Any, public: Matrix, labels: Any, as_given: Any, **more: Any
+    ) -> Sight:
+        found = super()._sight(run, rows, whole, public, labels, as_given, **more)
+        labels = numbers_of(as_given)
         declared = (*found.declared, (Schema({"target": self._ends}), Table("", {"target": labels})))
         compared = () if len(public) else found.numbers  # bins have no units
         return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
@@ -265,7 +259,8 @@ class PATERegressor(RegressorMixin, Estimator):
             raise InvalidParameterError(
                 Problem("PATERegressor.card.X", "come with $y, because both are needed to score the student")
             )
-        card = card_of(self, Judged(), [str(name) for name in self.public_.names], statements or {})
+        columns: Any = self.columns_
+        card = card_of(self, Judged(), [str(name) for name in columns.names], statements or {})
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:

@@ -11,11 +11,10 @@ from itertools import compress
 from os import PathLike
 from typing import Any, NamedTuple, Self, final
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.typing import Matrix, Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
@@ -40,7 +39,7 @@ from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import image_features
 from tutelage.features.learned import PublicPCA, PublicSteps
 from tutelage.features.texts import text_features
-from tutelage.tables import Table, as_table, is_lazy, is_missing, require_same_types, spelled
+from tutelage.tables import Table, as_table, column_array, is_lazy, is_missing, require_same_types, spelled
 
 
 @final
@@ -263,56 +262,72 @@ FEATURE_MAPS: Mapping[str, Named[Any]] = {
 
 
 class NumberedRows(NamedTuple):
-    """Private and public rows that were not a matrix, as numbers."""
+    """Public rows that were not a matrix, as numbers."""
 
-    private: Matrix
-    public: Matrix
-    columns: ColumnMap | None = None  # what they are, by the public rows or as declared; None for images
-    table: Table | None = None  # the private rows with all their columns; None for images
+    rows: Matrix
+    columns: ColumnMap | None = None  # what they are, by the rows or as declared; None for images
+    table: Table | None = None  # the rows as they came; None for images
     image_shape: tuple[int, ...] | None = None
-
-    def __repr__(self) -> str:
-        return "NumberedRows(<private rows hidden>)"
 
     def default_map(self) -> Any:
         """Return the map for people who cast ballots, learned from the public rows."""
-        public = PublicRows(self.public, "X_public")
+        public = PublicRows(self.rows, "X_public")
         if isinstance(self.columns, PublicColumns):
             known = Columns(len(self.columns.numbers), self.columns.n_text_features)
             return FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, None, None, known)
         return FEATURE_MAPS[IMAGE_MAP_OF_PEOPLE](public, None, self.image_shape, Columns(0))
 
 
-def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> NumberedRows | None:
-    """Return rows with named columns, texts and images as numbers; None for rows that are a matrix.
+def numbered_rows(
+    X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None
+) -> NumberedRows | None:
+    """Return public rows with named columns, texts and images as numbers; None for rows that are a matrix.
 
-    The types of the columns are `declared`, or learned from the public rows. Refused are sparse rows, names that only
-    one of them has, a column of two types, and images of two shapes.
+    The kinds of the columns are `declared`, or learned from the rows; a mapping declares some of them.
     """
-    if isinstance(X, np.ndarray) and X.ndim > 2:
-        return _images(X, X_public)
-    private, public = named_cells(dense_rows(X)), named_cells(dense_rows(X_public))
-    if private is None and public is None:
+    if isinstance(X_public, np.ndarray) and X_public.ndim > 2:
+        return NumberedRows(dense_rows(X_public), image_shape=X_public.shape[1:])
+    public = named_cells(dense_rows(X_public))
+    if public is None:
         return None
-    if private is None or public is None:
+    if declared is None or isinstance(declared, Mapping):
+        kinds = {TEXT: "text"} if as_table(X_public) is None else {}  # one column of texts, which has no name
+        declared = PublicColumns.learn(public, kinds=kinds | dict(declared or {}))
+    # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
+    return NumberedRows(np.asarray(declared.transform(public)), declared, public)
+
+
+def numbered_as(public: NumberedRows | None, X: Any) -> tuple[Any, Table | None]:
+    """Return private rows as numbers in the columns of the public rows, and as a table if their columns have names.
+
+    It refuses sparse rows, names that only one of the two has, a column of two types, and images of two shapes.
+    """
+    shape = None if public is None else public.image_shape
+    if shape is not None or (isinstance(X, np.ndarray) and X.ndim > 2):
+        if shape is None or np.shape(X)[1:] != shape or len(shape) > 3:
+            raise InvalidDataError(
+                "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and "
+                f"`X_public` alike. Got shapes {np.shape(X)} and {'others' if shape is None else ('rows', *shape)}."
+            )
+        return dense_rows(X), None
+    private = named_cells(dense_rows(X))
+    if (private is None) != (public is None):
         named, other = ("X_public", "X") if private is None else ("X", "X_public")
         raise InvalidDataError(
             f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
             "same columns."
         )
-    if declared is None:
-        kinds = {TEXT: "text"} if as_table(X_public) is None else None  # one column of texts, which has no name
-        declared = PublicColumns.learn(public, kinds=kinds)
-    columns_of(private, declared.names)  # which refuses rows that lack one
-    require_as_public(private, public, declared)
-    if isinstance(declared, PublicColumns):
-        # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
-        numbers, of_public = (np.asarray(declared.transform(rows)) for rows in (private, public))
-        return NumberedRows(numbers, of_public, declared, private)
-    found, cells = np.asarray(declared.transform(public)), declared.cells(private)
+    if private is None or public is None or public.table is None or public.columns is None:
+        return dense_rows(X), None
+    columns = public.columns
+    columns_of(private, columns.names)  # which refuses rows that lack one
+    require_as_public(private, public.table, columns)
+    if isinstance(columns, PublicColumns):
+        return np.asarray(columns.transform(private)), private
+    cells = columns.cells(private)
     # Which rows are of one shard is not known yet, so each is taken by itself.
-    by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])
-    return NumberedRows(by_itself, found, declared, private)
+    each = np.arange(len(cells))[:, np.newaxis]
+    return features_of_private(columns, cells, each, public.rows.shape[1]), private
 
 
 def require_as_public(private: Table, public: Table, columns: ColumnMap) -> None:
@@ -381,23 +396,16 @@ def public_features(X_public: Any, *special: str | None) -> Any:
 
 
 def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
-    """Return the known labels of public rows, if `y` names a column that they have, and it has two classes or more."""
-    table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
-    if table is None or y not in table.columns:
-        return None
-    cells = np.asarray(table.column(y))
+    """Return the known labels of public rows, given or in a column of them; None unless there are two classes."""
+    if isinstance(y, str):
+        table = None if X_public is None else as_table(X_public)
+        if table is None or y not in table.columns:
+            return None
+        cells = np.asarray(table.column(y))
+    else:
+        cells = np.asarray([] if y is None else column_array(y))
     known = cells[[not is_missing(cell) for cell in cells.tolist()]]
     return known if len(set(map(spelled, known.tolist()))) > 1 else None
-
-
-def _images(X: Any, X_public: Any) -> NumberedRows:
-    shape = X.shape[1:]
-    if len(shape) > 3 or np.shape(X_public)[1:] != shape:
-        raise InvalidDataError(
-            "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and `X_public` "
-            f"alike. Got shapes {np.shape(X)} and {np.shape(X_public)}."
-        )
-    return NumberedRows(dense_rows(X), dense_rows(X_public), image_shape=shape)
 
 
 def dense_rows(rows: Any) -> Any:
@@ -414,19 +422,18 @@ def _refuse_containers(rows: Any) -> None:
         raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")
 
 
-def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:
-    """Return the columns that feature maps begin with, if any do, and the maps without them."""
-    parts = [
-        feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
-    ]
-    found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
-    if any(columns is not found[0] and joblib.hash(columns) != joblib.hash(found[0]) for columns in found):
+def require_no_columns(feature_map: Any, owner: str, name: str) -> None:
+    """Refuse a map that takes named columns: these come before the map of features, which takes numbers."""
+    steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
+    if any(map(_takes_columns, steps)):
         raise InvalidParameterError(
-            Problem("PATEClassifier.features", "begin with the same PublicColumns as $student_features")
+            Problem(
+                f"{owner}.{name}",
+                "take numbers",
+                "a map of named columns",
+                "Pass it as $columns, and the steps after it as $features.",
+            )
         )
-    rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
-    maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
-    return (found[0] if found else None), maps
 
 
 def _takes_columns(step: Any) -> bool:

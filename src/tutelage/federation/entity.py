@@ -29,10 +29,10 @@ from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_statu
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.methods.requests import PrivateRows
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards, as_column, canonical_ids
-from tutelage.preflight import Given, told_of_columns
+from tutelage.people.memory import PeopleInMemory
+from tutelage.preflight import Sight, told_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
 
@@ -126,8 +126,8 @@ class Entity:
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("always", PreflightWarning)
-            given = given_of(sums, X, np.asarray(y), entity_ids)
-            for told in (*told_of_columns(given), *given.read_off()):
+            sight = sight_of(sums, X, np.asarray(y), entity_ids)
+            for told in (*told_of_columns(sight), *sight.read_off()):
                 warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
@@ -243,7 +243,7 @@ def ballots_of(
     if stay is not None:
         rows, labels, people = rows[stay], labels[stay], people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
-    cast_by = sums.method.prepare(sums.public(1), PrivateRows(rows, labels, people))
+    cast_by = sums.method.prepare(sums.public(1), PeopleInMemory(rows, labels, people))
     ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
     if not asked.request.form.holds(ballots.form):
         raise InvalidBallotError("The ballots do not have the form that the request asks for.")
@@ -255,11 +255,11 @@ def bind_people(ledger: Ledger, people: Sequence[str]) -> None:
     ledger.bind(RunningDigest().add_people({*people}).digest(), changed=True, people=people)
 
 
-def given_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
+def sight_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Sight:
     """Return what the owner of rows is warned about, beside the schema."""
     nobody, table = np.empty((0, 0)), cast("Table", as_table(X, sums.schema.columns))
     ids = None if entity_ids is None else as_column(entity_ids)
-    return Given(
+    return Sight(
         private=nobody, public=nobody, numbers=(), columns=table.columns, labels=y, n_classes=sums.terms.n_classes,
         entity_ids=ids, schema=sums.schema, declared=((sums.schema, table),),
     )  # fmt: skip

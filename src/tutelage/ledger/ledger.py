@@ -300,13 +300,13 @@ class Ledger:
 
     def intended_noise(self, identity: str) -> float | None:
         """Return the noise with which the release of this identity was begun, or None."""
-        begun = self._begun(identity)
+        begun = self._begun(self.history(), identity)
         return None if begun is None else begun.content["noise"]
 
-    def _begun(self, identity: str) -> Entry | None:
-        """Return the entry by which a release was begun, read through the chain of hashes."""
+    def _begun(self, history: History, identity: str) -> Entry | None:
+        """Return the entry by which a release was begun."""
         about = keyed_name(self._key, "intent", identity)
-        begun = (one for one in self.history().entries if one.kind is Kind.INTENDED and one.content["about"] == about)
+        begun = (one for one in history.entries if one.kind is Kind.INTENDED and one.content["about"] == about)
         return next(begun, None)
 
     def whole_release(self, identity: str, reservations: Collection[int], most: Event) -> Event | None:
@@ -316,7 +316,8 @@ class Ledger:
         that are chosen at random without a seed are others each time: so more than `most` may be drawn, and the release
         be the one that pleased. Call it within `releasing`.
         """
-        history, begun = self.history(), self._begun(identity)
+        history = self.history()
+        begun = self._begun(history, identity)
         reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
         paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
         fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
@@ -482,6 +483,8 @@ class Ledger:
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
+        if self._arrivals is not None:
+            self._arrivals.new = ()  # nobody is charged, so people who are new here may come with a later release
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_beginning(write)

@@ -21,9 +21,9 @@ from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Average, Past, Summed, Turn
 from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.methods.sums import BallotOfRows, NoisySums, SumOf, form_of_joint, sum_of_entries, sum_of_joint
+from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive import Effects, Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
-from tutelage.teachers.blocks import PeopleBlock
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
@@ -118,8 +118,8 @@ class SumsOverSchema(NoisySums):
         """Refuse: there are no public rows to try it on."""
         raise InvalidParameterError(
             Problem(
-                "plan.parameters",
-                "have a method that uses public rows, because a plan tries it on them",
+                "plan.method",
+                "be one that uses public rows, because a plan tries it on them",
                 f"{type(self).__name__}",
                 "Train without a plan.",
             )
@@ -170,7 +170,7 @@ class SumsOverSchema(NoisySums):
         schema, sizes = public.schema, public.sizes
         if schema is None:
             raise InvalidParameterError(
-                Problem("PATEClassifier.public", f"be set to a Schema if the method is {type(self).__name__}")
+                Problem("PATEClassifier.columns", f"be set to a Schema if the method is {type(self).__name__}")
             )
         each = zip(schema.columns.items(), schema.bins, strict=True)
         columns = [[name, spelled_out(one), bins] for (name, one), bins in each]

@@ -17,6 +17,7 @@ from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Learned, Public, Sizes
 from tutelage.methods.sums import form_of_joint, sum_of_entries, sum_of_joint
+from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive_mean import (
     EDGES,
     LARGEST_RESIDUAL,
@@ -28,7 +29,6 @@ from tutelage.students.additive_mean import (
 )
 from tutelage.students.stacking import joint_steps, noisy_means
 from tutelage.targets import STEPS, Numbers
-from tutelage.teachers.blocks import PeopleBlock
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.

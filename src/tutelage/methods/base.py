@@ -2,23 +2,29 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.validation import problems_in
 from tutelage.accounting.filter import Filter, limit_of
 from tutelage.events import Event, Repeated, of_queries
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError, Problem, shown
+from tutelage.features.base import require_public_map
+from tutelage.features.columns import require_no_columns
 from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed, taught_by
-from tutelage.methods.requests import Facts, Prepared, PrivateRows, Public, Sizes, Steps
+from tutelage.methods.requests import Facts, Prepared, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
+from tutelage.people.memory import PeopleInMemory
 from tutelage.students import default_student, student_named
 from tutelage.targets import ClassWeights
 from tutelage.terms import Asked, Terms, terms_of
@@ -45,6 +51,55 @@ class Method(ABC):
     needs: ClassVar[Needs] = Needs()
     mechanism: Any  # None until it is calibrated, or given
     student: Any
+    # The map for rows of the student and of the choice of queries, or "rows"; None for that of `features`.
+    student_features: Any = None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name and, if `deep`, those of the estimators among them, as scikit-learn names them.
+
+        Parameters
+        ----------
+        deep : bool
+            Whether to return them.
+        """
+        own = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        nested = dict[str, Any]()
+        for name, value in own.items() if deep else ():
+            if hasattr(value, "get_params") and not isinstance(value, type):
+                nested |= {f"{name}__{inner}": one for inner, one in value.get_params().items()}
+        return own | nested
+
+    def with_params(self, **params: Any) -> Self:
+        """Return the method with other settings; it stays as it is, because other estimators may have it.
+
+        Parameters
+        ----------
+        **params
+            Settings or, after two underscores, parameters of an estimator among them: ``teacher__max_depth``.
+        """
+        own = {name: value for name, value in params.items() if "__" not in name}
+        known = {one.name for one in fields(self)}  # type: ignore[arg-type]
+        for name in params:
+            if name.partition("__")[0] not in known:
+                raise ValueError(f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}.")
+        changed = replace(self, **own)  # type: ignore[type-var]
+        for name in {name.partition("__")[0] for name in params.keys() - own.keys()}:
+            inner = {key.partition("__")[2]: one for key, one in params.items() if key.startswith(f"{name}__")}
+            estimator: Any = clone(getattr(changed, name))
+            changed = replace(changed, **{name: estimator.set_params(**inner)})  # type: ignore[type-var]
+        return changed
+
+    def _problems_of_student_features(self) -> Iterator[Problem]:
+        seen, owner = self.student_features, type(self).__name__
+        if isinstance(seen, str) and seen != "rows":
+            yield Problem(f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen))
+        elif seen is not None and not isinstance(seen, str):
+            yield from problems_in(partial(require_public_map, seen, owner, "student_features"))
+            yield from problems_in(partial(require_no_columns, seen, owner, "student_features"))
+
+    def __sklearn_clone__(self) -> Self:
+        """Return itself, which never changes."""
+        return self
 
     @property
     @abstractmethod
@@ -67,7 +122,8 @@ class Method(ABC):
 
         `public_features` says whether these go through a public map.
         """
-        student = student_named(self.student) if isinstance(self.student, str) else self.student
+        owner = type(self).__name__
+        student = student_named(self.student, owner) if isinstance(self.student, str) else self.student
         if student is None and self.needs.student:
             student = default_student(public_features=public_features)
         return replace(self, student=student)  # type: ignore[type-var]
@@ -85,15 +141,15 @@ class Method(ABC):
         return labels if self.needs.start else None
 
     def counts_classes(self, weights: ClassWeights | None) -> bool:
-        """Return whether what it releases can be weighed so, where classes do not count alike."""
+        """Return whether the method can apply these class weights, if there are any."""
         return weights is None or self.needs.weights
 
     def shards(self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /) -> Shards:
-        """Return whose row is whose: by default, every person is a teacher."""
+        """Return the shard of each row; by default, every person is a teacher."""
         return Shards.of_single_people(n_rows, entity_ids, name=name)
 
     def facts(self, n_teachers: int | None, rounds: tuple[int, ...] = (0,)) -> Facts:
-        """Return what reports say of how the method releases."""
+        """Return the facts that reports state about how the method releases."""
         return Facts(
             voters="teachers" if self.needs.shards else "people who cast ballots",
             selection=self.describe_queries(len(rounds)),
@@ -105,11 +161,11 @@ class Method(ABC):
         )
 
     def reduced(self, _teachers: int, _queries: int, /) -> Self:
-        """Return the method with at most so many teachers and queries, for trials; by default unchanged."""
+        """Return the method with at most these numbers of teachers and queries, for trials; by default unchanged."""
         return self
 
     def noise_warning(self, _teachers: int | None, /) -> str:
-        """Return a warning if the noise hides what so many teachers vote."""
+        """Return a warning if the noise hides the votes of this number of teachers."""
         return ""
 
     def rows_warning(self, n_public: int) -> str:
@@ -171,9 +227,10 @@ class Method(ABC):
 
     @abstractmethod
     def prepare(self, public: Public, people: Any, /) -> Prepared:
-        """Return who casts ballots, of people whose rows are here (`PrivateRows`); private, and executed there.
+        """Return who casts the ballots of `people`; private.
 
-        It trains teachers, or sends rows through a public map. No row of a person may make it fail.
+        People are in memory (`PeopleInMemory`), unless `needs.batches` allows others. It trains teachers, or sends rows
+        through a public map. No row of a person may make it fail.
         """
 
     @abstractmethod
@@ -196,14 +253,14 @@ class Method(ABC):
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return how a student is made of labeled public rows that take the place of the people.
 
-        `people` take part in the real run, for which the noise of the method is.
+        The noise of the method is for the number of `people` who take part in the real run.
         """
         classes = np.arange(known.n_classes)
 
         def predicted(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
-            rows = PrivateRows(known.labeled[taught], known.classes[taught], shards)
+            rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)
             public = Public.of_labels(known, shards.unit, len(taught))
             outcome = rehearsed(method.steps(public), method.prepare(public, rows), noise)
             if outcome.student is not None:

@@ -11,10 +11,11 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
-from tutelage.methods.requests import PrivateRows, Public, Sizes
+from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.votes import STUDENT, PeoplePresent, VotesOnQueries
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
+from tutelage.people.memory import PeopleInMemory
 from tutelage.students.selection import QuerySelector
 from tutelage.teachers import NearestQueries, NearestTeachers
 
@@ -32,7 +33,7 @@ class CappedVotes(VotesOnQueries):
     ----------
     votes : int
         Most votes of one person in one round.
-    n_queries, selection, rounds, student
+    n_queries, selection, rounds, student, student_features
         As for `TeacherVotes`.
     mechanism : CappedGNMax, optional
         How votes are released; its cap is that of all rounds together. Default: the least noise that ε allows.
@@ -46,6 +47,7 @@ class CappedVotes(VotesOnQueries):
     rounds: int = 1
     mechanism: CappedGNMax | None = None
     student: Any = None
+    student_features: Any = None
 
     def __post_init__(self) -> None:
         self._check(self._check_own)
@@ -96,8 +98,8 @@ class CappedVotes(VotesOnQueries):
 
         return student
 
-    def prepare(self, public: Public, people: PrivateRows, /) -> PeoplePresent:
+    def prepare(self, public: Public, people: PeopleInMemory, /) -> PeoplePresent:
         """Return the people, with their rows as the public map shows them; private."""
-        rows, seen = people.through(public.teacher_map, public.teacher_rows.shape[-1]), public.teacher_map
+        rows, seen = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows, public.teacher_map
         n_classes, teacher = len(public.classes), NearestQueries(self.votes)
         return PeoplePresent(teacher.fit(rows, people.labels, people.shards, n_classes=n_classes, features=seen))

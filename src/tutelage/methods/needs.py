@@ -76,7 +76,7 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
             yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
         return
     if needs.public == "schema" and not offered.schema:
-        yield Problem(f"{owner}.public", f"be a Schema, because {kind} learns without public rows")
+        yield Problem(f"{owner}.columns", f"be a Schema, because {kind} learns without public rows")
     if needs.public == "rows" and offered.schema:
         yield Problem(f"{owner}.method", "take a public schema, as Additive does", kind, "Leave it out for Additive.")
     if offered.batches and not needs.batches:
@@ -100,7 +100,7 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
         )
     if offered.name and needs.shards:
         yield Problem(
-            f"{owner}.release",
+            f"{owner}.fit.release",
             f"be left out for {kind}: people have a budget of their own only if every person casts ballots",
             fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
         )
@@ -113,7 +113,7 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
 
 def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator[Problem]:
     """Yield what a goal or class weights ask of the student and it does not have."""
-    needs, goal = method.needs, Goal(target.goal)
+    needs, goal, kind = method.needs, Goal(target.goal), type(method).__name__
     student = NoisySumClassifier() if method.student is None else method.student
     if target.weight is not None or goal.name == "balanced_accuracy":
         name = weight_parameter(student) if needs.student else None
@@ -123,9 +123,9 @@ def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator
                 f"{owner}.{'goal' if target.weight is None else 'class_weight'}",
                 "come with a method or student that takes class weights: NoisyMoments, Additive, or a classifier with "
                 "`class_weight`",
-                f"{type(method).__name__} and {type(student).__name__}",
+                f"{kind} and {type(student).__name__}",
                 "Choose one, such as RandomForestClassifier(), and leave its own `class_weight` unset.",
             )
     if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
         reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
-        yield Problem(f"{owner}.student", f"have `predict_proba`, because {reason}", f"a {type(student).__name__}")
+        yield Problem(f"{kind}.student", f"have `predict_proba`, because {reason}", f"a {type(student).__name__}")

@@ -37,12 +37,13 @@ from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request,
 from tutelage.methods.sums import NoisySums, PeopleReady, count_is_private, form_of_joint, sum_of_joint
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
+from tutelage.people.blocks import PeopleBlock, Vectors
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
 from tutelage.students.stacking import N_SCORES, Stacking, weighted
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
 _FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
@@ -165,6 +166,8 @@ class NoisyMoments(NoisySums):
         The noise of one sum that costs as much as all rounds together. Default: the least that ε allows.
     student : scikit-learn classifier, optional
         Learns from labels that the student in closed form gives to all public rows. Default: that student itself.
+    student_features : public feature map or "rows", optional
+        As for `TeacherVotes`, if there is a `student`.
     """
 
     name: ClassVar[str] = "noisy-moments"
@@ -176,12 +179,18 @@ class NoisyMoments(NoisySums):
     stack: float = 0.3
     mechanism: NoisySum | None = None
     student: Any = None
+    student_features: Any = None
 
     def __post_init__(self) -> None:
         VectorBallots(self.n_landmarks, self.quantile, self.rounds)  # which checks them
         probability(self.stack, "stack", "NoisyMoments")
         if isinstance(self.student, NoisySumClassifier):  # which has no settings
             object.__setattr__(self, "student", None)
+        problems = [*self._problems_of_student_features()]
+        if self.student_features is not None and self.student is None:
+            problems.append(Problem("NoisyMoments.student_features", "come with $student, which learns from them"))
+        if problems:
+            raise InvalidParameterError(*problems)
         NoisySums.__post_init__(self)
 
     @property
@@ -323,9 +332,7 @@ class NoisyMoments(NoisySums):
         """Refuse another student than the one in closed form, which is the only one that is tried."""
         if self.student is not None:
             raise InvalidParameterError(
-                Problem(
-                    "plan.parameters.student", "be left out for a plan, which tries only the student in closed form"
-                )
+                Problem("NoisyMoments.student", "be left out for a plan, which tries only the student in closed form")
             )
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:

@@ -11,18 +11,16 @@ from typing import Any, NamedTuple, Protocol, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
 from tutelage.events import Event
-from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.features.base import FeatureMap
 from tutelage.features.schema import Schema
 from tutelage.mechanisms import Mechanism, NoisySum
-from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 from tutelage.students.noisy_sums import Moments
 from tutelage.targets import ClassWeights
-from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.teachers.nearest import FewVotes
 
 AnyMechanism = Mechanism | NoisySum
@@ -113,49 +111,13 @@ class Public:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PrivateRows(NeverPickled):
-    """The private rows of a fit, in memory."""
-
-    rows: Matrix = field(repr=False)
-    labels: IntArray = field(repr=False)  # class index of each row
-    shards: Shards  # whose row it is: which teacher's or, where every person is one, which person's
-    left_out: str = field(default="", repr=False)  # who withdrew, as `Ledger.staying` told; there are no rows of them
-
-    @property
-    def n_teachers(self) -> int | None:
-        """How many teachers there are; None where they are people, whose number is private."""
-        return self.shards.n_shards if self.shards.people is None else None
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the people, if rows have any."""
-        return [] if self.shards.people is None else self.shards.people.tolist()
-
-    def only(self, people: npt.NDArray[np.bool_]) -> "PrivateRows":
-        """Return the rows of some of the people, where every person is a teacher."""
-        rows = people[self.shards.assignment]
-        return replace(self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people))
-
-    def through(self, feature_map: FeatureMap | None, n_features: int) -> Matrix:
-        """Return the rows through a map, each shard by itself."""
-        if feature_map is None:
-            return self.rows
-        return features_of_private(feature_map, self.rows, self.shards.rows, n_features)
-
-    def people(self, feature_map: FeatureMap | None, n_features: int) -> PeopleInMemory:
-        """Return the people whose rows these are, as a map shows them."""
-        return PeopleInMemory(self.through(feature_map, n_features), self.labels, self.shards)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Wishes(NeverPickled):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Wishes(Private):
     """Votes that people would cast, before the ledger grants how many each may cast; private."""
 
-    votes: FewVotes = field(repr=False)
-    names: Sequence[str] = field(repr=False)  # of the people, one each
-    digest: bytes = field(repr=False)  # of what the names are of
+    votes: FewVotes
+    names: Sequence[str]  # of the people, one each
+    digest: bytes  # of what the names are of
     cap: int
     unit: PrivacyUnit
 
@@ -247,12 +209,12 @@ class Answer:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class Kept(NeverPickled):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Kept(Private):
     """Ballots that noise was added to, and what came out; private."""
 
     request: Request
-    ballots: Any = field(repr=False)
+    ballots: Any
     drawn: Any
     predictions: FloatArray | None
 

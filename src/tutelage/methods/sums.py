@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_cells, sum_of_products
 from tutelage.events import Event
@@ -18,9 +18,10 @@ from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Turn
 from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes
+from tutelage.people.blocks import People, PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.stacking import joint_norm, numbers_of
-from tutelage.teachers.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
 _AT_ONCE = 2**12  # rows
@@ -30,12 +31,16 @@ SumOf = Callable[[PeopleBlock, Vector], BallotSum]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PeopleReady(NeverPickled):
-    """People with their rows, as the map, or the schema, shows them; private."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleReady(Private):
+    """People with their rows, as the map, or the schema, shows them."""
 
-    people: Any = field(repr=False)  # `PrivatePeople`
-    vectors: Vectors = field(default_factory=Vectors, repr=False)
+    people: People
+    vectors: Vectors = field(default_factory=Vectors)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.people, PeopleInMemory):  # the rows of others were looked at when they were read
+            require_finite(self.people.rows)
 
     def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
@@ -103,9 +108,9 @@ class NoisySums(Method):
         """Return the method with this noise."""
         return replace(self, mechanism=NoisySum(noise))  # type: ignore[type-var]
 
-    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
+    def prepare(self, public: Public, people: People, /) -> PeopleReady:
         """Return the people, with their rows as the map, or the schema, shows them; private."""
-        return PeopleReady(people.people(public.teacher_map, public.teacher_rows.shape[-1]))
+        return PeopleReady(people.through(public.teacher_map, public.teacher_rows.shape[-1]))
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""

@@ -16,10 +16,11 @@ from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
 from tutelage.methods.base import takes_missing_values
 from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
-from tutelage.methods.requests import PrivateRows, Public, Sizes
+from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
+from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students.selection import PublicKnowledge, QuerySelector
 from tutelage.teachers import ClassMeans, ensemble_of
@@ -51,8 +52,12 @@ class TeacherVotes(VotesOnQueries):
         Rounds in which they are asked. Later ones are shortened to what the budget still allows.
     mechanism : Mechanism, optional
         How votes are released. Default: `GNMax` with the least noise that ε allows.
-    student : scikit-learn classifier, optional
-        Learns from the released labels. Default: `default_student`.
+    student : scikit-learn classifier or str, optional
+        Learns from the released labels; students of `tutelage.students` and `sklearn.semi_supervised` also from the
+        public rows without a label. Default: `default_student`.
+    student_features : public feature map or "rows", optional
+        Map that the rows of the student and of the choice of queries pass through: another one than `features` of the
+        estimator, or ``"rows"`` for the rows unchanged. It is part of every prediction. Default: `features`.
 
     References
     ----------
@@ -69,6 +74,7 @@ class TeacherVotes(VotesOnQueries):
     rounds: int = 1
     mechanism: Mechanism | None = None
     student: Any = None
+    student_features: Any = None
 
     def __post_init__(self) -> None:
         self._check(self._check_own)
@@ -148,14 +154,14 @@ class TeacherVotes(VotesOnQueries):
         if self.rounds > 1 or self.rule.needs_answers or self.rule.needs_student:
             raise InvalidParameterError(
                 Problem(
-                    "plan.parameters.rounds",
+                    "TeacherVotes.rounds",
                     "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
                 )
             )
         if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
             raise InvalidParameterError(
                 Problem(
-                    "plan.parameters.mechanism",
+                    "TeacherVotes.mechanism",
                     "be a GNMax for a plan",
                     f"{type(self.mechanism).__name__}",
                     "Leave it out to get the least noise that ε allows.",
@@ -186,10 +192,10 @@ class TeacherVotes(VotesOnQueries):
 
         return student
 
-    def prepare(self, public: Public, people: PrivateRows, /) -> TalliedVotes:
+    def prepare(self, public: Public, people: PeopleInMemory, /) -> TalliedVotes:
         """Train the teachers and return their votes on all rows that may be asked; private."""
         training, n_classes, voted = public.training, len(public.classes), self.voted(public)
-        rows = people.through(public.teacher_map, public.teacher_rows.shape[-1])
+        rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         how = {"seed": training.seed, "n_jobs": training.n_jobs, "progress": training.progress}
         teachers = ensemble_of(self.teacher, n_classes=n_classes, **how)
         ballots = teachers.fit_ballots(

@@ -1,13 +1,13 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
@@ -35,13 +35,13 @@ STUDENT = "label-propagation"  # of a plan
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class TalliedVotes(NeverPickled):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TalliedVotes(Private):
     """Votes that were tallied beforehand; private."""
 
-    histogram: VoteHistogram = field(repr=False)
-    rows: dict[bytes, int] | None = field(repr=False)  # where the votes on each public row stand; None: in their order
-    ballots: Ballots | None = field(default=None, repr=False)  # of each teacher, where they are known
+    histogram: VoteHistogram
+    rows: dict[bytes, int] | None  # where the votes on each public row stand; None: in their order
+    ballots: Ballots | None = None  # of each teacher, where they are known
 
     @classmethod
     def on(cls, histogram: VoteHistogram, rows: npt.NDArray[Any], ballots: Ballots | None = None) -> "TalliedVotes":
@@ -61,11 +61,11 @@ class TalliedVotes(NeverPickled):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class TeachersPresent(NeverPickled):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TeachersPresent(Private):
     """Fitted teachers, who vote on whatever is asked; private."""
 
-    teachers: TeacherEnsemble = field(repr=False)
+    teachers: TeacherEnsemble
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram:
         """Return the votes on the rows of a request at these places."""
@@ -74,11 +74,11 @@ class TeachersPresent(NeverPickled):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class PeoplePresent(NeverPickled):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeoplePresent(Private):
     """People who vote on few of the rows; private."""
 
-    people: NearestTeachers = field(repr=False)
+    people: NearestTeachers
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram | Wishes:
         """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
@@ -103,7 +103,8 @@ class VotesOnQueries(Method):
     def _check(self, own: Callable[[], object]) -> None:
         """Refuse settings that do not fit, those of the kind of votes among them: all at once."""
         checks = own, self._check_selection, self._check_rounds, self._check_student
-        if found := [problem for check in checks for problem in problems_in(check)]:
+        found = [problem for check in checks for problem in problems_in(check)]
+        if found := [*found, *self._problems_of_student_features()]:
             raise InvalidParameterError(*found)
 
     def _check_selection(self) -> None:
@@ -138,21 +139,22 @@ class VotesOnQueries(Method):
 
     def _check_student(self) -> None:
         if isinstance(self.student, str):
-            student_named(self.student)
+            student_named(self.student, type(self).__name__)
         if isinstance(self.student, NoisySumClassifier):
             raise InvalidParameterError(
                 Problem(
                     f"{type(self).__name__}.student",
                     "be a classifier that learns from labels",
                     "NoisySumClassifier",
-                    "Leave $student out, or use NoisyMoments (`VectorBallots`).",
+                    "Leave $student out, or use NoisyMoments.",
                 )
             )
 
     @property
     def rule(self) -> QuerySelector:
         """The rule that chooses the queries."""
-        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
+        owner = type(self).__name__
+        return selector_named(self.selection, owner) if isinstance(self.selection, str) else self.selection
 
     @property
     def is_adaptive(self) -> bool:

@@ -1,15 +1,13 @@
 """The methods that a plan compares, each with the least noise that is proved to keep ε."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Filter
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals
-from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 
@@ -50,23 +48,16 @@ def calibrated(method: Method, target: Target) -> Method:
     return method.with_noise(noise)
 
 
-def method_of(parameters: Mapping[str, Any], target: Target, *, public_features: bool = False) -> Method:
-    """Return the method that parameters of `PATEClassifier` describe, with their noise or the least that keeps ε.
+def method_asked(method: Method, target: Target, *, public_features: bool = False) -> Method:
+    """Return a method that a user asks about, with its student, and with its noise or the least that keeps ε.
 
-    Parameters that are not set, or None, have the defaults of `PATEClassifier`; the default student depends on whether
-    rows go through a public feature map. A method that cannot be tried on public rows is refused.
+    The default student depends on whether rows go through a public feature map. A method that cannot be tried on public
+    rows is refused.
     """
-    parameters = {name: value for name, value in parameters.items() if value is not None}
-    known = {"method", *DEFAULTS}
-    if unknown := sorted(parameters.keys() - known):
+    if not isinstance(method, Method):
         raise InvalidParameterError(
-            Problem(
-                "plan.parameters",
-                f"contain only settings that a plan tries: {', '.join(sorted(known))}",
-                f"{unknown[0]!r}",
-            )
+            Problem("plan.method", "be a method of tutelage.methods, such as TeacherVotes()", shown(method))
         )
-    method = method_for(parameters.pop("method", None), **(DEFAULTS | parameters))
     method.check_plan()
     if method.student is None:
         method = method.with_student(public_features=public_features)

@@ -1,6 +1,6 @@
 """Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import Any
@@ -17,7 +17,7 @@ from tutelage.features.columns import numbered_rows, public_features
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import Target, calibrated, method_of, methods_for, proved
+from tutelage.planning.methods import Target, calibrated, method_asked, methods_for, proved
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
@@ -47,7 +47,7 @@ def plan(
     public_rows: int | None = None,
     classes: int | None = None,
     accuracy: float | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    method: Method | None = None,
     goal: str = "accuracy",
     reach: float | None = None,
     delta: float = 1e-5,
@@ -81,10 +81,8 @@ def plan(
         Number of classes. Default: those among the labels.
     accuracy : float, optional
         Accuracy of a model without privacy, if there are no labels.
-    parameters : mapping, optional
-        Parameters of `PATEClassifier` to try on the labeled rows as well: `method`, or its shortcuts `teacher` (a
-        recipe of `tutelage.teachers`, or a scikit-learn classifier), `n_teachers`, `n_queries`, `selection`, `student`,
-        `rounds`, `mechanism`.
+    method : Method, optional
+        A method of `tutelage.methods`, with its settings, to try on the labeled rows as well.
     goal : str
         What the student is judged by: ``"accuracy"``, or ``"balanced_accuracy"`` if there are labels. All numbers of
         the plan are of it.
@@ -127,24 +125,24 @@ def plan(
     )
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
-    if parameters is not None and known is None:
+    if method is not None and known is None:
         raise InvalidParameterError(
             Problem(
-                "plan.parameters",
-                "come with labels to try them on",
-                fix="Pass $y_public or $stand_in, or leave out $parameters.",
+                "plan.method",
+                "come with labels to try it on",
+                fix="Pass $y_public or $stand_in, or leave out $method.",
             )
         )
     if accuracy is not None and known is not None:
         raise InvalidParameterError(
             Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
         )
-    asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
+    asked = None if method is None else method_asked(method, target, public_features=features is not None)
     if asked is not None and known is not None and not asked.counts_classes(known.weights):
         raise InvalidParameterError(
             Problem(
-                "plan.parameters",
-                "have a method that takes class weights, because $goal needs them",
+                "plan.method",
+                "be one that takes class weights, because $goal needs them",
                 f"{type(asked).__name__}",
                 "Choose NoisyMoments, or set $goal to accuracy.",
             )
@@ -205,8 +203,8 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matri
         if table is None:
             raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
         labels, X = table.column(y), public_features(X, y, None)
-    named = numbered_rows(X, X, None)
-    rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.public, dtype=np.float64)
+    named = numbered_rows(X)
+    rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.rows, dtype=np.float64)
     by: Any = None
     if features is not None:
         by = require_public_map(features, "plan")
@@ -260,7 +258,7 @@ def _by_trials(
 
     trials = {method: floored(method, again[method].moved(shift)) for method in close}
     trials[ballots] = floored(ballots, whole)
-    # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
+    # Settings that a user named are compared and never recommended: their noise is not what `epsilon` asks for.
     best = max(
         (method for method in trials if method in own),
         key=lambda method: trials[method].expected - _WORTH * (method != ballots),

@@ -324,7 +324,7 @@ class Plan:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
         if self.recommended is None and not self.undecided:
             return ""
-        goal = "" if self.goal == "accuracy" else f'[training]\ngoal = "{self.goal}"\n'
+        goal = "" if self.goal == "accuracy" else f'# In [target]: goal = "{self.goal}"\n'
         sections = [goal, self.best.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
                     f"delta = {self.target.delta}\n"]  # fmt: skip
         return "\n".join(filter(None, sections))

@@ -35,8 +35,8 @@ STUDENTS: Mapping[str, Named[Any]] = {
 }
 
 
-def student_named(name: str, **parameters: Any) -> Any:
-    """Return the student of this name with these settings.
+def student_named(name: str, owner: str = "", **parameters: Any) -> Any:
+    """Return the student of this name with these settings; `owner` is what has it as `student`, for errors.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def student_named(name: str, **parameters: Any) -> Any:
         If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
-        raise InvalidParameterError(Problem("PATEClassifier.student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
+        raise InvalidParameterError(Problem(f"{owner}.student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
     return STUDENTS[name](**parameters)
 
 

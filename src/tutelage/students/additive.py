@@ -148,7 +148,7 @@ class TableOfEffects(BaseEstimator, ABC):
 class AdditiveClassifier(ClassifierMixin, TableOfEffects):
     """Scores of classes that are sums of one effect for each column: a table that can be read.
 
-    `PATEClassifier(public=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
+    `PATEClassifier(columns=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
     """
 
     classes_: npt.NDArray[Any]
@@ -160,7 +160,7 @@ class AdditiveClassifier(ClassifierMixin, TableOfEffects):
 
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
         """Refuse: the classifier follows from noisy sums."""
-        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(public=Schema(...)).")
+        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(columns=Schema(...)).")
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Return the score of each class, shape (rows, classes); the higher, the likelier."""

@@ -342,8 +342,8 @@ SELECTORS: Mapping[str, Named[QuerySelector]] = {
 }
 
 
-def selector_named(name: str) -> QuerySelector:
-    """Return the rule of this name, with its default settings.
+def selector_named(name: str, owner: str = "") -> QuerySelector:
+    """Return the rule of this name, with its default settings; `owner` is what has it as `selection`, for errors.
 
     Raises
     ------
@@ -353,7 +353,7 @@ def selector_named(name: str) -> QuerySelector:
     if name not in SELECTORS:
         raise InvalidParameterError(
             Problem(
-                "PATEClassifier.selection",
+                f"{owner}.selection",
                 f"be one of {', '.join(SELECTORS)}",
                 f"{name!r}",
                 "To choose by label, see `class_balanced`: the labels must be released first.",

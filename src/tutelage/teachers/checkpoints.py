@@ -114,7 +114,7 @@ def source_of(*settings: object) -> tuple[str, ...]:
     except (OSError, TypeError):
         raise InvalidParameterError(
             Problem(
-                "PATEClassifier.checkpoints",
+                "PATEClassifier.fit.checkpoints",
                 "be left out if a class or function is in no file, because later runs could not compare its code",
                 fix="Move it into a module.",
             )
@@ -157,7 +157,7 @@ def _digest(value: object) -> str:
     except Exception as error:  # whatever pickling raises, of its own kinds and of the values' own
         raise InvalidParameterError(
             Problem(
-                "PATEClassifier.checkpoints",
+                "PATEClassifier.fit.checkpoints",
                 "be left out if a setting has no name, such as a lambda, because later runs could not recognize it",
                 fix="Define it with `def`, or as a class in a module.",
             )

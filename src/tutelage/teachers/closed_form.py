@@ -168,7 +168,7 @@ class HeadTeachers(Ensemble):
 
 
 class Head(ABC):
-    """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
+    """A classifier whose fit is a formula; pass one as the teacher of `TeacherVotes`."""
 
     @abstractmethod
     def fit(self, private: LabeledShards) -> Any:

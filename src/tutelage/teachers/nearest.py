@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map
@@ -29,14 +29,14 @@ _AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's 
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class FewVotes(NeverPickled):
-    """Votes of teachers that abstain on most queries, those of each teacher in its order of preference; private."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FewVotes(Private):
+    """Votes of teachers that abstain on most queries, those of each teacher in its order of preference."""
 
-    teachers: IntArray = field(repr=False)  # of each vote, in ascending order
-    queries: IntArray = field(repr=False)
-    labels: IntArray = field(repr=False)
-    shape: tuple[int, int, int] = field(repr=False)  # numbers of teachers, queries and classes
+    teachers: IntArray  # of each vote, in ascending order
+    queries: IntArray
+    labels: IntArray
+    shape: tuple[int, int, int]  # numbers of teachers, queries and classes
 
     def per_teacher(self) -> IntArray:
         """Return how many votes each teacher casts."""
@@ -64,7 +64,7 @@ class NearestQueries:
     """Every person votes its label on the few public queries that are nearest to its rows, and abstains on the others.
 
     Nothing is trained, so a person can be a teacher. A teacher of few votes costs little: `CappedGNMax` releases them,
-    and `PATEClassifier(NearestQueries(cap))` chooses its noise.
+    and `CappedVotes(cap)` chooses its noise.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import PublicRows, PublicScaling, ballot_features
+from tutelage.people.blocks import PeopleBlock, in_turn
 from tutelage.privacy import PrivacyUnit
-from tutelage.teachers.blocks import PeopleBlock, in_turn
 
 _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
 # Steps to which a length of one is rounded, of vectors and of weights: far finer than any noise that protects, and

@@ -28,7 +28,7 @@ def casts_one_ballot_per_person(cast: Cast) -> bool:
     random = np.random.default_rng(0)
     y = random.integers(0, 2, _PEOPLE)
     private = PrivateRows(4 * random.random((_PEOPLE, 3)) - 2 + y[:, None], y, np.arange(_PEOPLE))
-    model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
+    model = PATEClassifier(noise=SimulationNoise(0), random_state=0)
     with mock.patch.object(VectorBallots, "cast", cast):
         *_, moves = check_fit(model, private, 4 * random.random((80, 3)) - 1.5, draws=1_000, entities=6)
     return moves.verdict == "pass"

@@ -33,7 +33,7 @@ Weights = dict[str, torch.Tensor]  # parameters and buffers of one network, by n
 @final
 @dataclass(frozen=True)
 class Network:
-    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
+    """Settings of teachers that are neural networks; pass them as the teacher of `TeacherVotes`.
 
     Parameters
     ----------

@@ -6,57 +6,61 @@ one whose worker died; and sums are of whole numbers, so that no result depends 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.threads import QUIET, on_all_cores
-from tutelage._internal.typing import IntArray, NeverPickled
+from tutelage._internal.typing import Hidden, IntArray, Private
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.features.base import FeatureMap
 from tutelage.partition import canonical_ids
+from tutelage.people.batches import BatchReader, PeopleInBatches, changed
+from tutelage.people.blocks import SumOfBlocks, Vectors, whole_people
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import ROWS_AT_ONCE, Batches, Table, as_table
-from tutelage.teachers.batches import BatchReader, PeopleInBatches, changed
-from tutelage.teachers.blocks import SumOfBlocks, Vectors, whole_people
 
 _BUCKET = "__bucket_of_person__"
 _BUCKETS = 16  # for each partition; few would leave some partitions empty
 _ADDED_AT_ONCE = 8
 
 
-class _Found(NamedTuple):
-    """Findings in some of the partitions; private."""
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Found(Hidden):
+    """Findings in some of the partitions, which travel to the others."""
 
     refusal: str = ""  # quotes no cell
     rows: int = 0
-    hashes: int = 0  # the sum of the hashes of the rows, by which a change is seen
+    hashes: int = 0  # the sum of the hashes of the rows, which detects a change
     buckets: frozenset[int] = frozenset()  # in which there are people
     n_people: int = 0
     digest: RunningDigest | None = None
     totals: IntArray | None = None
     norm_squared: int = 0
 
-    def __repr__(self) -> str:
-        return "_Found(<private rows hidden>)"
+    @property
+    def seal(self) -> tuple[int, int, frozenset[int], int]:
+        """The findings that are equal whenever the same rows are read."""
+        return self.rows, self.hashes, self.buckets, self.n_people
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PeopleInPartitions(NeverPickled):
-    """People whose rows stay on the workers of Dask; private. See `tutelage.teachers.blocks.PrivatePeople`."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PeopleInPartitions(Private):
+    """People whose rows stay on the workers of Dask. See `tutelage.people.blocks.People`."""
 
-    frame: Any = field(repr=False)
-    reader: BatchReader = field(repr=False)
+    frame: Any
+    reader: BatchReader
     unit: PrivacyUnit
     first_map: FeatureMap | None
-    checked: _Found = field(repr=False)
+    checked: _Found
 
     @classmethod
     def of(
@@ -76,9 +80,13 @@ class PeopleInPartitions(NeverPickled):
         """How many people there are."""
         return self.checked.n_people
 
-    def people(self, _first_map: FeatureMap | None, _n_features: int, /) -> "PeopleInPartitions":
-        """Return the people as the map shows them, through which their rows go."""
+    def through(self, _feature_map: FeatureMap | None, _n_features: int, /) -> "PeopleInPartitions":
+        """Return the people, whose rows go through the map where they are."""
         return self
+
+    def ids(self) -> Sequence[str]:
+        """Return no ids: people on the workers of a cluster are not known one by one."""
+        return ()
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
@@ -98,7 +106,7 @@ class PeopleInPartitions(NeverPickled):
         Progress is what Dask's own dashboard shows.
         """
         found = _over(self.frame[list(self.reader.used)], self.reader, _cast, sum_of)
-        if found.totals is None or found[1:5] != self.checked[1:5]:
+        if found.totals is None or found.seal != self.checked.seal:
             raise changed()
         return BallotSum(found.totals, found.norm_squared, self.unit)
 
@@ -182,7 +190,7 @@ def _found(
             return table.without(table.columns.keys() - set(some)).parts(ROWS_AT_ONCE)
 
         made = work(replace(reader, batches=Batches("", reader.batches.names, tables)), *settings)
-        return made._replace(rows=len(rows), hashes=hashes, buckets=buckets)
+        return replace(made, rows=len(rows), hashes=hashes, buckets=buckets)
     except TutelageError as error:
         return _Found(str(error))
     except Exception as error:

@@ -4,12 +4,12 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeVar, final
+from typing import Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError
@@ -17,22 +17,21 @@ from tutelage.features import PublicColumns
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.features.columns import require_as_public
 from tutelage.partition import canonical_ids
+from tutelage.people.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table
-from tutelage.teachers.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
 
 Result = TypeVar("Result")
 
 
-class _Read(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class _Read(Private):
     """One batch."""
 
     table: Table
     block: PeopleBlock
     ids: Sequence[str]  # of people whose first row is here
-
-    def __repr__(self) -> str:
-        return "_Read(<private rows hidden>)"
 
 
 @final
@@ -44,7 +43,7 @@ class BatchReader:
     columns: PublicColumns
     like: Table  # the public rows, whose columns have the types that those of each batch must have
     label: str
-    entity: str | None  # the column that says whose row it is; None where every row is a person
+    entity: str | None  # the column of ids; None if every row is a person
     checked: Callable[[Matrix], Matrix]  # refuses rows that the maps do not take
     encoded: Callable[[Cells], IntArray]  # returns the class index of each label
 
@@ -69,8 +68,8 @@ class BatchReader:
 
 
 @final
-class PeopleInBatches:
-    """People whose rows are read again for every round; private. See `tutelage.teachers.blocks.PrivatePeople`.
+class PeopleInBatches(Private):
+    """People whose rows are read again for every round. See `tutelage.people.blocks.People`.
 
     All rows are read once at the beginning, and nothing is kept of the people but digests. The map makes `n_features`
     numbers of a public row. Rows or labels that are not what they must be, and rows of one person that lie apart, are
@@ -78,11 +77,17 @@ class PeopleInBatches:
     """
 
     def __init__(self, reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> None:
-        self.unit, self.first_map, self.n_people, self.reader = unit, first_map, 0, reader
+        self.unit = unit
+        self.first_map = first_map
+        self.reader = reader
+        self.n_people = 0
         reader.batches.require(reader.used)
         # A keyed hash of 64 bits stands for a person. Two people with one hash are refused as one whose rows lie apart,
         # which happens once in 15,000 fits of fifty million people; one person is never taken for two.
-        digest, seal, key, hashes = RunningDigest(), _Seal(), secrets.token_bytes(32), bytearray()
+        key = secrets.token_bytes(32)
+        hashes = bytearray()
+        digest = RunningDigest()
+        seal = _Seal()
         for read in reader.read(reader.batches.names if reader.entity is None else reader.used):
             if not self.n_people:
                 self._first_rows = read.table
@@ -107,7 +112,8 @@ class PeopleInBatches:
                 "All rows of one person must follow each other where rows are read in batches. Sort the rows by "
                 f"'{reader.entity}' and run again."
             )
-        self.known_by, self._seal = digest, seal.digest()
+        self.known_by = digest
+        self._seal = seal.digest()
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time; raise `InvalidDataError` where they are not those of before."""
@@ -124,9 +130,13 @@ class PeopleInBatches:
         """Return what is seen in the first rows: something odd in all rows is likely to be in these."""
         return at(self._first_rows)
 
-    def people(self, _first_map: FeatureMap | None, _n_features: int, /) -> Self:
-        """Return the people as the map shows them, through which the rows went already."""
+    def through(self, _feature_map: FeatureMap | None, _n_features: int, /) -> Self:
+        """Return the people, whose rows went through the map when they were read."""
         return self
+
+    def ids(self) -> Sequence[str]:
+        """Return no ids: people whose rows are read in batches are not known one by one."""
+        return ()
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
@@ -137,21 +147,23 @@ class _Seal:
     """The digest of batches in the order in which they come, however many rows are in each."""
 
     def __init__(self) -> None:
-        self._hashes = [hashlib.sha256() for _ in range(len(PeopleBlock._fields) + 1)]
+        self._rows, self._labels, self._people, self._ids = (hashlib.sha256() for _ in range(4))
 
     def add(self, read: _Read) -> PeopleBlock:
         """Add a batch, and return its rows."""
-        for running, values in zip(self._hashes, read.block, strict=False):
-            running.update(np.ascontiguousarray(values).data)
-        self._hashes[-1].update(b"".join(_bytes(name) + b"\0" for name in read.ids))
-        return read.block
+        block = read.block
+        self._rows.update(np.ascontiguousarray(block.rows).data)
+        self._labels.update(np.ascontiguousarray(block.labels).data)
+        self._people.update(np.ascontiguousarray(block.people).data)
+        self._ids.update(b"".join(_bytes(name) + b"\0" for name in read.ids))
+        return block
 
     def digest(self) -> bytes:
-        return b"".join(running.digest() for running in self._hashes)
+        return self._rows.digest() + self._labels.digest() + self._people.digest() + self._ids.digest()
 
 
 def _new_people(cells: Cells, last: str) -> tuple[npt.NDArray[np.bool_], list[str], str]:
-    """Return which rows are the first of a person, the ids of these, and the last id; `last` is that of before."""
+    """Return which rows are the first of a person, their ids, and the last id; `last` is that of the batch before."""
     values = np.asarray(cells, dtype=object)
     canonical_ids(list({type(cell): cell for cell in values.tolist()}.values()))  # refuses what is no id
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
@@ -163,7 +175,7 @@ def _new_people(cells: Cells, last: str) -> tuple[npt.NDArray[np.bool_], list[st
 
 
 def changed() -> InvalidDataError:
-    """Return the error where rows are not those that were read before."""
+    """Return the error if rows are not the ones that were read before."""
     return InvalidDataError(
         "The private rows, or their order, changed while they were read. Run again, with rows that stay as they are; "
         "of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."

@@ -1,39 +1,41 @@
 """Private rows in blocks of whole people: a ballot must be seen whole to be measured."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import IntArray, Matrix, NeverPickled, Private
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.features.base import FeatureMap
-from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 
 _AT_ONCE = 2**13  # rows, about
 _MOST_KEPT = 2**24  # numbers, 128 MiB
 
 
-class PeopleBlock(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleBlock(Private):
     """All rows of some people."""
 
     rows: Matrix
     labels: IntArray  # class index of each row
     people: IntArray  # whose row it is, in ascending order: numbers that no other block has
 
-    def __repr__(self) -> str:
-        return "PeopleBlock(<private rows hidden>)"
-
     def only(self, kept: IntArray | slice) -> "PeopleBlock":
         """Return some of the rows."""
         return PeopleBlock(self.rows[kept], self.labels[kept], self.people[kept])
 
 
-class PrivatePeople(Protocol):
-    """Private rows: in memory, read again in each pass, or on the workers of a cluster."""
+SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
+Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]  # with a progress bar to this many people
+
+
+class People(Protocol):
+    """People with private rows: in memory, read again in each pass, or on the workers of a cluster."""
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -42,7 +44,7 @@ class PrivatePeople(Protocol):
 
     @property
     def n_people(self) -> int:
-        """How many people there are."""
+        """How many people there are; private, unless rows are the people."""
         ...
 
     @property
@@ -50,48 +52,24 @@ class PrivatePeople(Protocol):
         """Map of the rows before the teachers see them, if any."""
         ...
 
-    def summed(self, sum_of: "SumOfBlocks", shown: "Shown", kept: "Vectors", /) -> BallotSum:
-        """Return the sum of the ballots of all people.
-
-        `sum_of` is a function of the rows of some people alone. Vectors may be kept of rows that are in this process.
-        """
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         ...
 
+    def ids(self) -> Sequence[str]:
+        """Return the ids of all people, each once; none if a ledger cannot know them one by one."""
+        ...
 
-SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
-Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]  # with a progress bar to this many people
+    def through(self, feature_map: FeatureMap | None, n_features: int, /) -> Self:
+        """Return the people with their rows as a map shows them, which makes `n_features` numbers of a row."""
+        ...
 
+    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: "Vectors", /) -> BallotSum:
+        """Return the sum of the ballots of all people.
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class PeopleInMemory:
-    """Private rows as the teachers see them, and whose they are."""
-
-    rows: Matrix = field(repr=False)
-    labels: IntArray = field(repr=False)
-    shards: Shards  # one per person
-    first_map: None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self.rows)
-
-    @property
-    def unit(self) -> PrivacyUnit:
-        """Whose rows belong together."""
-        return self.shards.unit
-
-    @property
-    def n_people(self) -> int:
-        """How many people there are."""
-        return self.shards.n_shards
-
-    def blocks(self) -> Iterator[PeopleBlock]:
-        """Yield all rows, of whole people at a time."""
-        return blocks_of(self.rows, self.labels, self.shards.assignment)
-
-    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: "Vectors") -> BallotSum:
-        """Return the sum of the ballots of all people."""
-        return sum_of(shown(self.blocks(), self.n_people), kept)
+        `sum_of` depends on the rows of some people alone. Vectors may be `kept` of rows that are in this process.
+        """
+        ...
 
 
 @final
@@ -145,10 +123,11 @@ def whole_people(parts: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
         if not goes_on:
             whole = _joined(held)
             last = int(np.searchsorted(whole.people, whole.people[-1]))
-            yield from blocks_of(*whole.only(slice(last))) if last else ()
+            if last:
+                yield from _in_blocks(whole.only(slice(last)))
             held = [whole.only(slice(last, None))]
     if held:
-        yield from blocks_of(*_joined(held))
+        yield from _in_blocks(_joined(held))
 
 
 def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
@@ -163,5 +142,13 @@ def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
         yield block
 
 
+def _in_blocks(part: PeopleBlock) -> Iterator[PeopleBlock]:
+    return blocks_of(part.rows, part.labels, part.people)
+
+
 def _joined(parts: list[PeopleBlock]) -> PeopleBlock:
-    return parts[0] if len(parts) == 1 else PeopleBlock(*map(np.concatenate, zip(*parts, strict=True)))
+    if len(parts) == 1:
+        return parts[0]
+    rows = np.concatenate([one.rows for one in parts])
+    labels = np.concatenate([one.labels for one in parts])
+    return PeopleBlock(rows, labels, np.concatenate([one.people for one in parts]))

@@ -1,0 +1,1 @@
+"""People with private rows, behind one interface, wherever the rows are."""

@@ -1,0 +1,82 @@
+"""People whose rows are in memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import IntArray, Matrix, Private
+from tutelage.ballots import BallotSum
+from tutelage.digests import RunningDigest, data_digest, table_digest
+from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.partition import Shards
+from tutelage.people.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, blocks_of
+from tutelage.privacy import PrivacyUnit
+from tutelage.tables import Table
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PeopleInMemory(Private):
+    """People whose rows are in memory. See `tutelage.people.blocks.People`."""
+
+    rows: Matrix  # as numbers
+    labels: IntArray  # class index of each row
+    shards: Shards  # the teacher of each row or, if every person is a teacher, its person
+    left_out: str = ""  # who withdrew, as `Ledger.staying` returned it; their rows are left out
+    known: npt.NDArray[np.object_] | None = None  # the id of each row, also of people who withdrew; None without ids
+    whole: Any = None  # the rows with all their columns; None where that is `rows`
+    first_map: None = None
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose rows belong together."""
+        return self.shards.unit
+
+    @property
+    def n_people(self) -> int:
+        """How many people there are."""
+        return self.shards.n_shards
+
+    @property
+    def n_teachers(self) -> int | None:
+        """How many teachers there are; None if they are people with ids, whose number is private."""
+        return self.shards.n_shards if self.shards.people is None else None
+
+    @property
+    def shard_ids(self) -> list[str]:
+        """The ids of the people who cast ballots, in the order of their shards; none if rows have no ids."""
+        return [] if self.shards.people is None else self.shards.people.tolist()
+
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
+        if self.known is not None:
+            return RunningDigest().add_people(self.ids()).digest()
+        if isinstance(self.whole, Table):
+            return table_digest(self.whole)
+        return data_digest(self.rows if self.whole is None else self.whole)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all people, each once, also of those who withdrew; none if rows have no ids."""
+        return [] if self.known is None else np.unique(self.known).tolist()
+
+    def only(self, people: npt.NDArray[np.bool_]) -> "PeopleInMemory":
+        """Return some of the people, where every person is a teacher."""
+        rows = people[self.shards.assignment]
+        return replace(self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people))
+
+    def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":
+        """Return the people with their rows as a map shows them, each shard by itself."""
+        if feature_map is None:
+            return self
+        return replace(self, rows=features_of_private(feature_map, self.rows, self.shards.rows, n_features))
+
+    def blocks(self) -> Iterator[PeopleBlock]:
+        """Yield all rows, of whole people at a time."""
+        return blocks_of(self.rows, self.labels, self.shards.assignment)
+
+    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: Vectors, /) -> BallotSum:
+        """Return the sum of the ballots of all people."""
+        return sum_of(shown(self.blocks(), self.n_people), kept)

@@ -1,0 +1,288 @@
+"""A prepared release: everything that is about to be released, checked and with its noise; `release` spends for it."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, NamedTuple, final
+
+from sklearn import config_context
+
+from tutelage._internal.releases import on_one_day, today
+from tutelage._internal.typing import Private
+from tutelage._internal.warned import warn
+from tutelage.accounting import data_independent
+from tutelage.accounting.together import WITHOUT_LEDGER
+from tutelage.boundary import Boundary, Budget, Filing
+from tutelage.events import Event, Repeated
+from tutelage.exceptions import BudgetContinuedWarning, LedgerOvertakenError, PreflightError, RepeatedFitWarning
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.mechanisms import Release
+from tutelage.methods import Method, Public
+from tutelage.methods.requests import Facts, Outcome
+from tutelage.noise import NoiseSource
+from tutelage.people.blocks import People
+from tutelage.people.memory import PeopleInMemory
+from tutelage.preflight import few_take_part
+from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
+
+FEW_VOTES_LEFT = (
+    "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
+    "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
+)
+_LOGGER = logging.getLogger(__name__)
+
+
+class Once(NamedTuple):
+    """Settings of one release alone; public."""
+
+    release: str | None = None  # its name
+    data_changed: bool = False  # since the ledger was last used
+    insist: bool = False  # continue although rows are refused
+    checkpoints: Any = None  # private folder of the ballots of teachers
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Released:
+    """The result of a release and its cost; public, except `ledger` and `owner`, which are for the data set owner."""
+
+    outcome: Outcome
+    labels: Release  # with the event that was charged now, and its cost
+    facts: Facts
+    epsilon: PublicEpsilon  # the worst-case guarantee of all that is published
+    state: LedgerState  # of the budget, after the release
+    day: str
+    drawn: int  # number of different answers that are new
+    remembered: int  # number of those that were released before
+    earlier: tuple[str, ...]  # names of earlier releases of the same question
+    n_earlier: int  # number of their answers
+    ledger: Ledger = field(repr=False)
+    owner: Mapping[str, Any] = field(repr=False)  # votes, or sums of ballots; private
+
+
+class _Drawn(NamedTuple):
+    """The outcome of a release in its turn, and the budget before it."""
+
+    outcome: Outcome
+    before: LedgerState
+    alone: Event | None  # all that was ever drawn through the ledger, if all of it was drawn for this release
+    earlier: tuple[str, ...]
+
+
+class _Progress:
+    """How far a prepared release has come."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.boundary: Boundary | None = None
+        self.before: int | None = None  # fits without a ledger that were counted before this one
+        self.released: Released | None = None
+        self.finished: Any = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PreparedRelease(Private):
+    """A release that was checked and is not made yet. Nothing was drawn, trained or written for it.
+
+    Attributes
+    ----------
+    method : Method
+        The method, with its noise.
+    public : Public
+        All that the method may look at.
+    people : People
+        Those whose rows cast ballots; private.
+    budget : Budget
+        The terms by which it spends.
+    ledger : Ledger
+        Where it spends, in memory if no file is named.
+    once : Once
+        Settings of this release alone.
+    """
+
+    method: Method
+    public: Public
+    people: People
+    budget: Budget
+    ledger: Ledger
+    once: Once
+    noise: NoiseSource
+    finish: Callable[[Released], Any]  # makes what `release` returns
+    insisting: str  # how the caller insists on rows that are refused
+    file: Filing | None = None  # stores private ballots
+    _progress: _Progress = field(default_factory=_Progress, init=False)
+
+    def __str__(self) -> str:
+        kind = type(self.method).__name__
+        return f"{kind} with {self.method.mechanism}: {self.epsilon}, at most {self.cost:.4g} of the budget"
+
+    @property
+    def most(self) -> Repeated:
+        """The most that is released."""
+        return self.method.event(self.public.sizes)
+
+    @property
+    def epsilon(self) -> PublicEpsilon:
+        """The worst-case guarantee of this release alone."""
+        return data_independent.epsilon(self.most, self.ledger.delta)
+
+    @property
+    def cost(self) -> float:
+        """The most that it takes of the budget, in ε."""
+        return self.budget.rooms(self.most)[0]
+
+    def release(self) -> Any:
+        """Spend, draw, and return what is made of it: of an estimator's release, the fitted estimator.
+
+        Once it is made, the same object is returned again, at no further cost.
+        """
+        so_far = self._progress
+        with so_far.lock, on_one_day(), config_context(transform_output="default"):
+            if so_far.released is None:
+                self._make(so_far)
+            if so_far.finished is None and so_far.released is not None:
+                so_far.finished = self.finish(so_far.released)
+        return so_far.finished
+
+    def _make(self, so_far: _Progress) -> None:
+        """Spend, draw and release; what came out is kept before anything more can fail."""
+        method = self.method
+        public = self.public
+        day = today()
+        _LOGGER.info(
+            "Fit started: %s, %d classes, %d public rows.", type(method).__name__, len(public.classes), len(public.rows)
+        )
+        _LOGGER.info("Noise chosen: %s.", method.mechanism)
+        if so_far.boundary is None:
+            so_far.boundary = Boundary(self.ledger, self.noise, file=self.file)
+        boundary = so_far.boundary
+        self.budget.bind(boundary.ledger)  # others may have spent or changed it since
+        boundary.store_late()  # what an earlier call drew, which was interrupted before it was stored
+        if self.once.release is None:
+            boundary.require_room(method, public)
+            boundary.prepared = method.prepare(public, self.people)
+        if so_far.before is None:
+            so_far.before = self._counted()
+        try:
+            drawn = self._in_turn(boundary)
+        except LedgerOvertakenError:  # before anything was spent
+            boundary.ledger = self.budget.opened(method, public.sizes)
+            drawn = self._in_turn(boundary)
+        boundary.ledger.write_binding()
+        so_far.released = found = self._result(boundary, drawn, day)
+        if drawn.before.spent > 0 and (self.once.release is None or not found.drawn):
+            warn(_continued(drawn.before, found), BudgetContinuedWarning)
+        if so_far.before:
+            warn(_repeated(so_far.before + 1, found), RepeatedFitWarning)
+
+    def _counted(self) -> int:
+        """Return how many fits without a ledger there were before this one, and count it."""
+        if self.budget.ledger is not None or self.noise.simulated:
+            return 0
+        one = self.method.event_of_one(replace(self.public.sizes, unit=ONE_TEACHER))
+        return WITHOUT_LEDGER.count(one, self.most.count, self.budget.unit.name)
+
+    def _in_turn(self, boundary: Boundary) -> _Drawn:
+        """Return what is released while no other release goes on through the ledger."""
+        ledger = boundary.ledger
+        budget = self.budget
+        name = self.once.release
+        ledger.leave_out(self.people.left_out if isinstance(self.people, PeopleInMemory) else "")
+        with ledger.releasing():
+            ledger.intend(budget.identity, None if budget.asked.given else self.method.noise)
+            earlier: tuple[str, ...] = ()
+            if name is not None:
+                self._admit(boundary, name)
+                # Found in the turn of this release: one that it waited for is an earlier one.
+                earlier = ledger.earlier(budget.question, name)
+            asked = self.method.steps(replace(self.public, earlier=earlier))
+            before = ledger.state()
+            outcome = boundary.run(asked)
+            # The number of queries may depend on answers. `most` counts all that could have been asked.
+            alone = ledger.whole_release(budget.identity, boundary.reservations, self.most)
+        return _Drawn(outcome, before, alone, earlier)
+
+    def _admit(self, boundary: Boundary, name: str) -> None:
+        """Admit the people who have budget for a release with a name, and prepare them."""
+        ledger = boundary.ledger
+        people = self.people
+        if not isinstance(people, PeopleInMemory):
+            raise TypeError("A release with a name needs people in memory.")
+        is_new = name not in ledger.rooms(self.most)
+        taking_part = ledger.admit(name, self.budget.question, people.shard_ids, self.most)
+        few = few_take_part(taking_part, self.method.mechanism, name) if is_new else None
+        if few is not None and not self.once.insist:
+            raise PreflightError(f"{few} To continue anyway, {self.insisting}.")
+        boundary.require_room(self.method, self.public)
+        boundary.prepared = self.method.prepare(self.public, people.only(taking_part))
+
+    def _result(self, boundary: Boundary, drawn: _Drawn, day: str) -> Released:
+        outcome = drawn.outcome
+        alone = drawn.alone
+        state = boundary.ledger.state()
+        # The noise of a release that was interrupted or repeated was drawn before, in part or all of it.
+        event = boundary.event if alone is None or drawn.before.spent == 0 else alone
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        by_itself = data_independent.epsilon(self.most, state.delta)
+        is_alone = alone is not None and by_itself.epsilon <= state.budget
+        facts = self.method.facts(outcome.n_teachers, outcome.rounds)
+        n_drawn = boundary.n_drawn
+        n_remembered = boundary.n_remembered
+        if facts.of_sums and len(outcome.labels):  # all rows are labeled by what was released
+            n_drawn = len(outcome.labels) if boundary.cost else 0
+            n_remembered = len(outcome.labels) - n_drawn
+        return Released(
+            outcome=outcome,
+            labels=Release(outcome.labels, event, boundary.cost),
+            facts=facts,
+            epsilon=by_itself if is_alone else state.guarantee(),
+            state=state,
+            day=day,
+            drawn=n_drawn,
+            remembered=n_remembered,
+            earlier=drawn.earlier,
+            n_earlier=boundary.n_earlier,
+            ledger=boundary.ledger,
+            owner=boundary.prepared.private_attributes(outcome, boundary.kept),
+        )
+
+
+def _continued(before: LedgerState, found: Released) -> str:
+    """Return the warning of a release that continues a budget; `before` is the budget before the release."""
+    after = found.state
+    cost = found.labels.cost
+    said = (
+        f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {printed_up(after.delta)}: "
+        f"{_upward(before.spent)} was spent before it, {_upward(cost)} by it, and "
+        f"{-round_up(-after.remaining) + 0.0:.12g} remains."
+    )
+    if found.remembered and found.facts.of_sums:
+        said += (
+            " The sums were released before. This fit returned them at no cost, and did not use its private rows "
+            "or labels. For another label column pass another `question`."
+        )
+    elif found.remembered:
+        which = f"{found.remembered:,} of its queries" if found.drawn else "All its queries"
+        said += (
+            f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit "
+            "did not vote on them. For labels from these rows, ask about other public rows, or another `question`."
+        )
+    return f"{said} {FEW_VOTES_LEFT}" if found.drawn and cost == 0 else said
+
+
+def _repeated(number: int, found: Released) -> str:
+    """Return the warning of a fit without a ledger; `number` counts those of this process."""
+    delta = found.state.delta
+    unit, together = WITHOUT_LEDGER.total(delta)
+    return (
+        f"This is fit {number} without a ledger in this process. If all of them used the same people, together they "
+        f"guarantee one {unit} ε = {_upward(together)} at δ = {printed_up(delta)}, and not the "
+        f"{_upward(found.epsilon.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they "
+        "spend, or choose settings on public data (docs/pitfalls.md)."
+    )
+
+
+def _upward(epsilon: float) -> str:
+    return f"{round_up(epsilon):.12g}"
