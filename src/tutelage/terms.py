@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tutelage.accounting.calibration import noise_within, repeated
+from tutelage.accounting.calibration import epsilon_of_each, noise_within, repeated
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisySumGaussian
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -22,6 +22,13 @@ class Asked(NamedTuple):
     delta: float
     given: bool  # whether a mechanism is given, so that the noise is its own
     named: bool = False  # whether the release has a name: people who come later then have all of the budget
+
+    @property
+    def each(self) -> float | None:
+        """ε of one release as far as it is stated: of equal ones, that of each; None where nothing is said."""
+        if self.epsilon is not None or self.budget is None:
+            return self.epsilon
+        return epsilon_of_each(self.budget, self.delta, self.releases)
 
     def problems(self, owner: str, *, has_ledger: bool) -> Iterator[Problem]:
         """Yield what does not go together."""

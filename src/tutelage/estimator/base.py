@@ -20,7 +20,6 @@ from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, rel
 from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
-from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
 from tutelage.estimator.inputs import Inputs, Rows, Taken
@@ -161,7 +160,7 @@ class Estimator(Inputs):
             noise=run.noise,
             finish=lambda found: self._finished(found, run, method, public),
             insisting=self._caller.words.insist,
-            file=None if method.needs.shards else self._caller.file,  # teachers vote again on what is remembered
+            file=None if run.trains else self._caller.file,  # teachers vote again on what is remembered
         )
 
     def _with_room(self, taken: Taken, budget: Budget, *, remembered: bool = True) -> tuple[Method, Ledger]:
@@ -196,7 +195,7 @@ class Estimator(Inputs):
             labels=taken.labels,
             features=taken.run.teacher_map,
             people=len(people.rows) if rows_are_people else None,
-            epsilon=self._planned_epsilon(budget.asked.delta),
+            epsilon=budget.asked.each,
             delta=budget.asked.delta,
             goal=getattr(self, "goal", "accuracy"),
             weighted=getattr(self, "class_weight", None) is not None,
@@ -231,12 +230,6 @@ class Estimator(Inputs):
         self._with_room(taken, budget, remembered=False)  # before a method is chosen, which takes minutes
         one, its_budget = by(choose(known))
         return dealt(one), its_budget
-
-    def _planned_epsilon(self, delta: float) -> float | None:
-        """Return ε of one release, or None if no parameter states it."""
-        if self.epsilon is not None or self.budget is None:
-            return self.epsilon
-        return epsilon_of_each(self.budget, delta, self.releases)
 
     def _finished(self, found: Released, run: Resolved, method: Method, public: Public) -> Self:
         """Set the attributes of a release, train the student, and return the estimator."""
@@ -392,7 +385,7 @@ class Estimator(Inputs):
         target = self.target_
         schema = run.schema
         # A method of trained teachers that was planned keeps the map by which it was planned.
-        planned = run.method.needs.shards and self.features is None and run.teacher_map is not None
+        planned = run.trains and self.features is None and run.teacher_map is not None
         with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
             whole = [
                 [None if self.epsilon is None else float(self.epsilon), self.releases, unit, self.random_state],

@@ -455,7 +455,7 @@ class Inputs(Parameters):
                 Problem(f"{self._owner}.columns", "be left out if rows have no named columns", fix="Name the columns.")
             )
         private, table = numbered_as(public, X)
-        if public is not None and not run.method.needs.shards and run.teacher_map is None:
+        if public is not None and not run.trains and run.teacher_map is None:
             teacher_map = public.default_map()
             run = replace(run, teacher_map=teacher_map, student_map=teacher_map if run.same_map else run.student_map)
         self.student_map_, self._allow_nan = run.student_map, run.allow_nan

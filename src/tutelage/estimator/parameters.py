@@ -71,6 +71,11 @@ class Resolved:
     noise: NoiseSource
 
     @property
+    def trains(self) -> bool:
+        """Whether teachers are trained, each on a shard of the rows."""
+        return self.method.needs.shards
+
+    @property
     def student(self) -> Any:
         """The student that is cloned."""
         return NoisySumClassifier() if self.method.student is None else self.method.student
