@@ -18,6 +18,7 @@ from tutelage.exceptions import (
     LedgerError,
     LedgerMismatchError,
     NotPublishableError,
+    PreflightError,
 )
 from tutelage.features import Schema
 from tutelage.ledger import Ledger
@@ -209,6 +210,18 @@ def test_public_rows_that_are_overwritten_since_change_nothing():
     public[:] = X[:60]
     fitted = model(noise=SimulationNoise(0)).fit(X, Y, X_public=PUBLIC, entity_ids=IDS)
     assert np.array_equal(release.release().release_.labels, fitted.release_.labels)
+
+
+def test_rows_that_only_score_make_up_for_no_others_and_are_compared_too():
+    others = RANDOM.normal(size=(2000, 3))
+    asked = model(unit="row")
+    for learned, scored, said in (
+        (X[:60], others, "Many public rows equal private rows"),
+        (others[:60], X[:60], "Many public rows equal private rows"),
+        (others[:3], others[3:], "too few public rows"),
+    ):
+        with pytest.raises(PreflightError, match=said):
+            asked.prepare(X, Y, X_public=learned, scored=scored)
 
 
 class Fixed:

@@ -91,7 +91,8 @@ class Sight(Hidden):
 
     # Rows as numbers; of named columns first the numbers, then the codes of categories.
     private: Matrix
-    public: Matrix
+    public: Matrix  # that it learns from
+    scored: Matrix | None = None  # that only score it
     numbers: tuple[str, ...]  # names of these columns
     categories: tuple[str, ...] = ()
     columns: Mapping[str, Cells]  # all that may say whose row it is, features or not
@@ -241,8 +242,10 @@ def _ids_as_features(sight: Sight) -> Iterator[str]:
 
 
 def _compared(sight: Sight) -> Iterator[tuple[Matrix, Matrix]]:
-    """Yield private rows and the public rows that are there to learn from, or have proposed the schema."""
+    """Yield private rows and the public rows that are there to learn from, only score, or have proposed the schema."""
     yield sight.private, sight.public
+    if sight.scored is not None:
+        yield sight.private, sight.scored
     for schema, rows in sight.declared:
         if schema.proposed_by.columns:
             yield schema.values(rows), schema.values(schema.proposed_by)

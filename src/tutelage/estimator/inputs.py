@@ -289,10 +289,10 @@ class Inputs(Parameters):
 
         people = deal(run.method)
         public, known_labels = self._known(run, public, given.X_public, y_public)
-        compared = public if given.scored is None else np.vstack([public, self._numbers_of(given.scored)])
         sight = self._sight(
-            run, people.rows, whole, compared, labels[keep], as_given, entity_ids=entities, silos=owners,
+            run, people.rows, whole, public, labels[keep], as_given, entity_ids=entities, silos=owners,
             label=given.y if isinstance(given.y, str) else None, unused_labels=unused,
+            scored=None if given.scored is None else self._numbers_of(given.scored),
         )  # fmt: skip
         return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
 
@@ -520,6 +520,7 @@ class Inputs(Parameters):
         unused_labels: str | None,
         entity_ids: Any = None,
         silos: Any = None,
+        scored: Matrix | None = None,
         n_people: int | None = None,
     ) -> Sight:
         """Return what `preflight` looks at."""
@@ -535,6 +536,7 @@ class Inputs(Parameters):
         return Sight(
             private=rows,
             public=public,
+            scored=scored,
             numbers=features if learned is None else learned.numbers,
             categories=() if learned is None else learned.categorical,
             columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
