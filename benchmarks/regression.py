@@ -106,16 +106,15 @@ def boosted(rows: Rows, epsilon: float, rate: float) -> FloatArray:
     return np.clip(model.fit(private, np.clip(rows.y, low, high)).predict(scored), low, high)
 
 
+def ours(rows: Rows, epsilon: float) -> PATERegressor:
+    """Return the regressor for these rows, with its defaults."""
+    noise = SimulationNoise(rows.seed)
+    return PATERegressor(epsilon=epsilon, target_range=rows.ends, delta=DELTA, columns=rows.schema, noise=noise)
+
+
 def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
     """Yield R² of each way, and what the quantiles of ours hold."""
-    model = PATERegressor(
-        epsilon=epsilon,
-        target_range=rows.ends,
-        delta=DELTA,
-        columns=rows.schema,
-        noise=SimulationNoise(rows.seed),
-    )
-    model.fit(rows.X, rows.y)
+    model = ours(rows, epsilon).fit(rows.X, rows.y)
     yield "tutelage", model.score(rows.scored, rows.truth)
     low, _, high = model.predict_quantiles(rows.scored).T
     yield "between the quantiles .1 and .9", float(np.mean((low <= rows.truth) & (rows.truth <= high)))
@@ -128,13 +127,7 @@ def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
 def with_public(rows: Rows, epsilon: float, sizes: list[int]) -> Iterator[tuple[str, float]]:
     """Yield R² with and without numbers of public rows, and of these alone; the schema is proposed by all of them."""
     for size in [0, *sizes]:
-        model = PATERegressor(
-            epsilon=epsilon,
-            target_range=rows.ends,
-            delta=DELTA,
-            columns=rows.schema,
-            noise=SimulationNoise(rows.seed),
-        )
+        model = ours(rows, epsilon)
         X, y = (one[:size] for one in rows.public)
         model.fit(rows.X, rows.y, **({"X_public": X, "y_public": y} if size else {}))
         yield f"{size} numbers", model.score(rows.scored, rows.truth)

@@ -150,7 +150,7 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     assert not any(one.needs.shards for one in methods)  # no teachers are tried for a name
     planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
     with monkeypatch.context() as patched:
-        patched.setattr("tutelage.cli.plan.Planned.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
+        patched.setattr("tutelage.planning.planned.plan", lambda *_, **__: pytest.fail("it came to a plan"))
         (tmp_path / "out").rename(tmp_path / "once")
         config.write_text(f"{text}[run]\nseed = 7\n")
         assert "begun with other settings" in refusal(called("run", config, "--as", "January"), 1)

@@ -251,7 +251,7 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
     on_command_line(Case(PATIENTS, entity="patient"), tmp_path, called)
     config = tmp_path / "run.toml"
     text = config.read_text().replace('[method]\nname = "noisy-moments"\n', "")
-    monkeypatch.setattr("tutelage.cli.plan.Planned.plan_for", planned)
+    monkeypatch.setattr("tutelage.planning.planned.plan", planned)
     monkeypatch.setattr("tutelage.cli.plan.make_plan", planned)
     other_unit = text.replace('entity = "patient"', 'unit = "row"')
     for given, said in (

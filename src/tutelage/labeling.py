@@ -1,6 +1,5 @@
 """Labeling public rows: budget is spent from a ledger, then labels are released, at once or in rounds."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, final
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.warned import warn
 from tutelage.accounting import Accountant
 from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.boundary import Boundary, require_name_of_its_own
@@ -388,12 +388,11 @@ def _warn_of_ballots(votes: VoteHistogram) -> None:
     """Warn whoever has the votes if their form is that of ballots, of which one teacher has a whole row."""
     square = votes.cap is None and votes.n_queries == votes.n_teachers
     if square and votes.counts.sum(axis=1).max() < votes.n_teachers:
-        warnings.warn(
+        warn(
             "The votes have as many queries as teachers, and no query has the votes of all teachers. If `counts` are "
             "ballots of shape (teachers, queries), count them first with `tally(ballots, n_classes)`: otherwise ε is "
             "wrong.",
             PreflightWarning,
-            stacklevel=5,
         )
 
 

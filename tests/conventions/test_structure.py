@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"boundary", "estimator", "features", "methods", "preflight", "release", "reporting", "terms", "testing"},
     "cli": PIPELINE
     | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
-    | {"planning", "preflight", "published", "publishing", "release", "reporting"},
+    | {"planning", "preflight", "published", "publishing", "release", "reporting", "terms"},
 }
 
 

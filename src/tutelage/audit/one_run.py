@@ -17,8 +17,10 @@ from tutelage._internal.typing import ABSTAIN, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, Problem, RepeatedFitWarning
+from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.methods.votes import VotesOnQueries
 from tutelage.partition import as_column
+from tutelage.terms import Asked
 
 Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
 _TOLERANCE = 1e-9
@@ -234,4 +236,6 @@ def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):
         copy.method = copy.method.with_params(n_queries=None, selection="first", rounds=1)
+    if copy.method is None or copy.method.mechanism is None:  # otherwise ε follows from the mechanism
+        copy.epsilon = Asked(copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False).each
     return copy.set_params(ledger=None, budget=None, releases=1, unit=None, **settings)

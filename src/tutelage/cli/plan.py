@@ -1,8 +1,9 @@
 """``tutelage plan``: recommend a method for a target (ε, δ), with the expected accuracy of the student."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,17 +11,15 @@ from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.releases import claimed_folder, released
-from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, check_public_rows, learn_features, load_sources, pool_of, prepared
 from tutelage.cli.text import AsJson, confirmed, plain_console, remark, say
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.methods import Method
-from tutelage.methods.choice import Known
 from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
+from tutelage.planning.planned import require_judged
 from tutelage.tables import TABLE_FILES, read_table
-from tutelage.targets import Goal
+from tutelage.terms import Asked
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"
@@ -72,7 +71,7 @@ def plan(
             raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
         if settings.privacy.proposal is not None:
             raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
-        _require_judged(settings)
+        require_judged(settings.target.goal, weighted=settings.target.class_weight is not None)
         if settings.private is not None and settings.private.silo is not None:
             raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
         data = load_sources(settings)
@@ -102,74 +101,54 @@ def plan(
         raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
 
-class Choice:
-    """Chooses the method that a configuration leaves open, by a plan; the user decides if trials cannot tell."""
-
-    def __init__(self, settings: RunConfig, *, despite_plan: bool, progress: bool) -> None:
-        self._planned = Planned(None if settings.private is None else settings.private.people, progress=progress)
-        self._settings = settings
-        self._despite_plan = despite_plan
-        self.called = False  # stays so if an earlier release of the same question chose the method
-
-    def candidates(self, known: Known) -> Sequence[Method]:
-        """Return the methods that a plan chooses from."""
-        return self._planned.candidates(known)
-
-    def __call__(self, known: Known) -> Method:
-        """Return the method that a plan recommends, or the default one where no plan can be made."""
-        self.called = True
-        if (self._planned.people or known.people) is None or known.epsilon is None:
-            remark(
-                "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs "
-                "`people`, about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
-            )
-            return self._settings.chosen
-        _require_judged(self._settings)
-        found = self._planned.plan_for(known)
-        remark(f"plan: {found.sentences()[0]}")
-        if found.undecided and not self._despite_plan:  # by trials
-            question = f"Spend ε = {found.target.epsilon:.10g} on this release?"
-            self._despite_plan = confirmed(question, default=False)
-        if found.recommended is None and not self._despite_plan:
-            raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
-        method: Method = found.parameters(despite_plan=True)["method"]
-        return method
-
-
-def choice_for(settings: RunConfig, data: RunData, *, despite_plan: bool, progress: bool) -> Choice | None:
-    """Return how the method is chosen; None if the configuration names it, or nothing can be tried."""
+def choice_for(settings: RunConfig, data: RunData, *, despite_plan: bool, progress: bool) -> Planned | None:
+    """Return how the method is chosen that a configuration leaves open; None if nothing can be tried, or planned by."""
     can_be_tried = settings.schema is None and data.y_public is not None and data.batches is None
     if settings.method is not None or not can_be_tried:
         return None
-    return Choice(settings, despite_plan=despite_plan, progress=progress)
-
-
-def _require_judged(settings: RunConfig) -> None:
-    """Refuse to plan for what trials do not judge."""
-    if settings.target.class_weight is not None or Goal(settings.target.goal).ranks:
-        raise ConfigError(
-            "A plan judges by accuracy or balanced_accuracy, without `class_weight`. Change [target], or run without "
-            'a plan: name = "noisy-moments" in [method].'
+    people, epsilon = _people(settings, data), _epsilon(settings)
+    if people is None or epsilon is None:
+        remark(
+            "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
+            "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
         )
+        return None
+    return Planned(people, progress=progress, decide=partial(_decided, despite_plan))
+
+
+def _decided(despite_plan: bool, found: Plan) -> bool:
+    """Return whether to release whatever the plan says; if trials cannot tell, the user at the terminal decides."""
+    remark(f"plan: {found.sentences()[0]}")
+    if found.undecided and not despite_plan:
+        despite_plan = confirmed(f"Spend ε = {found.target.epsilon:.10g} on this release?", default=False)
+    if found.recommended is None and not despite_plan:
+        raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
+    return True
+
+
+def _people(settings: RunConfig, data: RunData) -> int | None:
+    """Return about how many people there are, if that is public."""
+    if settings.private is not None and settings.private.people is not None:
+        return settings.private.people
+    number_is_public = data.entity_ids is None and data.silos is None and data.batches is None
+    return len(data.y_private) if number_is_public else None
+
+
+def _epsilon(settings: RunConfig) -> float | None:
+    """Return ε of one release, as far as the configuration states it."""
+    privacy = settings.privacy
+    return Asked(privacy.epsilon, privacy.budget, privacy.releases, settings.delta, given=False).each
 
 
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
     pool = pool_of(settings, data)
-    private, privacy = settings.private, settings.privacy
-    number_is_public = data.entity_ids is None and data.silos is None and data.batches is None
-    shared = None
-    if privacy.budget is not None:
-        shared = epsilon_of_each(privacy.budget, settings.delta, privacy.releases)
+    private = settings.private
     target = {
-        "epsilon": _first(given.get("epsilon"), privacy.epsilon, shared),
+        "epsilon": _first(given.get("epsilon"), _epsilon(settings)),
         "delta": _first(given.get("delta"), settings.delta),
         "goal": _first(given.get("goal"), settings.target.goal),
-        "people": _first(
-            given.get("people"),
-            None if private is None else private.people,
-            len(data.y_private) if number_is_public else None,
-        ),
+        "people": _first(given.get("people"), _people(settings, data)),
         "unit": None if private is None else private.entity,
         "classes": len(data.classes),
         "X_public": pool,

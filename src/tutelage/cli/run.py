@@ -133,7 +133,7 @@ def _fit_and_write(
     if settings.privacy.proposal is not None:
         proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
         check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
-    if choice is not None and not choice.called:
+    if choice is not None and choice.found is None:
         remark(f"plan: {release.method.title}, as in an earlier release of this question.")
     if once["release"] is not None:
         remark(_schedule(release, once["release"]))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
+from tutelage._internal.warned import warn
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest, canonical
 from tutelage.events import Event, NoisySumGaussian, Repeated, SummedNoise
@@ -128,7 +129,7 @@ class Entity:
             warnings.simplefilter("always", PreflightWarning)
             sight = sight_of(sums, X, np.asarray(y), entity_ids)
             for told in (*told_of_columns(sight), *sight.read_off()):
-                warnings.warn(told, PreflightWarning, stacklevel=3)
+                warn(told, PreflightWarning)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
     def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, gone: str) -> bool:

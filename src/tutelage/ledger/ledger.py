@@ -484,7 +484,7 @@ class Ledger:
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
         if self._arrivals is not None:
-            self._arrivals.new = ()  # nobody is charged, so people who are new here may come with a later release
+            self._arrivals.new = ()  # no person is charged, so those who are new here may come with a later release
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_beginning(write)

@@ -1,6 +1,6 @@
 """A plan as the choice of a method, for a release that is prepared."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -11,6 +11,18 @@ from tutelage.planning.planner import plan
 from tutelage.planning.recommendation import Plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.targets import Goal
+
+
+def require_judged(goal: str, *, weighted: bool) -> None:
+    """Refuse a goal, or class weights of their own, by which no plan judges."""
+    if weighted or Goal(goal).ranks:
+        raise InvalidParameterError(
+            Problem(
+                "PATEClassifier.goal",
+                "be accuracy or balanced_accuracy, without $class_weight, because a plan judges by these",
+                fix="Change it, or set a $method, such as NoisyMoments.",
+            )
+        )
 
 
 @final
@@ -28,6 +40,8 @@ class Planned:
         Take the best method even if the plan expects no gain, or cannot tell.
     progress : bool
         Show a progress bar. Trial runs take up to a minute.
+    decide : function, optional
+        Gets the plan, and returns whether to release although it recommends nothing. Default: what `despite_plan` says.
 
     Attributes
     ----------
@@ -43,6 +57,7 @@ class Planned:
     people: int | None = None
     despite_plan: bool = False
     progress: bool = False
+    decide: Callable[[Plan], bool] | None = None
     found: Plan | None = field(default=None, init=False)
 
     def candidates(self, known: Known) -> Sequence[Method]:
@@ -55,12 +70,11 @@ class Planned:
 
     def __call__(self, known: Known) -> Method:
         """Return the method that a plan recommends."""
-        self.found = self.plan_for(known)
-        method: Method = self.found.parameters(despite_plan=self.despite_plan)["method"]
-        return method
+        self.found = self._plan(known)
+        anyway = self.despite_plan if self.decide is None else self.decide(self.found)
+        return self.found.parameters(despite_plan=anyway)["method"]
 
-    def plan_for(self, known: Known) -> Plan:
-        """Return the plan."""
+    def _plan(self, known: Known) -> Plan:
         people = self.people or known.people
         if people is None or known.epsilon is None:
             name = "people" if people is None else "epsilon"
@@ -69,16 +83,8 @@ class Planned:
             raise InvalidParameterError(
                 Problem("PATEClassifier.fit.y_public", "be passed, because a plan tries methods on labeled public rows")
             )
-        if known.weighted or Goal(known.goal).ranks:
-            raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.goal",
-                    "be accuracy or balanced_accuracy, without $class_weight, because a plan judges by these",
-                    fix="Change it, or set a $method, such as NoisyMoments().",
-                )
-            )
+        require_judged(known.goal, weighted=known.weighted)
         labeled = known.labels >= 0
-        unit = known.unit.name if known.people is None else None
         return plan(
             known.epsilon,
             people=people,
@@ -87,7 +93,7 @@ class Planned:
             features=known.features,
             goal=known.goal,
             delta=known.delta,
-            unit=unit,
+            unit=known.unit.name if known.people is None else None,
             named=known.named,
             progress=self.progress,
         )
