@@ -9,7 +9,6 @@ from consortia import CLASSES, TEACHERS, found, unanimous
 from processes import die_at_line, ended, forked
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerMismatchError, StaleBatchError
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
-from tutelage.federation.batches import _header, _signed
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.ledger import Ledger
@@ -187,8 +186,7 @@ def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_p
     """A hostile aggregator may sign what it likes; a reservation is for these rows only."""
     aggregator, entity = members.home("aggregator").identity, members.entity("hospital-0")
     small, large = (Batch.make(aggregator, members.consortium, np.zeros((queries, 1))) for queries in (1, 50))
-    header = _header(small.consortium, small.identifier, large.rows, large.query_hash)
-    forged = replace(large, identifier=small.identifier, signature=aggregator.sign(_signed(header)).hex())
+    forged = replace(large, identifier=small.identifier).signed_by(aggregator)
     for batch in (small, Batch.from_bytes(forged.to_bytes(), members.consortium)):
         ballots = unanimous(np.zeros(batch.n_queries, dtype=int))
         entity.vote(batch, ballots, Mailbox(tmp_path / batch.query_hash))

@@ -109,7 +109,7 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
     *({"shape": shape} for shape in ([-3, -4], [True, 12], [2**62, 2**62])),
 ])  # fmt: skip
 def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes):
-    about = batches._header(BATCH.consortium, BATCH.identifier, BATCH.rows, BATCH.query_hash)
+    about = BATCH._header
     signature = AGGREGATOR.sign(batches._signed(about)).hex()  # even from a hostile aggregator
     line = canonical({**named("batch", about), "signature": signature, **changes}).encode()
     refused, why = (InvalidDataError, "format") if "format" in changes else (ForgedMessageError, "damaged|not known")

@@ -98,7 +98,8 @@ class LabelingSession:
         self._voters = _present(voters, X_voted)
         self.mechanism: Final = mechanism
         self.ledger: Final = ledger
-        source, self._question = known_noise(noise, "LabelingSession"), question
+        source = known_noise(noise, "LabelingSession")
+        self._question = question
         self._boundary = Boundary(ledger, source, self._voters)
         one = mechanism.event_of_one(voters.n_classes, voters.unit, simulated=source.simulated)
         cap = one.cap if isinstance(one, CappedArgmaxGaussian) else None
@@ -247,7 +248,9 @@ class LabelingSession:
             )
         first = list(first_places(hashes).values())
         votes: Any = self._voters.votes(request, np.array(first))
-        accountant, answered, offsets = Accountant(progress=progress), None, None
+        accountant = Accountant(progress=progress)
+        answered = None
+        offsets = None
         if _promises(self.mechanism, "shows_every_answer"):
             answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
         if isinstance(self.mechanism, InteractiveGNMax) and student is not None:

@@ -44,14 +44,16 @@ class Bars(NamedTuple):
     @property
     def scale(self) -> tuple[float, float]:
         """The ends of the scale, which include 0 and all bands."""
-        low, high = min(one.value - one.noise for one in self.bars), max(one.value + one.noise for one in self.bars)
+        low = min(one.value - one.noise for one in self.bars)
+        high = max(one.value + one.noise for one in self.bars)
         return min(0.0, low), max(self.whole, high) or 1.0
 
     def __html__(self) -> str:
         """Return the bars as a table with colors of its own."""
         if not self.bars:
             return ""
-        left, track = 'style="text-align:left"', ";background:var(--rest,#cfd7de)" if self.whole else ""
+        left = 'style="text-align:left"'
+        track = ";background:var(--rest,#cfd7de)" if self.whole else ""
         _, high = self.scale
         rows = "".join(
             f'<tr><th scope="row" {left}>{escape(bar.name)}</th><td style="width:50%;vertical-align:middle">'

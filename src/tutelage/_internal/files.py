@@ -2,7 +2,6 @@
 
 import io
 import math
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import IO, Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.gate import TABLE, open_input, require_memory
+from tutelage._internal.gate import TABLE, AnyPath, open_input, require_memory
 from tutelage._internal.outputs import npz_form
 from tutelage.exceptions import ConfigError, InvalidDataError
 
@@ -40,7 +39,8 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
     """The plain arrays of an npz file, each unpacked when it is asked for and not before."""
 
     def __init__(self, path: Path, forms: dict[str, Form]) -> None:
-        self.path, self._forms = path, forms
+        self.path = path
+        self._forms = forms
         self._unpacked: dict[str, npt.NDArray[Any]] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -134,7 +134,7 @@ def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
         raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
-def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: str | os.PathLike[str], name: str | None, usual: str) -> str:
+def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: AnyPath, name: str | None, usual: str) -> str:
     """Return which array of a file is meant: the one named, the one of the usual name, or the only one."""
     known = ", ".join(sorted(arrays))
     if name is not None and name not in arrays:

@@ -27,12 +27,14 @@ DOCUMENT = 2**24  # such as a configuration, a card, a claim or a key
 TABLE = 2**33  # or an archive of arrays
 LARGEST = 2**42  # that is read in parts
 MODEL = 2**31  # that is read whole
-_UNPACKED_SMALL, _UNPACKED_TIMES = 2**25, 40
+AnyPath = str | PathLike[str]
+_UNPACKED_SMALL = 2**25
+_UNPACKED_TIMES = 40
 _CHUNK = 2**20
 _SHARE_OF_MEMORY = 0.75
 
 
-def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
+def user_path(path: AnyPath, name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
     text = os.fspath(path) if isinstance(path, str | PathLike) else ""
     if text.startswith((":memory:", "file:")) or not text or "\0" in text:
@@ -51,7 +53,7 @@ def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
     return found
 
 
-def open_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
+def open_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
     """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
     found = user_path(path)
     flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | (0 if follow else os.O_NOFOLLOW)
@@ -70,26 +72,27 @@ def open_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool 
     return file
 
 
-def require_input(path: str | PathLike[str], most: int = DOCUMENT) -> Path:
+def require_input(path: AnyPath, most: int = DOCUMENT) -> Path:
     """Return the path of a file that `open_input` would open, for readers that open it themselves."""
     open_input(path, most).close()
     return user_path(path)
 
 
-def read_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool = True) -> bytes:
+def read_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> bytes:
     """Return the bytes of a regular file, no link unless `follow`; one that grows while it is read is cut."""
     with open_input(path, most, follow=follow) as file:
         return file.read(min(most, os.fstat(file.fileno()).st_size))
 
 
-def read_text(path: str | PathLike[str]) -> str:
+def read_text(path: AnyPath) -> str:
     """Return the text of a file in UTF-8, without a byte order mark; raise UnicodeDecodeError if it is not UTF-8."""
     return read_input(path).decode("utf-8-sig")
 
 
 def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
     """Return the content of a gzip file; refuse one that unpacks to many times its size."""
-    most, size = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size), 0
+    most = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size)
+    size = 0
     content = gzip.GzipFile(fileobj=file)
     while part := content.read(_CHUNK):
         size += len(part)
@@ -99,7 +102,7 @@ def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
     return content
 
 
-def require_memory(needed: int, path: str | PathLike[str], free: float | None = None) -> None:
+def require_memory(needed: int, path: AnyPath, free: float | None = None) -> None:
     """Refuse a file whose content takes more memory than most of what is free, or was before a part of it was read."""
     free = free_memory() if free is None else free
     if needed > _SHARE_OF_MEMORY * free:
@@ -119,5 +122,5 @@ def free_memory() -> float:
     return free
 
 
-def _refuse(number: int, reason: str, path: str | PathLike[str]) -> Never:
+def _refuse(number: int, reason: str, path: AnyPath) -> Never:
     raise OSError(number, reason, os.fspath(path))

@@ -20,11 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 from typing import Any, BinaryIO, NamedTuple, final
 
-from tutelage._internal.gate import user_path
+from tutelage._internal.gate import AnyPath, user_path
 from tutelage._internal.records import parse
 from tutelage.exceptions import ConfigError, ExposedFileWarning, InvalidDataError
 
-_LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
+_LOCK = "made-by-tutelage"
+_STAGING = "staging-"
+_REPLACED = "replaced"
 OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # ends of the names of files that a ledger may have beside it
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
@@ -75,7 +77,8 @@ def private_path(output: Path) -> Path:
 
 def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = False) -> None:
     """Refuse an output that exists and was not written by tutelage, or that must not be made."""
-    path, what = path_of(output), "a folder" if folder else "a file"
+    path = path_of(output)
+    what = "a folder" if folder else "a file"
     if not path.name:
         raise ConfigError(f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}.")
     for suffix in OF_LEDGERS:
@@ -109,7 +112,10 @@ class Claim:
         self.path = output
         named = output if output.name not in ("", "..") else path_of(output)
         self.private = private_path(named)
-        self._target, self._kind, self._way_out, self._is_folder = path_of(output), kind, way_out, folder
+        self._target = path_of(output)
+        self._kind = kind
+        self._way_out = way_out
+        self._is_folder = folder
 
     def check(self) -> None:
         """Refuse what must not be replaced."""
@@ -198,7 +204,7 @@ class Claim:
 
 @contextmanager
 def claimed(
-    output: str | os.PathLike[str], kind: Form, *, folder: bool = False, checked: bool = True, way_out: str = ""
+    output: AnyPath, kind: Form, *, folder: bool = False, checked: bool = True, way_out: str = ""
 ) -> Generator[Claim]:
     """Hold an output for this process until the block ends, after refusing one that must not be replaced.
 

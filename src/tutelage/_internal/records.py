@@ -12,6 +12,7 @@ from tutelage.exceptions import InvalidDataError, TutelageError, shown
 FORMAT = 1  # of every kind of file
 Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _CODE = re.compile(r"Invalid enum value .* at `\$(?:.*\.)?(\w+)`", re.DOTALL)
+Entries = dict[str, Any]  # of JSON or TOML
 Made = TypeVar("Made")
 
 
@@ -24,12 +25,12 @@ def plain(record: Any) -> Any:
     return json.loads(json.dumps(msgspec.to_builtins(record)))
 
 
-def named(kind: str, record: Any) -> dict[str, Any]:
+def named(kind: str, record: Any) -> Entries:
     """Return what a file of this kind holds."""
     return {"file": kind, "format": FORMAT, **plain(record)}
 
 
-def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file") -> dict[str, Any]:
+def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file") -> Entries:
     """Return the entries of JSON that says that it is of this kind, and of the format that is known; without these."""
     try:
         content = json.loads(data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
@@ -43,6 +44,11 @@ def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file
             f"A {kind} file has another format ({shown(found)}); read it with the version of tutelage that made it."
         )
     return content
+
+
+def record_in(data: bytes | str, kind: str, of: type[Made], damaged: TutelageError) -> Made:
+    """Return the record that JSON of this kind holds."""
+    return made(parse(data, kind, damaged), of, damaged)
 
 
 def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
@@ -67,7 +73,7 @@ def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> Entries:
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError

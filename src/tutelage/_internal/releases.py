@@ -16,11 +16,14 @@ from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import OF_LEDGERS, Claim, Form, claimed, path_of, private_path, sync_all
-from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, made, named, parse
+from tutelage._internal.records import FORMAT, AnotherFormatError, Entries, Hash, made, named, parse, record_in
 from tutelage.exceptions import ConfigError, InvalidDataError
 
-MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
-SIGNATURE_KIND, HEAD_KIND, SIGNATURE_FORMAT = "release signature", "ledger head", FORMAT
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.signature.json"
+SIGNATURE_KIND = "release signature"
+HEAD_KIND = "ledger head"
+SIGNATURE_FORMAT = FORMAT
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
 Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
@@ -136,17 +139,17 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
     return None
 
 
-def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) -> dict[str, Any]:
+def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) -> Entries:
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
     data = _read(path, "Sign with --sign.")
-    content = named(kind, made(parse(data, kind, damaged), dict[str, values], damaged))
+    content = named(kind, record_in(data, kind, dict[str, values], damaged))
     if data != signature_text(content).encode():
         raise damaged
     return content
 
 
-def signature_text(content: dict[str, Any]) -> str:
+def signature_text(content: Entries) -> str:
     """Return the one spelling of a signature file."""
     return json.dumps(content, indent=1) + "\n"
 
@@ -167,7 +170,8 @@ def claimed_folder(
     """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
     folder = user_path(folder)
     if ledger is not None:
-        made, budget = path_of(folder), path_of(ledger)
+        made = path_of(folder)
+        budget = path_of(ledger)
         of_ledger = [budget.with_name(budget.name + suffix) for suffix in ("", *OF_LEDGERS)]
         if {made, private_path(made)} & {*of_ledger, *budget.parents} or budget in made.parents:
             raise ConfigError(

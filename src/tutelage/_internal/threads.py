@@ -37,7 +37,8 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
     if getattr(_thread, "is_worker", False):
         yield from map(function, items)
         return
-    n_threads, waiting = cpu_count(), deque[Future[Any]]()
+    n_threads = cpu_count()
+    waiting = deque[Future[Any]]()
     mark = partial(setattr, _thread, "is_worker", True)  # pools within pools would have more threads than processors
     with one_thread("blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
         for item in items:
@@ -52,8 +53,11 @@ class WholeProcess:
     """Settings that the first thread in makes and the last one out undoes: others may still be at work in between."""
 
     def __init__(self, settings: Callable[[], Any]) -> None:
-        self.lock, self._settings, self._inside = BriefLock(), settings, 0
-        self._here, self._undo = threading.local(), ExitStack()
+        self.lock = BriefLock()
+        self._settings = settings
+        self._inside = 0
+        self._here = threading.local()
+        self._undo = ExitStack()
         repair_in_child(self._forget_other_threads)
 
     def __enter__(self) -> None:

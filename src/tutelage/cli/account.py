@@ -2,13 +2,14 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
+from tutelage._internal.records import Entries
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
@@ -20,7 +21,8 @@ from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
 
-_RUNS, _BY_VOTES = 20, ("bound_2017", "bound_2018", "exact")
+_RUNS = 20
+_BY_VOTES = ("bound_2017", "bound_2018", "exact")
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
@@ -49,7 +51,8 @@ def account(
     released_by.mechanism.check(histogram)
     one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
     costs = _costs([part.event for part in one.flatten()], histogram, delta, progress=not as_json)
-    shown, title = {name: _opened(cost, reveal_private) for name, cost in costs.items()}, str(released_by.mechanism)
+    shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
+    title = str(released_by.mechanism)
     if not as_json:
         title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
         caption = f"delta = {delta:g}; {histogram.unit.neighboring.sentence}"
@@ -96,14 +99,14 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, *, progress:
     return costs
 
 
-def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
+def _opened(cost: Cost, reveal: bool) -> Entries | None:
     """Return the cost as plain values, averaged over simulated runs; private values only if `reveal`."""
     if cost is None:
         return None
     if isinstance(cost, PublicEpsilon):
         return {"epsilon": cost.epsilon, "order": cost.order, "method": cost.method, "publishable": True}
     runs = cost if isinstance(cost, list) else [cost]
-    opened: dict[str, Any] = {"epsilon": None, "order": None, "method": runs[0].method, "publishable": False}
+    opened: Entries = {"epsilon": None, "order": None, "method": runs[0].method, "publishable": False}
     if reveal:
         by_size = sorted(runs, key=PrivateEpsilon.reveal)
         middle = by_size[len(runs) // 2]  # every run has an order of its own

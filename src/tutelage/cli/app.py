@@ -86,7 +86,8 @@ class _Verbs(TyperGroup):
         return typer.main.get_command(verb)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        width, known = max(map(len, _VERBS)), self.list_commands(ctx)
+        width = max(map(len, _VERBS))
+        known = self.list_commands(ctx)
         for purpose, verbs in {"First steps": dict(_FIRST_STEPS), **_PURPOSES}.items():
             lines = [(name, line) for name, line in verbs.items() if name not in _VERBS or name in known]
             with formatter.section(purpose):

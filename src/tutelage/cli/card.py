@@ -142,7 +142,8 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     """Check the signature of a card, the card itself and, where it is at hand, its ledger."""
     if not results.is_dir() and results.name != "card.json":
         raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
-    folder, member = results if results.is_dir() else results.parent, identity(key, private=False)
+    folder = results if results.is_dir() else results.parent
+    member = identity(key, private=False)
     manifest = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
     signed = _proved_as_shown(folder, history)
@@ -196,7 +197,8 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
         guarantee = history.state.guarantee()
         alone = made.alone if made.covers_ledger else made.epsilon
         if guarantee.simulated and not made.epsilon.simulated:  # no guarantee of real noise is left
-            alone, made = None, replace(made, sanitised=None, proposal=None, frontier=())
+            alone = None
+            made = replace(made, sanitised=None, proposal=None, frontier=())
         made = replace(made, epsilon=guarantee, alone=alone, if_added_or_removed=None)  # the last: of this release only
     # Once: that several hospitals made the noise of a release.
     others = tuple(one for one in _judged_again(made) if one.code != NOISE_FROM_SHARES)
@@ -209,7 +211,9 @@ def _from_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
     if not history.asked:
         raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
-    event, now, batches = history.released, history.state, batches_of(history)
+    event = history.released
+    now = history.state
+    batches = batches_of(history)
     guarantee = now.guarantee()
     queries = sum(batch.queries for batch in batches)
     first, *others = {charge.event for charge in history.asked}
@@ -307,7 +311,8 @@ def _require_ledger(before: Manifest | None, ledger: Path | None, folder: Path) 
 
 def _asked(made: PrivacyCard) -> dict[str, str]:
     """Return statements from the terminal, after a question for each topic that is missing on a card."""
-    answers, suggested = dict[str, str](), _suggested(made)
+    answers = dict[str, str]()
+    suggested = _suggested(made)
     say("Enter leaves a topic out. Ctrl-D ends the questions. Ctrl-C keeps no answer.", err=True)
     with interruption_says("no answer was kept, and the card was not changed."), suppress(EOFError):
         for number, topic in enumerate(made.missing, 1):

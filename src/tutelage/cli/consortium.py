@@ -17,6 +17,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_settings
 from tutelage.cli.sources import ids_in
 from tutelage.cli.terms import TermsFile
@@ -28,8 +29,8 @@ from tutelage.federation.documents import listed
 from tutelage.federation.earlier import earlier_budgets
 from tutelage.federation.entity import bind_people, sight_of
 from tutelage.federation.invites import Invite, Place
-from tutelage.federation.keys import host_and_port
-from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
+from tutelage.federation.keys import host_and_port, names_of
+from tutelage.federation.mailbox import batch_status, consortium_status
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
@@ -40,7 +41,12 @@ from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
 from tutelage.tables import by_value, read_table, require_type
 
-_LEDGER, _MAIL, _INVITES, _KIT, _KITS, _RELEASES = "ledger", "mail", "invites", "kit", "kits", "releases"
+_LEDGER = "ledger"
+_MAIL = "mail"
+_INVITES = "invites"
+_KIT = "kit"
+_KITS = "kits"
+_RELEASES = "releases"
 _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
 _STOPPED = "the files say what is left to do. Run the same command again."
@@ -61,19 +67,22 @@ def new(
 ) -> None:
     """Found a consortium, or amend who is in it: write an invite for each member (coordinator)."""
     _require_finished(home)
-    file, before = TermsFile.of(read_settings(terms)), Place.load(home) if home.exists() else None
+    file = TermsFile.of(read_settings(terms))
+    before = Place.load(home) if home.exists() else None
     if before is None:
         if (server is None) == (mailbox is None):
             raise ConfigError("Name one of --server and --mailbox: members exchange their messages there.")
         if server is not None:
             host_and_port(server, "--server")
         file = file.numbered()
-        draft, identity = file.draft(), Identity.generate(file.coordinator, Role.AGGREGATOR)
+        draft = file.draft()
+        identity = Identity.generate(file.coordinator, Role.AGGREGATOR)
         home.mkdir(mode=0o700, parents=True)
         identity.save(home)
         _make_ledger(home, file, draft, file.coordinator)
     else:
-        server, mailbox = before.server, None if before.server else Path(before.mailbox)
+        server = before.server
+        mailbox = None if before.server else Path(before.mailbox)
         file = file.numbered(TermsFile.of(before.terms).identifier)
         if file.draft().fingerprint != TermsFile.of(before.terms).draft().fingerprint:
             raise ConfigError(
@@ -85,8 +94,8 @@ def new(
             Identity.generate(file.coordinator, Role.AGGREGATOR).save(home)
             say(f"{file.coordinator} has new keys in {home}, so that all members compare new words.")
     shared = None if mailbox is None else str(mailbox.resolve())
-    kits = dict[str, dict[str, bytes]]() if server is None else _kits(home, file, server)
     members = [name for name in file.seats if name != file.coordinator]
+    kits = {} if server is None else _kits(home, file.identifier, server, members)
     for name in members:
         path = home / _INVITES / f"{name}.invite"
         if not path.exists() or TermsFile.of(Invite.load(path).terms).seats.get(name) != file.seats[name]:
@@ -111,7 +120,8 @@ def join(
 ) -> None:
     """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties)."""
     found = Invite.load(invite)
-    file, folder = TermsFile.of(found.terms), home or Path(found.name)
+    file = TermsFile.of(found.terms)
+    folder = home or Path(found.name)
     if found.name not in file.seats:
         raise InvalidDataError(
             f"{invite} is for {found.name!r}, but its terms name no such member. Ask for another invite."
@@ -124,7 +134,8 @@ def join(
             if new_keys
             else f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
         )
-    identity, people = Identity.generate(found.name, role, address), list[str]()
+    identity = Identity.generate(found.name, role, address)
+    people = list[str]()
     if new_keys:
         Home.retire_keys(folder)
         identity.save(folder)
@@ -179,7 +190,8 @@ def serve(
         host_and_port(server, "--server")
         kits.move(home / _KIT, server)
     with interruption_says(_STOPPED), _carried(home, place) as wait:
-        serving = _serving(home, place, asks=False, yes=yes, words=words, patience=patience, listen=listen)
+        called = None if listen is None else host_and_port(listen, "--listen")
+        serving = _serving(home, place, words, asks=False, yes=yes, patience=patience, listen=called)
         say(f"{serving.home.identity.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
         while serving.step() or not once:
             wait()
@@ -198,14 +210,15 @@ def run(
 ) -> None:
     """Ask the hospitals for a release, and write its student (coordinator)."""
     place = Place.load(home)
-    file, release = TermsFile.of(place.terms), f"{REHEARSAL}-{secrets.token_hex(4)}" if rehearse else name
+    file = TermsFile.of(place.terms)
+    release = f"{REHEARSAL}-{secrets.token_hex(4)}" if rehearse else name
     if name.startswith(REHEARSAL) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise ConfigError(
             f"--as must be 1 to 100 letters, digits, '.', '-' or '_', and must not begin with {REHEARSAL!r}. For a "
             "rehearsal, add --rehearse."
         )
     with interruption_says(_STOPPED), _carried(home, place) as wait:
-        serving = _serving(home, place, asks=True, yes=True, words=words, patience=0.0, listen=None)
+        serving = _serving(home, place, words, asks=True)
         terms = _assembled(serving, file, without or [], wait)
         last = _released(serving, terms, release, wait)
     student = home / _RELEASES / release / "student.skops"
@@ -215,7 +228,7 @@ def run(
         part.parent.mkdir(parents=True, exist_ok=True)
         write_student(last.classifier, part)
         part.replace(student)
-    about: dict[str, Any] = {"release": release, "hospitals": hospitals, "student": str(student)}
+    about: Entries = {"release": release, "hospitals": hospitals, "student": str(student)}
     about |= {} if test is None else _scores(last.classifier, terms, test, label)
     state = Ledger.open(home / _LEDGER).state()
     if as_json:
@@ -233,9 +246,10 @@ def run(
 @consortium.command()
 def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
-    place, terms = Place.load(home), Home(home).joined()
+    place = Place.load(home)
+    terms = Home(home).joined()
     box = Mailbox(place.mailbox)
-    hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else [one.name for one in terms.entities]
+    hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
     own = Home(home).identity.member.name
     if place.server is not None and own in hospitals:  # to which the server brings no answers of others
         hospitals = [own]
@@ -243,7 +257,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     if html is not None:
         write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars_of(sent))
     if terms is None:
-        names = sorted({one.name for one in box.members()})
+        names = sorted({*names_of(box.members())})
         if as_json:
             print_json({"members": names, "sent": sent})
             return
@@ -257,10 +271,13 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         return
     describe(terms, home)
     accepted = box.accepted(terms)
-    waiting = [one.name for one in terms.members if one.name not in accepted]
+    waiting = [name for name in names_of(terms.members) if name not in accepted]
     say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
-    _print_batches(terms, batches)
-    plain_console().print(_bars_of(sent))
+    table = Table("batch", "hospitals answered", "not yet", "computed by")
+    for each in batches:
+        answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
+        table.add_row(each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none")
+    plain_console().print(table, _bars_of(sent))
     for identifier, reason in refused.items():
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
@@ -269,12 +286,12 @@ def describe(terms: Consortium, home: Path) -> None:
     """Print the terms, and what a release takes from the budget of a member that has one."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
-    row, schema = table.add_row, terms.sums().schema
+    row = table.add_row
+    schema = terms.sums().schema
     row("classes", Text(listed(terms.classes)))
     row("protects", Text(f"{terms.unit.name}: {terms.unit.neighboring.sentence}"))
     row("quorum", f"{terms.quorum} of {len(terms.entities)}; {terms.colluding} may collude")
-    pairs = zip(terms.entities, terms.people, strict=True)
-    row("people", Text(listed([f"{entity.name} about {number:,}" for entity, number in pairs])))
+    row("people", Text(listed([f"{name} about {number:,}" for name, number in terms.people_at.items()])))
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)
     columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
     row("columns", Text("\n".join(columns)))
@@ -284,15 +301,7 @@ def describe(terms: Consortium, home: Path) -> None:
     plain_console().print(table)
 
 
-def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
-    table = Table("batch", "hospitals answered", "not yet", "computed by")
-    for each in batches:
-        answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
-        table.add_row(each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none")
-    plain_console().print(table)
-
-
-def _bars_of(sent: dict[str, dict[str, list[int]]]) -> Bars:
+def _bars_of(sent: dict[str, dict[str, list[float]]]) -> Bars:
     """Return the sizes of sealed shares, by the hospital that they name and by batch."""
     bars = list[Bar]()
     for name, batches in sent.items():
@@ -309,8 +318,14 @@ def _require_finished(home: Path) -> None:
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:
-    given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
-    return Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
+    return Ledger.create(
+        home / _LEDGER,
+        epsilon=file.privacy.epsilon,
+        delta=file.privacy.delta,
+        unit=draft.unit,
+        owner=member,
+        suited_to=draft.scheme.event_of(),
+    )
 
 
 def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
@@ -322,14 +337,16 @@ def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
     )
 
 
-def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes]]:
+def _kits(home: Path, identifier: str, server: str, members: list[str]) -> dict[str, dict[str, bytes]]:
     """Return the keys of each member for the server, by path."""
     from tutelage.federation import kits
 
-    names = [name for name in file.seats if name != file.coordinator]
-    kits.provision(home / _KITS, file.identifier, server, names)
-    folders = {name: home / _KITS / "members" / name for name in names}
-    return {name: {path.name: path.read_bytes() for path in folder.iterdir()} for name, folder in folders.items()}
+    kits.provision(home / _KITS, identifier, server, members)
+    found = {}
+    for name in members:
+        folder = home / _KITS / "members" / name
+        found[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return found
 
 
 def _checked_table(
@@ -339,7 +356,8 @@ def _checked_table(
 
     The second result is the canonical id of each person; without ids, the path of the table stands for all.
     """
-    table, schema = read_table(data), terms.sums().schema
+    table = read_table(data)
+    schema = terms.sums().schema
     for name in filter(None, (*schema.names, label, person)):
         table.column(name)  # refuses a missing one
     rows, labels, ids = rows_of(terms, data, person, label)
@@ -374,7 +392,8 @@ def _checked_table(
 
 def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:
     """Return the private rows, class indices and ids of a hospital; a row without class or id is left out."""
-    table, places = read_table(data), code_by_value(terms.classes)
+    table = read_table(data)
+    places = code_by_value(terms.classes)
     wanted, stated, _ = type_wanted(terms.classes)
     require_type(table, label, wanted, f"{stated} in `classes` of the terms", "")
     found = np.array([places.get(by_value(cell), -1) for cell in table.column(label).tolist()])
@@ -413,11 +432,10 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
         carrier.stop()
 
 
-def _serving(
-    home: Path, place: Place, *, asks: bool, yes: bool, words: str | None, patience: float, listen: str | None
-) -> Serving:
+def _serving(home: Path, place: Place, words: str | None, *, asks: bool, yes: bool = False, **options: Any) -> Serving:
     """Return a member at work, which asks its operator at the terminal."""
-    member, ledger = Home(home), home / _LEDGER
+    member = Home(home)
+    ledger = home / _LEDGER
     if (member.identity.member.role is Role.AGGREGATOR) != asks:
         which, verb = ("another member", "serve") if asks else ("the coordinator", "run")
         raise ConfigError(f"{home} is the home of {which}. Type: tutelage consortium {verb} {home}")
@@ -438,8 +456,7 @@ def _serving(
         accepts=accepts,
         approves=lambda question: yes or _answer(question),
         says=partial(say, err=True),
-        patience=patience,
-        listen=None if listen is None else host_and_port(listen, "--listen"),
+        **options,
     )
 
 
@@ -453,18 +470,12 @@ def _answer(question: str) -> bool:
 
 def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Callable[[], None]) -> Consortium:
     """Wait until all members have keys, propose a roster where one has changed, and wait until it is accepted."""
-    needed, told = {name for name in file.seats if name not in without}, set[str]()
-
-    def tell(text: str) -> None:
-        if text not in told:
-            told.add(text)
-            say(text, err=True)
-        wait()
-
+    needed = {*file.seats}.difference(without)
     serving.step()
     while missing := needed - (present := file.present(serving.mailbox.members())).keys():
         serving.step()
-        tell(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
+        serving.say(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
+        wait()
     before = serving.home.joined()
     wanted = file.consortium([present[name] for name in needed], 0 if before is None else before.roster + 1)
     if before is None or changes_of(before, wanted):
@@ -473,21 +484,21 @@ def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Call
         if (now := serving.home.joined()) is None or now.roster_hash != wanted.roster_hash:
             raise Exit(1)
     terms = serving.home.consortium()
-    while not _can_begin(terms, accepted := {*serving.mailbox.accepted(terms)}):
-        waiting = [one.name for one in terms.members if one.name not in accepted]
-        tell(f"Waiting for {listed(waiting)} to accept the roster.")
-    return terms
-
-
-def _can_begin(terms: Consortium, accepted: set[str]) -> bool:
-    parties, hospitals = ({one.name for one in some} for some in (terms.computing_parties, terms.entities))
-    return parties <= accepted and len(hospitals & accepted) >= terms.quorum
+    while True:
+        accepted = {*serving.mailbox.accepted(terms)}
+        hospitals = accepted.intersection(names_of(terms.entities))
+        if accepted.issuperset(names_of(terms.computing_parties)) and len(hospitals) >= terms.quorum:
+            return terms
+        waiting = [name for name in names_of(terms.members) if name not in accepted]
+        serving.say(f"Waiting for {listed(waiting)} to accept the roster.")
+        wait()
 
 
 def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
     """Ask for all sums of a release, one after another, and return what follows the last one."""
     ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.budget()
-    aggregator, begun = Aggregator(serving.home, ledger), time.monotonic()
+    aggregator = Aggregator(serving.home, ledger)
+    begun = time.monotonic()
     while (batch := aggregator.ask_sum(release, serving.mailbox)) is not None:
         number = terms.sums().round_of(batch).number + 1
         say(f"Release {release}: asked for sum {number} of {len(terms.sums().events)}.", err=True)
@@ -502,17 +513,17 @@ def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[
     return aggregator.released(release)
 
 
-def _scores(student: Any, terms: Consortium, test: Path, label: str) -> dict[str, Any]:
+def _scores(student: Any, terms: Consortium, test: Path, label: str) -> Entries:
     """Return how the student does on public rows with labels."""
     table = read_table(test)
     if label not in table.columns:
         raise ConfigError(f"--label must name a column of {test.name}. Got '{label}'.")
     right = np.array(table.texts(label))
     said = np.asarray(student.predict(table)).astype(str)
-    shares = {f"share_of_{text}": float(np.mean(said == text)) for text in terms.classes}
-    return {
-        "accuracy": float(accuracy_score(right, said)),
-        "balanced_accuracy": float(balanced_accuracy_score(right, said)),
-        "most_frequent_class": float(max(np.mean(right == text) for text in terms.classes)),
-        **shares,
+    scores = {
+        "accuracy": accuracy_score(right, said),
+        "balanced_accuracy": balanced_accuracy_score(right, said),
+        "most_frequent_class": max(np.mean(right == text) for text in terms.classes),
     }
+    scores |= {f"share_of_{text}": np.mean(said == text) for text in terms.classes}
+    return {name: float(score) for name, score in scores.items()}

@@ -64,7 +64,9 @@ def label(
             writer = csv.writer(file)
             writer.writerow(["public_row", "label"])
             writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
-    asked, answered, state = release.labels.size, int(np.sum(release.answered)), budget.state()
+    asked = release.labels.size
+    answered = int(np.sum(release.answered))
+    state = budget.state()
     if as_json:
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})

@@ -17,11 +17,10 @@ from typer import Argument, Option
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.extras import install
-from tutelage._internal.outputs import claimed, form
+from tutelage._internal.outputs import form
 from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import (
-    ANOTHER_FILE,
     AsJson,
     Html,
     plain_console,
@@ -30,6 +29,7 @@ from tutelage.cli.text import (
     require_printable,
     say,
     verb_group,
+    write_new,
     write_page,
 )
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
@@ -125,7 +125,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
-    checked, stated = opened(file), None
+    checked = opened(file)
+    stated = None
     if signer is not None:
         member = identity(signer, private=False)
         stated = checked_head(Path(head or ""), member.name, member.has_signed)
@@ -135,10 +136,12 @@ def verify(
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
     state = checked.verify(head)
-    manifest = None if release is None else Manifest.checked(release)
-    if manifest is not None and release is not None:
+    named = ""
+    if release is not None:
+        manifest = Manifest.checked(release)
         manifest.require_named(checked.history().manifests, release, str(file))
         refuse_others(manifest, release)
+        named = f"It names the release in {release}, of {manifest.day}, whose files are unchanged.\n"
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
@@ -146,9 +149,7 @@ def verify(
     if head is not None:
         signed = "" if stated is None else f" {stated['signer']} signed it on {stated.get('day')}."
         say(f"It contains the given head, so it was not rolled back.{signed}")
-    if manifest is not None:
-        say(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
-    say(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
+    say(f"{named}head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
 
 
 @ledger.command("raise")
@@ -160,10 +161,11 @@ def raise_budget(
     as_json: AsJson = False,
 ) -> None:
     """Raise the budget of a ledger for good. Waits for a release that is running."""
-    for name, text in (("--by", by), ("--why", why)):
-        require_printable(text, name)
+    require_printable(by, "--by")
+    require_printable(why, "--why")
     kept = Ledger.open(file)
-    before, after = kept.state(), kept.raise_budget(epsilon, by=by, why=why)
+    before = kept.state()
+    after = kept.raise_budget(epsilon, by=by, why=why)
     if as_json:
         print_json(after.as_dict())
         return
@@ -231,9 +233,7 @@ def head(
     if output is None:
         say(text, nl=False)
         return
-    head_form = form("a signed head", lambda path: bool(read_head(path)))
-    with claimed(output, head_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-        part.write_text(text, encoding="utf-8")
+    write_new(output, text, over=form("a signed head", lambda path: bool(read_head(path))))
     say(f"Wrote {output}. Keep it where the ledger is not, with {signer.member.name}.public.json.")
 
 
@@ -250,7 +250,8 @@ def list_folder(
     """
     if (data is None) != (column is None):
         raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
-    found, refused = dict[str, Ledger](), dict[str, str]()
+    found = dict[str, Ledger]()
+    refused = dict[str, str]()
     for path in ledgers_in(folder):
         name = os.path.relpath(path, folder.resolve())
         try:
@@ -271,8 +272,8 @@ def list_folder(
     table = Table("ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder))
     for row in rows:
         budget = "none: simulated noise" if row["simulated"] else f"ε = {row['budget']:g} at δ = {row['delta']:g}"
-        spent, entries = f"{round_up(row['spent']):.4f}", (row["unit"], f"{row['releases']:,}", row["newest"])
-        table.add_row(row["file"], budget, spent, *entries)
+        spent = f"{round_up(row['spent']):.4f}"
+        table.add_row(row["file"], budget, spent, row["unit"], f"{row['releases']:,}", row["newest"])
     plain_console().print(table)
     for name, reason in refused.items():
         say(f"{name} cannot be listed: {reason}")
@@ -281,15 +282,18 @@ def list_folder(
     for family in apart:
         used = [found[name] for name in family]
         spent = round_up(fsum(one.history().state.spent for one in used))
-        said = f"are copies of one ledger that were used apart: together they spent at most {spent:.4f}, and guarantee"
-        say(f"{' and '.join(family)} {said} at most {_claim(used)}. Release nothing more through them.")
+        say(
+            f"{' and '.join(family)} are copies of one ledger that were used apart: together they spent at most "
+            f"{spent:.4f}, and guarantee at most {_claim(used)}. Release nothing more through them."
+        )
     if data is None:
         say("If ledgers have people in common, their ε and δ add up. To count these people, add --data and --id.")
 
 
 def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
     """Return which ledger holds all that is in each copy of it, and the copies of one that were used apart."""
-    copies, families = dict[str, str](), defaultdict[str, list[str]](list)
+    copies = dict[str, str]()
+    families = defaultdict[str, list[str]](list)
     # The longest first; of equal ones, that with the usual name is the original.
     for name in sorted(found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))):
         history = found[name].history()
@@ -325,8 +329,7 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
     for name, one in found.items():
         known = one.knows(people)
         if known is None:
-            said = "Its releases had no names, or other people than this table."
-            say(f"Not known: who is in {name}. {said}", err=True)
+            say(f"Not known: who is in {name}. Its releases had no names, or other people than this table.", err=True)
             continue
         say(f"{_least(one)}{known.sum():,} people of {data} are in {name}.", err=True)
         for place in np.flatnonzero(known):
@@ -354,7 +357,8 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     epsilon of its own.
     """
     kept = opened(file)
-    found, budget = kept.history().exposures(), kept.epsilon
+    found = kept.history().exposures()
+    budget = kept.epsilon
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
@@ -381,9 +385,7 @@ def export(
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
         return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
 
-    export_form = form("an export of a ledger", is_export)
-    with claimed(output, export_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-        part.write_text(lines, encoding="utf-8")
+    write_new(output, lines, over=form("an export of a ledger", is_export))
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
 
 
@@ -411,25 +413,26 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
         print_json(state.as_dict())
         return
     table = Table("", "", title=str(file), title_justify="left", show_header=False)
-    table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
+    row = table.add_row
+    row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     for one in state.raised:
-        table.add_row(f"raised on {one.written}", f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}")
-    table.add_row("spent", f"{round_up(state.spent):.4f}")
-    table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
+        row(f"raised on {one.written}", f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}")
+    row("spent", f"{round_up(state.spent):.4f}")
+    row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     if state.so_far is not None:
         below = f"ε = {round_up(state.so_far):.4f} at the same δ"
-        table.add_row("released so far", below if state.so_far < state.budget else "not less than the budget")
-    table.add_row("privacy unit", state.unit.name)
-    table.add_row("neighboring data", state.unit.neighboring.sentence)
+        row("released so far", below if state.so_far < state.budget else "not less than the budget")
+    row("privacy unit", state.unit.name)
+    row("neighboring data", state.unit.neighboring.sentence)
     gaussian = state.accounting is Accounting.GAUSSIAN
-    table.add_row("accounting", "gaussian: noisy sums, capped votes and GNMax only" if gaussian else "renyi")
+    row("accounting", "gaussian: noisy sums, capped votes and GNMax only" if gaussian else "renyi")
     if state.order is not None:
-        table.add_row("Rényi order", f"{state.order:.4g}")
-    table.add_row("entries", f"{state.entries:,}")
-    table.add_row("labels remembered", f"{state.answers:,}")
+        row("Rényi order", f"{state.order:.4g}")
+    row("entries", f"{state.entries:,}")
+    row("labels remembered", f"{state.answers:,}")
     if state.unsettled:
-        table.add_row("batches without labels", f"{state.unsettled:,} (running or interrupted; their budget is spent)")
-    table.add_row("created", state.opened)
+        row("batches without labels", f"{state.unsettled:,} (running or interrupted; their budget is spent)")
+    row("created", state.opened)
     console = plain_console()
     console.print(table, state.bars)
     say(f"head {state.head}")

@@ -12,6 +12,7 @@ import msgspec
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
+from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_entries, read_entry, read_mechanism, schema_of_mechanism, table_schema
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
@@ -32,17 +33,18 @@ def read_method(table: Any) -> Method:
     if not isinstance(table, dict) or table.get("name") not in list(METHODS):
         got = f"{table.get('name')!r}" if isinstance(table, dict) else f"{table!r}"
         raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {got}.")
-    kind, given = METHODS[table["name"]], {key: value for key, value in table.items() if key != "name"}
+    kind = METHODS[table["name"]]
+    given = {key: value for key, value in table.items() if key != "name"}
     types, required = _types(kind)
     return kind(**read_entries(given, types, f"{_WHERE} with the name {kind.name}", required, _read))
 
 
-def schema_of_methods() -> dict[str, Any]:
+def schema_of_methods() -> Entries:
     """Return the JSON schema of the table."""
     return {"anyOf": [_schema_of(kind) for kind in METHODS.values()]}
 
 
-def _schema_of(kind: type[Method]) -> dict[str, Any]:
+def _schema_of(kind: type[Method]) -> Entries:
     text, (types, required) = _described(kind), _types(kind)
     described = {one: {"description": text.get(one, ""), **_schema_of_field(one, types[one])} for one in types}
     return table_schema(kind.name, text[""], described, required)
@@ -50,7 +52,8 @@ def _schema_of(kind: type[Method]) -> dict[str, Any]:
 
 def _described(kind: type[Any]) -> dict[str, str]:
     """Return what the docstring of a class says of its parameters, and of itself under no name."""
-    doc, others = inspect.getdoc(kind) or "", {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
+    doc = inspect.getdoc(kind) or ""
+    others = {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
     found = {"": doc.partition("\n")[0]}
     for names, lines in re.findall(r"^(\w[\w, ]*)(?: : .*)?\n((?:    .+\n?)+)", doc, re.MULTILINE):
         text = " ".join(lines.split())
@@ -60,7 +63,7 @@ def _described(kind: type[Any]) -> dict[str, str]:
     return found
 
 
-def _schema_of_field(field: str, annotation: Any) -> dict[str, Any]:
+def _schema_of_field(field: str, annotation: Any) -> Entries:
     if field == _SEEN:
         return {"enum": [*get_args(_ROWS)]}
     kinds = get_args(annotation) or (annotation,)
@@ -73,7 +76,7 @@ def _schema_of_field(field: str, annotation: Any) -> dict[str, Any]:
     return {"anyOf": [*names, {"type": "object", "properties": {"name": {"anyOf": names}}, "required": ["name"]}]}
 
 
-def _types(kind: type[Method]) -> tuple[dict[str, Any], list[str]]:
+def _types(kind: type[Method]) -> tuple[Entries, list[str]]:
     """Return the types of the fields, and the names of those that are required."""
     types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
     required = [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
@@ -84,7 +87,8 @@ def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
     """Return the value of a field of this type."""
     if name == _SEEN:  # maps are learned by [features]
         return read_entry(value, _ROWS, name, _WHERE)
-    kinds, where = get_args(annotation) or (annotation,), f"`{name}` in {_WHERE}"
+    kinds = get_args(annotation) or (annotation,)
+    where = f"`{name}` in {_WHERE}"
     if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
         return read_entry(value, str if QuerySelector in kinds else annotation, name, _WHERE)
     if entries := _mechanisms(kinds):

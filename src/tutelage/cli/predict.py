@@ -28,7 +28,8 @@ def predict(
     The files of a results folder must be those of its manifest. If the student predicts a number, the columns `from`
     and `to` are the ends of an interval that contains the number for 80 % of rows.
     """
-    student, table = load_student(results), read_table(rows)
+    student = load_student(results)
+    table = read_table(rows)
     found = {name: table.texts(name) for name in keep or []}
     try:
         found["prediction"] = student.predict(table).tolist()

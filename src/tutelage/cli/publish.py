@@ -48,7 +48,8 @@ def read_proposal(path: Path) -> Proposal:
 
 def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
     """Refuse, before anything is spent, the ledger of a run whose proposal could not be tested."""
-    ledger, method = settings.ledger, settings.chosen
+    ledger = settings.ledger
+    method = settings.chosen
     if not ledger.exists():
         raise ConfigError(
             f"`proposal` in [privacy] needs the ledger it was recorded in, and {ledger} does not exist. Create it with "
@@ -85,7 +86,8 @@ def tested(settings: RunConfig, model: Any, proposal: Proposal, rows: Matrix) ->
     ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
-    votes, answered = model.votes_.select(np.array(once)), model.release_.answered[once]
+    votes = model.votes_.select(np.array(once))
+    answered = model.release_.answered[once]
     released = _released_once(settings.chosen.mechanism, votes, answered)
     question = str(model.question)
     found = recalled_publication(released, ledger, proposal, rows, question=question)
@@ -139,7 +141,8 @@ def propose(
             )
         votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
         paying.history().check_share(delta)
-        votes, by = VoteHistogram(votes.counts, votes.n_teachers, paying.unit), released_by.mechanism
+        votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
+        by = released_by.mechanism
         imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
         planned = _released_once(by, votes, imagined)
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
@@ -154,7 +157,8 @@ def propose(
         f"The test fails with probability {refusal:g} if the private votes cost at most\n{margin:g} times as much as "
         "the public ones."
     )
-    state, cost = paying.state(), paying.share_of(proposal.event())
+    state = paying.state()
+    cost = paying.share_of(proposal.event())
     say(f"The test will spend {round_up(cost):.4f} of the budget.\n{state}")
     say(
         f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "
@@ -181,7 +185,8 @@ def put_to_the_test(
     Each proposal can be tested once.
     """
     with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
-        wanted, paying = read_proposal(proposal), Ledger.open(ledger)
+        wanted = read_proposal(proposal)
+        paying = Ledger.open(ledger)
         same_unit(wanted, paying.unit)
         rows, about = read_rows(public, question)
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
@@ -191,7 +196,8 @@ def put_to_the_test(
         if claim is not None:
             with claim.written() as part:
                 write_claim(part, publication, released, wanted, paying)
-    tested, independent = publication.epsilon, publication.data_independent
+    tested = publication.epsilon
+    independent = publication.data_independent
     if as_json:
         shown: dict[str, Any] = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
         for name, value in (("published", tested), ("data_independent", independent)):

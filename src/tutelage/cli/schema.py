@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from typer import Argument, Option
 
+from tutelage._internal.records import Entries
 from tutelage.cli.text import AsJson, print_json, say
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import Schema
@@ -66,7 +67,7 @@ def schema(
             say(line)
 
 
-def schema_of_config() -> dict[str, Any]:
+def schema_of_config() -> Entries:
     """Return the JSON schema of a configuration."""
     from tutelage.cli.config import Settings  # loads every method, which columns do not need
     from tutelage.cli.method import schema_of_methods
@@ -75,7 +76,7 @@ def schema_of_config() -> dict[str, Any]:
     return {"$schema": "http://json-schema.org/draft-07/schema#", **json.loads(found, object_hook=_without_null)}
 
 
-def _without_null(part: dict[str, Any]) -> dict[str, Any]:
+def _without_null(part: Entries) -> Entries:
     """Return a part of a schema without null, which TOML does not have, and with what it means in every branch."""
     kept = {key: one for key, one in part.items() if one is not None}
     about = {key: one for key, one in kept.items() if key == "description"}
@@ -83,7 +84,7 @@ def _without_null(part: dict[str, Any]) -> dict[str, Any]:
     return branches[0] | kept if len(branches) == 1 else kept | ({"anyOf": branches} if branches else {})
 
 
-def described(table: Table, name: str) -> dict[str, Any]:
+def described(table: Table, name: str) -> Entries:
     """Return the kind of a public column, and the reason if it has to be left out."""
     missing = sum(map(is_missing, table.column(name).tolist()))
     try:
@@ -94,7 +95,7 @@ def described(table: Table, name: str) -> dict[str, Any]:
     return {**named, "missing": missing}
 
 
-def _lines(name: str, column: dict[str, Any]) -> list[str]:
+def _lines(name: str, column: Entries) -> list[str]:
     """Return a column as lines of TOML."""
     is_list = column["kind"] == "category"
     value = toml_value(column["categories"] if is_list else column["kind"])

@@ -13,6 +13,7 @@ import msgspec
 from typer import Option
 
 from tutelage._internal.gate import read_text
+from tutelage._internal.records import Entries
 from tutelage._internal.validation import nearest
 from tutelage.cli.text import require_printable
 from tutelage.cli.words import on_command_line
@@ -45,7 +46,7 @@ Read = TypeVar("Read", bound=Section)
 Reader = Callable[[Any, Any, str, str], Any]  # value, type, name and table of an entry to what it is
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> Entries:
     """Return what a TOML file says."""
     try:
         text = read_text(path)
@@ -73,7 +74,7 @@ def read_section(kind: type[Read], table: Any, where: str) -> Read:
 
 def read_entries(
     table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
-) -> dict[str, Any]:
+) -> Entries:
     """Return the entries of a table; an error names all problems."""
     found, problems = entries_in(table, types, where, required, read)
     if problems:
@@ -83,12 +84,13 @@ def read_entries(
 
 def entries_in(
     table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
-) -> tuple[dict[str, Any], dict[str, list[str]]]:
+) -> tuple[Entries, dict[str, list[str]]]:
     """Return the entries of a table that are as their types say, and the problems of the others, by name."""
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
     problems = {key: [f"{where} needs `{key}`. Add it."] for key in required if key not in table}
-    found, read = dict[str, Any](), read or read_entry
+    found = Entries()
+    read = read or read_entry
     for key, value in table.items():
         if key not in types:
             problems[key] = [f"`{key}` is not a setting of {where}. {nearest(key, types)}"]
@@ -120,7 +122,7 @@ def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
         raise ConfigError(f"`{name}` in {where} must be {rule}. Got {value!r}.") from None
 
 
-def _rule(schema: dict[str, Any]) -> str:
+def _rule(schema: Entries) -> str:
     """Return what a schema asks for, in words."""
     if "$defs" in schema:  # of an enumeration
         (schema,) = schema["$defs"].values()
@@ -210,14 +212,14 @@ def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kin
     return known[name]
 
 
-def _made(entry: Entry[Kind], given: dict[str, Any], where: str, spelled: Callable[[str], str] = str) -> Kind:
+def _made(entry: Entry[Kind], given: Entries, where: str, spelled: Callable[[str], str] = str) -> Kind:
     """Return the mechanism with these settings; `spelled` says what users call one."""
     types = {spelled(one.name): entry.type_of(one) for one in entry.settings}
     read = read_entries(given, types, where, types)
     return entry.kind(**{one.parameter: read[spelled(one.name)] for one in entry.settings})
 
 
-def schema_of_mechanism(entry: Entry[Any]) -> dict[str, Any]:
+def schema_of_mechanism(entry: Entry[Any]) -> Entries:
     """Return the JSON schema of the table of a mechanism."""
     settings = {
         one.name: {**msgspec.json.schema(entry.type_of(one)), "description": one.help} for one in entry.settings
@@ -225,7 +227,7 @@ def schema_of_mechanism(entry: Entry[Any]) -> dict[str, Any]:
     return table_schema(entry.name, entry.line, settings, settings)
 
 
-def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Iterable[str]) -> dict[str, Any]:
+def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Iterable[str]) -> Entries:
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
     described = {"title": name, "description": text, "additionalProperties": False, "required": ["name", *required]}
     return {"type": "object", **described, "properties": {"name": {"const": name, "description": text}, **entries}}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from tutelage._internal.records import plain
+from tutelage._internal.records import Entries, plain
 from tutelage.accounting.calibration import noise_within, repeated
 from tutelage.accounting.filter import Accounting, limit_of
 from tutelage.cli.config import Positive
@@ -43,7 +43,7 @@ class TermsFile(Section, frozen=True):
     hospitals: Annotated[dict[str, Positive], about("About how many people each hospital has; public.")]
     privacy: Protected
     parties: Annotated[dict[str, str], about("Three computing parties, and host:port where each listens.")]
-    schema: Annotated[dict[str, Any], about("Range or categories of each column.")]
+    schema: Annotated[Entries, about("Range or categories of each column.")]
     method: Annotated[str | None, about("Method whose sums are opened; default: additive.")] = None
     coordinator: Annotated[str, about("Name of the member that asks, and receives the student.")] = "registry"
     colluding: Annotated[int, Meta(ge=0), about("Hospitals that may share what they know with the coordinator.")] = 1
@@ -66,7 +66,7 @@ class TermsFile(Section, frozen=True):
         """Return the terms that a settings file or an invite holds."""
         return read_section(cls, terms, "the terms")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the terms as plain values."""
         return {name: value for name, value in plain(self).items() if value is not None}
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tutelage._internal.outputs import NEVER, claimed
+from tutelage._internal.outputs import NEVER, Form, claimed
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import ConfigError
 
@@ -148,9 +148,9 @@ def plain_console() -> Any:
     return console
 
 
-def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE) -> None:
-    """Write a text file, never over another one."""
-    with claimed(file, NEVER, way_out=way_out) as claim, claim.written() as part:
+def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE, *, over: Form = NEVER) -> None:
+    """Write a text file, over no other one than of that kind."""
+    with claimed(file, over, way_out=way_out) as claim, claim.written() as part:
         part.write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """The aggregator: asks public queries, receives labels or noisy sums, and sees no vote."""
 
-from collections.abc import Iterator
+from collections import defaultdict
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import made, parse
+from tutelage._internal.records import record_in
 from tutelage._internal.typing import IntArray
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -21,13 +21,14 @@ from tutelage.exceptions import (
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Scheme
 from tutelage.federation.documents import require_room
-from tutelage.federation.keys import Role
+from tutelage.federation.keys import Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 
-_ASKED, _BATCH = "asked", "batch"
+_ASKED = "asked"
+_BATCH = "batch"
 _OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a sum is kept
 
 
@@ -63,10 +64,11 @@ class Aggregator:
     """
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
-        self._home, self._ledger, self._member = home, ledger, home.identity.member
-        terms = home.consortium_as(Role.AGGREGATOR)
-        self.consortium: Final = terms
-        terms.require_own(ledger, self._member)
+        self._home = home
+        self._ledger = ledger
+        self._member = home.identity.member
+        self.consortium: Final = home.consortium_as(Role.AGGREGATOR)
+        self.consortium.require_own(ledger, self._member)
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the rows that have no label yet as one batch, and spend its budget; return it, or None if all have.
@@ -161,7 +163,8 @@ class Aggregator:
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
             raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
-        sums, entities = self.consortium.sums(), msgspec.json.decode(kept[_ENTITIES], type=list[str])
+        sums = self.consortium.sums()
+        entities = msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
         return sums.round_after(asked, self._remembered(sums, batch, asked.shape), entities)
 
@@ -170,19 +173,19 @@ class Aggregator:
 
     def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
-        contradiction, runs = None, {}
-        for party, run, share in self._answers(batch, mailbox):
-            runs.setdefault(run, {})[party] = share
-        parties = [party.name for party in self.consortium.computing_parties]
-        for (_, entities), shares in runs.items():
+        terms = self.consortium
+        contradiction = None
+        runs = self._answers(batch, mailbox)
+        parties = names_of(terms.computing_parties)
+        for run, shares in runs.items():
             if len(shares) == len(parties):
                 try:
-                    return scheme.opened([shares[party] for party in parties], batch), entities
+                    return scheme.opened([shares[party] for party in parties], batch), run.entities
                 except ForgedMessageError as error:
                     contradiction = error
         if contradiction is not None:
             raise contradiction
-        computed = batch_status(self.consortium, mailbox, batch).computed
+        computed = batch_status(terms, mailbox, batch).computed
         missing = [name for name in parties if name not in computed]
         who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(
@@ -190,21 +193,23 @@ class Aggregator:
             f"{who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
         )
 
-    def _answers(self, batch: Batch, mailbox: Mailbox) -> Iterator[tuple[str, tuple[str, tuple[str, ...]], bytes]]:
-        """Yield the party, the computation with its entities, and the share, where it can be opened."""
-        me, terms = self._home.identity, self.consortium
-        for party in terms.computing_parties:
-            header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
+    def _answers(self, batch: Batch, mailbox: Mailbox) -> dict[Opened, dict[str, bytes]]:
+        """Return the share of each party for each computation, where it can be opened."""
+        me = self._home.identity
+        found = defaultdict[Opened, dict[str, bytes]](dict)
+        for party in self.consortium.computing_parties:
+            header = Header.of(self.consortium, batch, Kind.LABELS, party.name, me.member.name)
             for _, envelope in mailbox.labels(batch, party, me.member):
                 with suppress(ForgedMessageError, InvalidDataError):
                     head, _, share = unseal(me, party, header, envelope).partition(b"\n")
                     damaged = ForgedMessageError(f"A share of {party.name} is damaged.")
-                    found = made(parse(head, "opened", damaged), Opened, damaged)
-                    yield party.name, (found.run, found.entities), share
+                    found[record_in(head, "opened", Opened, damaged)][party.name] = share
+        return found
 
     def _settled(self, scheme: Scheme, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
-        ledger, reservation = self._ledger, self._reserved(batch)
+        ledger = self._ledger
+        reservation = self._reserved(batch)
         if reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         with ledger.releasing():  # of two processes, the second finds what the first one settled

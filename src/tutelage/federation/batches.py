@@ -1,9 +1,8 @@
 """A batch of public queries, signed by the aggregator: one line of JSON, then the rows as plain bytes."""
 
 import hashlib
-import os
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, cast, final, get_args
@@ -12,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from tutelage._internal.records import made, named, parse
+from tutelage._internal.gate import AnyPath
+from tutelage._internal.records import named, record_in
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
-from tutelage.federation.documents import hexadecimal, read_within, write_once
+from tutelage.federation.documents import document, hexadecimal, read_within, write_once
 from tutelage.federation.keys import Identity
 from tutelage.federation.terms import Terms
 
@@ -23,6 +23,7 @@ _CONTEXT = b"tutelage batch of queries, format 1\0"
 _MOST_HEADER_BYTES = 4096
 _MOST_BYTES = 2**30
 _MOST_AXES = 8
+_UNSIGNED = "0" * 128
 DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 
 
@@ -61,18 +62,21 @@ class Batch:
                 )
             )
         plain = plain_rows(rows)
-        about = consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain)
-        return cls(*about, identity.sign(_signed(_header(*about))).hex())
+        unsigned = cls(consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain), _UNSIGNED)
+        return unsigned.signed_by(identity)
 
     def signed_by(self, identity: Identity) -> Self:
         """Return the same batch, signed by the present keys of the aggregator."""
-        about = self.consortium, self.identifier, self.rows, self.query_hash
-        return type(self)(*about, identity.sign(_signed(_header(*about))).hex())
+        return replace(self, signature=identity.sign(_signed(self._header)).hex())
+
+    @property
+    def _header(self) -> "_Header":
+        kind = cast("DType", self.rows.dtype.str)
+        return _Header(self.consortium, self.identifier, kind, self.rows.shape, self.query_hash, self.signature)
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
-        header = _header(self.consortium, self.identifier, self.rows, self.query_hash, self.signature)
-        return canonical(named("batch", header)).encode() + b"\n" + self.rows.tobytes()
+        return document("batch", self._header) + self.rows.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, consortium: Terms, *, own: bool = False) -> Self:
@@ -82,7 +86,8 @@ class Batch:
         """
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
-        header, body = made(parse(line, "batch", damaged), _Header, damaged), data[len(line) :]
+        header = record_in(line, "batch", _Header, damaged)
+        body = data[len(line) :]
         if header.consortium != consortium.fingerprint:
             raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
         kind = np.dtype(header.dtype)
@@ -99,12 +104,12 @@ class Batch:
             raise ForgedMessageError(f"A batch of queries was not signed by {consortium.aggregator.name}, who asks.")
         return found
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the batch to a file; another batch is never overwritten."""
         write_once(Path(path), self.to_bytes())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], consortium: Terms) -> Self:
+    def load(cls, path: AnyPath, consortium: Terms) -> Self:
         """Read what `save` wrote, checked as by `from_bytes`."""
         return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
 
@@ -142,10 +147,6 @@ class _Header:
     shape: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)]
     query_hash: str
     signature: str
-
-
-def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str, signature: str = "") -> _Header:
-    return _Header(consortium, identifier, cast("DType", plain.dtype.str), plain.shape, query_hash, signature)
 
 
 def _signed(header: _Header) -> bytes:

@@ -4,13 +4,14 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 from typing import Annotated, Any, Final, NamedTuple, cast, final
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tutelage._internal.records import AnotherFormatError, made, named, parse
+from tutelage._internal.records import AnotherFormatError, record_in
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -21,6 +22,7 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
+from tutelage.federation.documents import document
 from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, unseal
 from tutelage.federation.mpc import Endpoint, Session, run_party
@@ -59,17 +61,22 @@ class Statement:
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
     """Return a statement of what a party holds."""
-    pairs = {name: (shares.split, shares.digest) for name, shares in held.items()}
-    about = {"roster": consortium.roster_hash, "batch": batch.identifier, "queries": batch.query_hash}
-    said = Statement(**about, nonce=secrets.token_hex(16), held=pairs, begun=begun)
-    return canonical(named("statement", said)).encode()
+    said = Statement(
+        roster=consortium.roster_hash,
+        batch=batch.identifier,
+        queries=batch.query_hash,
+        nonce=secrets.token_hex(16),
+        held={name: (shares.split, shares.digest) for name, shares in held.items()},
+        begun=begun,
+    )
+    return document("statement", said)
 
 
 def read_statement(message: bytes) -> Statement:
     """Return what a party says it holds."""
     damaged = ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
     try:
-        return made(parse(message, "statement", damaged), Statement, damaged)
+        return record_in(message, "statement", Statement, damaged)
     except AnotherFormatError as error:
         raise ForgedMessageError(str(error)) from None
 
@@ -178,7 +185,8 @@ class ComputingParty:
                 return refusal
             return run, entities, result, session.bytes_sent
 
-        me, aggregator = self._home.identity, self.consortium.aggregator
+        me = self._home.identity
+        aggregator = self.consortium.aggregator
         parties = self.consortium.computing_parties
         found = run_party(
             self._place,
@@ -193,20 +201,23 @@ class ComputingParty:
             raise found
         run, entities, result, bytes_sent = found
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = canonical(named("opened", Opened(run, entities))).encode() + b"\n" + result
+        content = document("opened", Opened(run, entities)) + result
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, bytes_sent)
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        shape, me = self._scheme.shape(batch), self._home.identity
-        held, left_out = dict[str, EntityShares](), dict[str, str]()
+        shape = self._scheme.shape(batch)
+        me = self._home.identity
+        held = dict[str, EntityShares]()
+        left_out = dict[str, str]()
         for entity in self.consortium.entities:
             header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
             try:
                 if (envelope := mailbox.answer(batch, entity, me.member)) is not None:
                     payload = unseal(me, entity, header, envelope)
-                    blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
+                    blocks = decode(payload[HEAD_BYTES:], shape)
+                    digest = hashlib.sha256(payload).hexdigest()
                     held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
@@ -241,10 +252,9 @@ class ComputingParty:
         if bounds is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
-            tested = zip(
-                pins, await session.oversized(vectors, bounds, await self._seed(session, batch, pins)), strict=True
-            )
-            large = {name for name, too_large in tested if too_large}
+            seed = await self._seed(session, batch, pins)
+            tested = await session.oversized(vectors, bounds, seed)
+            large = {*compress(pins, tested)}
             left_out |= dict.fromkeys(large, "what it sent is larger than that of all its people or teachers can be.")
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} began with values that are too large. Ask it again.")

@@ -1,6 +1,5 @@
 """Terms that the members of a consortium agree on before the first query, and the one decision how it is answered."""
 
-import os
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast, final
 
+from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import made, parse
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -21,7 +21,7 @@ from tutelage.exceptions import (
     QuorumError,
 )
 from tutelage.federation.batches import Batch
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
+from tutelage.federation.documents import listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.schemes import MOST_QUERIES, SharedVotes
 from tutelage.federation.sharing import PARTIES
@@ -172,15 +172,15 @@ class Consortium(Terms):
         """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
         return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{member.name}"
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten."""
         write_once(Path(path), canonical(self.as_dict()).encode() + b"\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
-        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", damaged)
+        content = parse(read_within(Path(path)), "consortium", damaged)
         try:
             kind = _BY_NAME.get(content["mechanism"].pop("kind"))
             mechanism = kind and kind(**content["mechanism"])

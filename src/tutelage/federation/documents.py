@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
+from tutelage._internal.records import named
+from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.ledger.disk import held_folder
 
@@ -45,6 +47,19 @@ def listed(names: Sequence[str]) -> str:
     """Return names for a sentence; of many, the first ten and how many more there are."""
     more = f" and {len(names) - _MOST_LISTED:,} more" * (len(names) > _MOST_LISTED)
     return f"{', '.join(names[:_MOST_LISTED])}{more}"
+
+
+def document(kind: str, record: object) -> bytes:
+    """Return a record as one line of canonical JSON."""
+    return canonical(named(kind, record)).encode() + b"\n"
+
+
+def write_again(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, in place of what was there."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    write_new(part, data, 0o600)
+    part.replace(path)
 
 
 def write_once(path: Path, data: bytes) -> None:
@@ -98,7 +113,7 @@ def write_new(path: Path, data: bytes, mode: int) -> None:
         os.fsync(file.fileno())
 
 
-def read_within(path: Path, most: int) -> bytes:
+def read_within(path: Path, most: int = MOST_BYTES_OF_A_DOCUMENT) -> bytes:
     """Return the bytes of the plain file at `path`, of at most `most` bytes; a pipe is not waited for."""
     if "\0" in str(path):
         raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.")

@@ -25,7 +25,7 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import require_room
-from tutelage.federation.keys import Member, Role
+from tutelage.federation.keys import Member, Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
@@ -59,10 +59,12 @@ class Entity:
     """
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
-        self._home, self._ledger, self._member = home, ledger, home.identity.member
-        self.consortium: Final = (terms := home.consortium_as(Role.ENTITY))
-        terms.require_own(ledger, self._member)
-        self._recipients: Final = terms.computing_parties
+        self._home = home
+        self._ledger = ledger
+        self._member = home.identity.member
+        self.consortium: Final = home.consortium_as(Role.ENTITY)
+        self.consortium.require_own(ledger, self._member)
+        self._recipients: Final = self.consortium.computing_parties
 
     @on_one_day()
     def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> bool:
@@ -118,7 +120,8 @@ class Entity:
                 "spent. Take part in the next release."
             )
         self._home.require_known(asked.opened.people)
-        stay, gone = None, ""
+        stay = None
+        gone = ""
         if entity_ids is not None:
             people = canonical_ids(entity_ids).tolist()
             stay, gone = self._ledger.staying(people)
@@ -135,12 +138,13 @@ class Entity:
     def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, gone: str) -> bool:
         """Pay for a batch once, store what is sent before it leaves, and send it; `gone` is as for `leave_out`."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
-        recipients = [member.name for member in self._recipients]
+        recipients = names_of(self._recipients)
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
         with self._ledger.releasing():  # a withdrawal comes before the noise, or after it is stored
             self._ledger.leave_out(gone)
             stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
-            repeated, reservation = stored is not None, self._reserved(batch, mailbox, rest)
+            repeated = stored is not None
+            reservation = self._reserved(batch, mailbox, rest)
             if stored is None:
                 if self._ledger.is_settled(reservation):
                     raise StaleBatchError(
@@ -222,7 +226,9 @@ def ballots_of(
     sums: SharedSums, asked: Round, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
 ) -> BallotSum:
     """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
-    n_classes, unit, labels = sums.terms.n_classes, sums.terms.unit, np.asarray(y)
+    n_classes = sums.terms.n_classes
+    unit = sums.terms.unit
+    labels = np.asarray(y)
     if as_table(X, sums.schema.names) is None:
         raise InvalidDataError("`X` must have named columns, those of the schema of the terms. Pass a table or a dict.")
     ids = None if entity_ids is None else canonical_ids(entity_ids)
@@ -242,7 +248,9 @@ def ballots_of(
         raise InvalidDataError(f"`entity_ids` must hold one id for each of the {len(rows)} rows.")
     people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)
     if stay is not None:
-        rows, labels, people = rows[stay], labels[stay], people.of_some(stay)
+        rows = rows[stay]
+        labels = labels[stay]
+        people = people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     cast_by = sums.method.prepare(sums.public(1), PeopleInMemory(rows, labels, people))
     ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
@@ -258,7 +266,8 @@ def bind_people(ledger: Ledger, people: Sequence[str]) -> None:
 
 def sight_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Sight:
     """Return what the owner of rows is warned about, beside the schema."""
-    nobody, table = np.empty((0, 0)), cast("Table", as_table(X, sums.schema.columns))
+    nobody = np.empty((0, 0))
+    table = cast("Table", as_table(X, sums.schema.columns))
     ids = None if entity_ids is None else as_column(entity_ids)
     return Sight(
         private=nobody, public=nobody, numbers=(), columns=table.columns, labels=y, n_classes=sums.terms.n_classes,

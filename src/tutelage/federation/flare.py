@@ -26,10 +26,12 @@ from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming import stream_const
 
 from tutelage._internal.gate import read_input
+from tutelage._internal.records import Entries
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation.documents import MOST_BYTES, write_once
 
-CHANNEL, TOPIC = "tutelage", "mail"
+CHANNEL = "tutelage"
+TOPIC = "mail"
 ROUND_BYTES, _MOST_WANTED = 2**23, 1_000  # of files in a message, a longer one alone; and of names
 _SHORTEST, _LONGEST, _PATIENCE = 0.25, 2.0, 60.0  # seconds between messages, and without any progress
 _TOKEN_CHARACTERS = 36
@@ -70,7 +72,8 @@ def is_for(path: str, name: str) -> bool:
 class _Mail(FLComponent):
     def __init__(self, folder: str) -> None:
         super().__init__()
-        self._folder, self._name = Path(folder), ""
+        self._folder = Path(folder)
+        self._name = ""
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Guard FLARE before it knows anyone, and begin when it has started."""
@@ -116,8 +119,10 @@ class MailServer(_Mail):
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
-        self._epoch, self._lock = secrets.token_hex(8), threading.Lock()
-        self._listed, self._looked = dict[str, None](), 0.0
+        self._epoch = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._listed = dict[str, None]()
+        self._looked = 0.0
 
     def _begin(self, cell: Any) -> None:
         cell.register_request_cb(channel=CHANNEL, topic=TOPIC, cb=self._answer)
@@ -142,13 +147,14 @@ class MailServer(_Mail):
         with self._engine.new_context() as context:
             is_secure = context.get_prop(FLContextKey.SECURE_MODE, False)
         keys = CellMessageAuthHeaderKey
-        name, token = request.get_header(keys.CLIENT_NAME), request.get_header(keys.TOKEN)
+        name = request.get_header(keys.CLIENT_NAME)
+        token = request.get_header(keys.TOKEN)
         if not (is_secure and isinstance(name, str) and isinstance(token, str) and len(token) == _TOKEN_CHARACTERS):
             return None
         is_signed = self._engine.server.verify_auth_token(name, token, request.get_header(keys.TOKEN_SIGNATURE))
         return name if is_signed else None
 
-    def exchange(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    def exchange(self, name: str, asked: Entries) -> Entries:
         """Take a member's files, and return names that it was not told yet, and files that it wants."""
         refused = [path for path, data in asked["put"].items() if not self._take(name, path, data)]
         epoch, told = asked["seen"]
@@ -158,7 +164,8 @@ class MailServer(_Mail):
                 self._looked = time.monotonic()
             listed = list(self._listed)
         new = listed[told if epoch == self._epoch else 0 :]
-        files, size = dict[str, bytes | None](), 0
+        files = dict[str, bytes | None]()
+        size = 0
         for path in asked["want"]:
             if size < ROUND_BYTES and path in self._listed and is_for(path, name):
                 files[path] = self._read(path)
@@ -183,38 +190,51 @@ class MailClient(_Mail):
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
-        self._seen, self._lost = list[Any](["", 0]), Signal()
-        self._here, self._wanted, self._there = dict[str, None](), dict[str, None](), set[str]()
+        self._seen = list[Any](["", 0])
+        self._lost = Signal()
+        self._here = dict[str, None]()
+        self._wanted = dict[str, None]()
+        self._there = set[str]()
 
     def _begin(self, cell: Any) -> None:
         cell.core_cell.set_cell_disconnected_cb(lambda _: self._lost.trigger(True))
         threading.Thread(target=self._carry, args=(cell,), daemon=True).start()
 
     def _carry(self, cell: Any) -> None:
-        said, last = "", time.monotonic()
+        said = ""
+        last = time.monotonic()
         while True:
             state = "The mailbox is in step with the server's."
             pause = min(max((time.monotonic() - last) / 40, _SHORTEST), _LONGEST)  # no wait is a fortieth longer
             try:
                 self._lost = Signal()
-                message = {"channel": CHANNEL, "topic": TOPIC, "request": Message({}, self.asked()), "optional": True}
-                message |= {"target": FQCN.ROOT_SERVER, "timeout": _PATIENCE, "abort_signal": self._lost}
-                reply = cell.send_request(**message)
+                reply = cell.send_request(
+                    channel=CHANNEL,
+                    topic=TOPIC,
+                    request=Message({}, self.asked()),
+                    optional=True,
+                    target=FQCN.ROOT_SERVER,
+                    timeout=_PATIENCE,
+                    abort_signal=self._lost,
+                )
                 if (code := reply.get_header(MessageHeaderKey.RETURN_CODE)) != ReturnCode.OK:
                     raise ConnectionError(code)
                 if self.take(reply.payload):
-                    pause, last = 0.0, time.monotonic()
+                    pause = 0.0
+                    last = time.monotonic()
             except Exception as error:  # whatever a server sends, or a disk refuses, must not end the thread
-                pause, state = _LONGEST, f"An exchange with the server failed: {error!r}"
+                pause = _LONGEST
+                state = f"An exchange with the server failed: {error!r}"
                 self._seen = ["", 0]  # what arrived is unknown, so that the server must say again what is there
             if state != said:
                 self.logger.info(state)
                 said = state
             time.sleep(pause)
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Entries:
         """Return the next message: files that the server may lack, and names of files that are lacking here."""
-        put, size = dict[str, bytes](), 0
+        put = dict[str, bytes]()
+        size = 0
         self._here = dict.fromkeys(self._files())
         for path in self._here if self._seen[0] else ():  # not before it has said what is there
             if size < ROUND_BYTES and path not in self._there and may_deliver(path, self._name):
@@ -223,10 +243,11 @@ class MailClient(_Mail):
                     put[path], size = data, size + len(data)
         return {"seen": self._seen, "put": put, "want": list(islice(self._wanted, _MOST_WANTED))}
 
-    def take(self, reply: dict[str, Any]) -> bool:
+    def take(self, reply: Entries) -> bool:
         """Store what the server sent, if it lacks here, and return whether there was anything."""
         if reply["seen"][0] != self._seen[0]:  # all that is there; the server may have started with another folder
-            self._there, self._wanted = set(), {}
+            self._there = set()
+            self._wanted = {}
         self._there.update(reply["names"])
         lacking = (path for path in reply["names"] if is_place(path) and path not in self._here)
         self._wanted.update(dict.fromkeys(lacking))

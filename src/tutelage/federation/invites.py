@@ -5,14 +5,15 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, final
+from typing import final
 
-from tutelage._internal.records import made, named, parse
-from tutelage.digests import canonical
+from tutelage._internal.records import Entries, record_in
 from tutelage.exceptions import InvalidDataError
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, read_within, write_new
+from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, document, read_within, write_again, write_new
 
-_INVITE, _SETTINGS, _KIT = "invite.json", "settings.json", "kit"
+_INVITE = "invite.json"
+_SETTINGS = "settings.json"
+_KIT = "kit"
 _MOST_FILES = 100
 
 
@@ -22,7 +23,7 @@ class Invite:
     """An invitation of one member, one file: the terms, its name, and its keys for the server, if there is one."""
 
     name: str
-    terms: dict[str, Any]  # as the terms file says them
+    terms: Entries  # as the terms file says them
     server: str | None  # host:port
     mailbox: str | None  # instead of a server: a folder that all members reach
     kit: dict[str, bytes]  # by path: what the transport needs to know the server, and to be known by it
@@ -32,7 +33,7 @@ class Invite:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             about = _About(self.name, self.terms, self.server, self.mailbox)
-            archive.writestr(_INVITE, canonical(named("invite", about)))
+            archive.writestr(_INVITE, document("invite", about))
             for name, content in self.kit.items():
                 archive.writestr(f"{_KIT}/{name}", content)
         write_new(path, buffer.getvalue(), 0o600)
@@ -41,7 +42,7 @@ class Invite:
     def load(cls, path: Path) -> "Invite":
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete invite. Ask the coordinator for it again.")
-        data = read_within(path, MOST_BYTES_OF_A_DOCUMENT)
+        data = read_within(path)
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 infos = archive.infolist()
@@ -50,7 +51,7 @@ class Invite:
                 found = {info.filename: archive.read(info) for info in infos}
         except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
             raise damaged from None
-        about = made(parse(found.pop(_INVITE, b""), "invite", damaged), _About, damaged)
+        about = record_in(found.pop(_INVITE, b""), "invite", _About, damaged)
         kit = dict[str, bytes]()
         for name, content in found.items():
             first, *rest = PurePosixPath(name).parts
@@ -68,7 +69,7 @@ class Invite:
 @dataclass(frozen=True, slots=True)
 class _About:
     name: str
-    terms: dict[str, Any]
+    terms: Entries
     server: str | None
     mailbox: str | None
 
@@ -78,7 +79,7 @@ class _About:
 class Place:
     """How a member takes part, as its home remembers it."""
 
-    terms: dict[str, Any]
+    terms: Entries
     mailbox: str  # folder
     server: str | None = None
     data: str | None = None  # file of a hospital's private rows
@@ -87,10 +88,7 @@ class Place:
 
     def save(self, home: Path) -> None:
         """Write this to the home of a member, in place of what was there."""
-        part = home / f"{_SETTINGS}.part"
-        part.unlink(missing_ok=True)
-        write_new(part, canonical(named("place", self)).encode() + b"\n", 0o600)
-        part.replace(home / _SETTINGS)
+        write_again(home / _SETTINGS, document("place", self))
 
     @classmethod
     def is_in(cls, home: Path) -> bool:
@@ -101,4 +99,4 @@ class Place:
     def load(cls, home: Path) -> "Place":
         """Read what `save` wrote."""
         damaged = InvalidDataError(f"{home / _SETTINGS} is damaged. Join again with the invite, in this folder.")
-        return made(parse(read_within(home / _SETTINGS, MOST_BYTES_OF_A_DOCUMENT), "place", damaged), cls, damaged)
+        return record_in(read_within(home / _SETTINGS), "place", cls, damaged)

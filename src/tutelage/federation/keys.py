@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -10,14 +11,14 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.extras import install
+from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
-from tutelage._internal.records import made, named, parse, plain
+from tutelage._internal.records import plain, record_in
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError, Problem
-from tutelage.federation import documents
-from tutelage.federation.documents import hexadecimal, member_name, read_within
+from tutelage.federation.documents import document, hexadecimal, member_name, read_within, write_once
 
 try:
     from cryptography import x509
@@ -91,14 +92,13 @@ class Member:
 
     def to_bytes(self) -> bytes:
         """Return the member as its public file holds it."""
-        return _document("member", self)
+        return document("member", self)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        document = read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT)
-        return made(parse(document, "member", damaged), cls, damaged)
+        return record_in(read_within(Path(path)), "member", cls, damaged)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
@@ -111,6 +111,11 @@ class Member:
         except (InvalidSignature, ValueError):
             return False
         return True
+
+
+def names_of(members: Iterable[Member]) -> list[str]:
+    """Return the names of members, in their order."""
+    return [member.name for member in members]
 
 
 @final
@@ -142,7 +147,8 @@ class Identity(NeverPickled):
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
         """Make fresh keys for a new member; a computing party has an address, ``"host:port"`` where it listens."""
         member_name(name, "name", "Identity.generate")
-        signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+        signing = Ed25519PrivateKey.generate()
+        sealing = X25519PrivateKey.generate()
         tls_key_pem = certificate = None
         if role == Role.COMPUTING:
             tls_key_pem, certificate = _tls_credentials(name)
@@ -161,7 +167,7 @@ class Identity(NeverPickled):
         except (InvalidTag, ValueError):
             raise ForgedMessageError(f"A message to {self.member.name} cannot be decrypted with these keys.") from None
 
-    def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+    def save(self, folder: AnyPath) -> tuple[Path, Path]:
         """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.
 
         Keys are never overwritten. Where a process that was killed left a private file without its public one, the
@@ -178,20 +184,20 @@ class Identity(NeverPickled):
                 if not private.exists():
                     with claim.written() as part, open_private(part) as file:
                         file.write(self._private_document())
-                documents.write_once(public, Identity.load(private).member.to_bytes())
+                write_once(public, Identity.load(private).member.to_bytes())
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
         return private, public
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: AnyPath) -> Self:
         """Read the private file that `save` wrote; one that others than its owner may read is refused."""
         path = Path(path)
-        data = read_within(path, documents.MOST_BYTES_OF_A_DOCUMENT)
+        data = read_within(path)
         if os.name == "posix" and is_exposed(path.stat()) and not warned_of_disk(path):
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
         damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore its copy, or remove it.")
-        found = made(parse(data, "identity", damaged), _PrivateKeys, damaged)
+        found = record_in(data, "identity", _PrivateKeys, damaged)
         try:
             signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found.signing))
             sealing = X25519PrivateKey.from_private_bytes(bytes.fromhex(found.sealing))
@@ -203,7 +209,7 @@ class Identity(NeverPickled):
     def _private_document(self) -> bytes:
         tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
         signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
-        return _document("identity", _PrivateKeys(self.member, signing, sealing, tls))
+        return document("identity", _PrivateKeys(self.member, signing, sealing, tls))
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
@@ -215,10 +221,6 @@ class _PrivateKeys:
     signing: str
     sealing: str
     tls: str | None
-
-
-def _document(kind: str, content: object) -> bytes:
-    return canonical(named(kind, content)).encode() + b"\n"
 
 
 def host_and_port(address: object, name: str = "a computing party.address") -> tuple[str, int]:

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tutelage._internal.extras import install
-from tutelage._internal.records import made, named, parse
+from tutelage._internal.records import record_in
 from tutelage.exceptions import FederationError, InvalidParameterError, Problem, shown
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, member_name, read_within, write_new
+from tutelage.federation.documents import document, member_name, read_within, write_again, write_new
 
 SERVER = "server"  # FLARE's own name for it
 _DAYS = 3_650
@@ -102,7 +102,8 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
         )
     places = {SERVER: folder / SERVER, **{name: folder / "members" / name for name in members}}
     kits = [Kit(consortium, name, server) for name in places]
-    issuer, authority = Identity("tutelage"), folder / "authority"
+    issuer = Identity("tutelage")
+    authority = folder / "authority"
     if not authority.exists():
         key, public = generate_keys()
         root = generate_cert(issuer, issuer, key, public, _DAYS, ca=True)
@@ -114,17 +115,13 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
             host = server.partition(":")[0] if kit.name == SERVER else None
             signed = generate_cert(Identity(kit.name), issuer, signing, public, _DAYS, server_default_host=host)
             keys = {"kit.key": serialize_pri_key(key), "kit.crt": serialize_cert(signed)}
-            about = json.dumps(named("kit", kit)).encode()
-            _put(places[kit.name], {"kit.json": about, "rootCA.pem": (authority / "rootCA.pem").read_bytes(), **keys})
+            root = (authority / "rootCA.pem").read_bytes()
+            _put(places[kit.name], {"kit.json": document("kit", kit), "rootCA.pem": root, **keys})
 
 
 def move(path: Path, server: str) -> None:
     """Say in a member's kit that the server is at another address."""
-    kit = _read(path)
-    part = path / "kit.json.part"
-    part.unlink(missing_ok=True)
-    write_new(part, json.dumps(named("kit", replace(kit, server=server))).encode(), 0o600)
-    part.replace(path / "kit.json")
+    write_again(path / "kit.json", document("kit", replace(_read(path), server=server)))
 
 
 def start(path: Path, mailbox: Path) -> Carrier:
@@ -142,7 +139,7 @@ def start(path: Path, mailbox: Path) -> Carrier:
         if workspace.exists():
             shutil.rmtree(workspace)
         files = {name: json.dumps(content).encode() for name, content in _settings(kit, side, mailbox).items()}
-        files |= {f"startup/{name}": read_within(path / name, MOST_BYTES_OF_A_DOCUMENT) for name in _KEYS.values()}
+        files |= {f"startup/{name}": read_within(path / name) for name in _KEYS.values()}
         for name, data in files.items():
             write_new(workspace / name, data, 0o600)
         run = [sys.executable, "-P", "-u", "-m", f"nvflare.private.fed.app.{side}.{side}_train", "-m", str(workspace)]
@@ -156,7 +153,7 @@ def start(path: Path, mailbox: Path) -> Carrier:
 
 def _read(path: Path) -> Kit:
     damaged = FederationError(f"{path} is not a kit, or it is damaged.")
-    return made(parse(read_within(path / "kit.json", MOST_BYTES_OF_A_DOCUMENT), "kit", damaged), Kit, damaged)
+    return record_in(read_within(path / "kit.json"), "kit", Kit, damaged)
 
 
 def _settings(kit: Kit, side: str, mailbox: Path) -> dict[str, Any]:

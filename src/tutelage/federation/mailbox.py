@@ -6,7 +6,6 @@ written once and never half.
 """
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -16,12 +15,13 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
+from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import sync
-from tutelage._internal.records import made, named, parse, plain
-from tutelage.digests import canonical
+from tutelage._internal.records import plain, record_in
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -38,12 +38,13 @@ from tutelage.federation.documents import (
     MOST_HEADER_BYTES,
     MOST_PAYLOAD_BYTES,
     SIGNATURE_BYTES,
+    document,
     hexadecimal,
     read_within,
     write_new,
     write_once,
 )
-from tutelage.federation.keys import Identity, Member, Role
+from tutelage.federation.keys import Identity, Member, Role, names_of
 from tutelage.federation.sharing import ELEMENT_BYTES
 from tutelage.ledger.disk import held_folder
 
@@ -52,7 +53,8 @@ _RUN_DIGITS = 64
 _ACCEPTS = b"tutelage accepted roster, format 1\0"
 _COLLECTED = b"tutelage collected batch, format 1\0"
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
-_ROSTERS, _RETIRED = "rosters", "retired-keys"
+_ROSTERS = "rosters"
+_RETIRED = "retired-keys"
 _MOST_KEPT_BYTES = 2**31
 
 
@@ -83,7 +85,7 @@ class Header:
 
     def to_bytes(self) -> bytes:
         """Return the header as one line of canonical JSON."""
-        return canonical(named("envelope", self)).encode() + b"\n"
+        return document("envelope", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     body = envelope[len(line) :]
     if line != expected.to_bytes() or len(body) <= SIGNATURE_BYTES:
         raise _refusal(line, sender, expected)
-    signature, ciphertext = body[:SIGNATURE_BYTES], body[SIGNATURE_BYTES:]
+    signature = body[:SIGNATURE_BYTES]
+    ciphertext = body[SIGNATURE_BYTES:]
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
@@ -142,7 +145,7 @@ def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageErro
     """Return why a message that begins with another line than the expected header is refused."""
     damaged = ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
     try:
-        content = plain(made(parse(line, "envelope", damaged), Header, damaged))
+        content = plain(record_in(line, "envelope", Header, damaged))
     except (ForgedMessageError, InvalidDataError) as error:
         if error is damaged:
             return damaged
@@ -171,7 +174,7 @@ class Mailbox:
     bytes in the same place, and files that are damaged or no plain files, are refused.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self.folder = Path(folder)
 
     def put_member(self, member: Member) -> None:
@@ -182,7 +185,8 @@ class Mailbox:
 
     def members(self) -> list[Member]:
         """Return all public keys that lie there, the newest of each name last; what is no member is skipped."""
-        folder, found = self.folder / "members", list[tuple[int, Member]]()
+        folder = self.folder / "members"
+        found = list[tuple[int, Member]]()
         for name in _matches(folder, r"[A-Za-z0-9_-]+\.[0-9a-f]{16}\.json"):
             with suppress(InvalidDataError, InvalidParameterError, OSError):
                 found.append(((folder / name[0]).stat().st_mtime_ns, Member.load(folder / name[0])))
@@ -211,14 +215,8 @@ class Mailbox:
     def accepted(self, consortium: Consortium) -> tuple[str, ...]:
         """Return the names of the members that have signed this roster."""
         said = _ACCEPTS + bytes.fromhex(consortium.roster_hash)
-
-        def has_signed(member: Member) -> bool:
-            try:
-                return member.has_signed(said, read_within(self._acceptance(member, consortium), SIGNATURE_BYTES))
-            except InvalidDataError:
-                return False
-
-        return tuple(member.name for member in consortium.members if has_signed(member))
+        signed = [one for one in consortium.members if _has_signed(one, said, self._acceptance(one, consortium))]
+        return tuple(names_of(signed))
 
     def put_collected(self, identity: Identity, batch: Batch, consortium: Consortium) -> None:
         """Sign, as the aggregator, that a batch is collected: whatever keys members have later, none works on it."""
@@ -229,11 +227,8 @@ class Mailbox:
 
     def is_collected(self, identifier: str, consortium: Consortium) -> bool:
         """Return whether the aggregator has signed that a batch is collected."""
-        try:
-            said = read_within(self.batch_path(identifier, consortium).with_suffix(".collected"), SIGNATURE_BYTES)
-        except InvalidDataError:
-            return False
-        return consortium.aggregator.has_signed(_COLLECTED + bytes.fromhex(identifier), said)
+        path = self.batch_path(identifier, consortium).with_suffix(".collected")
+        return _has_signed(consortium.aggregator, _COLLECTED + bytes.fromhex(identifier), path)
 
     def _acceptance(self, member: Member, consortium: Consortium) -> Path:
         return self.folder / "accepted" / f"{consortium.roster}" / f"{member.name}.signature"
@@ -267,10 +262,10 @@ class Mailbox:
         """Return what `put_answer` laid down, or None if it is not sent yet."""
         path = self.answer_path(batch, sender, recipient)
         try:
-            about = path.lstat()
+            size = _size(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+        if size > MOST_BYTES:
             raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
         return read_within(path, MOST_BYTES)
 
@@ -286,21 +281,22 @@ class Mailbox:
         """
         # One query may be a round of a sum, whose numbers are known from its row alone.
         most = MOST_BYTES if batch.n_queries == 1 else ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
-        folder, name = self.folder / "labels" / batch.identifier, re.escape(_between(sender, recipient))
+        folder = self.folder / "labels" / batch.identifier
+        name = re.escape(_between(sender, recipient))
         for found in _matches(folder, rf"{name}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
-            about = (folder / found[0]).lstat()
-            if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+            if _size(folder / found[0]) <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def sizes_of_answers(self, sender: str) -> dict[str, list[int]]:
+    def sizes_of_answers(self, sender: str) -> dict[str, list[float]]:
         """Return the bytes of what lies here as sealed answers of a member, by batch; whose they are is not checked."""
-        sizes, shares = defaultdict[str, list[int]](list), self.folder / "shares"
+        sizes = defaultdict[str, list[float]](list)
+        shares = self.folder / "shares"
         for batch in _matches(shares, "[0-9a-f]{32}"):
             for sealed in _matches(shares / batch[0], rf"{re.escape(sender)}\.to-.+\.sealed"):
                 with suppress(OSError):
-                    about = (shares / batch[0] / sealed[0]).lstat()
-                    if stat.S_ISREG(about.st_mode) and about.st_size <= MOST_BYTES:
-                        sizes[batch[0]].append(about.st_size)
+                    size = _size(shares / batch[0] / sealed[0])
+                    if size <= MOST_BYTES:
+                        sizes[batch[0]].append(size)
         return dict(sizes)
 
     def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
@@ -311,6 +307,20 @@ class Mailbox:
 def _between(sender: Member, recipient: Member) -> str:
     """Return the name of messages from one member with its present keys to another with its own."""
     return f"{sender.name}.to-{recipient.name}.{_digest(sender.signing_key + recipient.sealing_key)}"
+
+
+def _size(path: Path) -> float:
+    """Return the bytes of a plain file, and infinity for a link, a folder or a device."""
+    about = path.lstat()
+    return about.st_size if stat.S_ISREG(about.st_mode) else inf
+
+
+def _has_signed(member: Member, message: bytes, path: Path) -> bool:
+    """Return whether a file holds a member's signature of a message."""
+    try:
+        return member.has_signed(message, read_within(path, SIGNATURE_BYTES))
+    except InvalidDataError:
+        return False
 
 
 def _digest(text: str) -> str:
@@ -338,7 +348,8 @@ class BatchStatus(NamedTuple):
 
 def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
     """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
-    found, refused = list[BatchStatus](), dict[str, str]()
+    found = list[BatchStatus]()
+    refused = dict[str, str]()
     for identifier in mailbox.batch_identifiers(consortium):
         try:
             found.append(batch_status(consortium, mailbox, mailbox.batch(identifier, consortium)))
@@ -354,14 +365,14 @@ def batch_status(
 
     The hospitals that have answered are known from what lies in this mailbox for one `recipient`, or for all of them.
     """
-    parties, aggregator = consortium.computing_parties, consortium.aggregator
-    names = [entity.name for entity in consortium.entities]
+    parties = consortium.computing_parties
+    aggregator = consortium.aggregator
     recipients = parties if recipient is None else [recipient]
-    answered = tuple(
-        one.name
-        for one in consortium.entities
-        if all(mailbox.answer_path(batch, one, each).exists() for each in recipients)
-    )
+    answered = list[str]()
+    missing = list[str]()
+    for one in consortium.entities:
+        has_answered = all(mailbox.answer_path(batch, one, each).exists() for each in recipients)
+        (answered if has_answered else missing).append(one.name)
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
         header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
@@ -369,11 +380,10 @@ def batch_status(
             with suppress(FederationError, InvalidDataError):
                 sealed_by(party, header, envelope)
                 runs[party.name].add(run)
-    missing = tuple(name for name in names if name not in answered)
     computed = tuple(name for name, found in runs.items() if found)
     in_one_run = bool(runs) and bool(set.intersection(*runs.values()))
     complete = in_one_run or mailbox.is_collected(batch.identifier, consortium)
-    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
+    return BatchStatus(batch.identifier, batch.n_queries, tuple(answered), tuple(missing), computed, complete)
 
 
 @final
@@ -386,7 +396,7 @@ class Home:
         A folder that holds one private key file, as `Identity.save` writes it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self._path = Path(path)
         keys = sorted(self._path.glob("*.private.json"))
         if len(keys) != 1:
@@ -417,15 +427,17 @@ class Home:
                 "Do not accept it before all members read the same ones to each other."
             )
         before = self.joined()
-        if before is not None and before.roster_hash == consortium.roster_hash:
-            return
-        if before is not None and before.fingerprint != consortium.fingerprint:
-            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
-        if before is not None and consortium.roster <= before.roster:
-            raise FederationError(
-                f"`roster` of the consortium must be above {before.roster}, the number of the roster that "
-                f"{self.identity.member.name} has accepted. Got {consortium.roster}. An older one is never taken back."
-            )
+        if before is not None:
+            if before.roster_hash == consortium.roster_hash:
+                return
+            if before.fingerprint != consortium.fingerprint:
+                raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
+            if consortium.roster <= before.roster:
+                raise FederationError(
+                    f"`roster` of the consortium must be above {before.roster}, the number of the roster that "
+                    f"{self.identity.member.name} has accepted. Got {consortium.roster}. An older one is never taken "
+                    "back."
+                )
         if self.identity.member not in consortium.members:
             raise FederationError(
                 f"The consortium does not name {self.identity.member.name} with the keys of this folder. The "
@@ -448,8 +460,7 @@ class Home:
     def require_known(self, people: Mapping[str, int]) -> None:
         """Refuse numbers of people that are not those of a roster that this member accepted."""
         for path in (self._path / _ROSTERS).glob("*.json"):
-            terms = Consortium.load(path)
-            if people == dict(zip((one.name for one in terms.entities), terms.people, strict=False)):
+            if people == Consortium.load(path).people_at:
                 return
         raise StaleBatchError(
             f"A release began with other hospitals or numbers of people than any roster "
@@ -458,7 +469,8 @@ class Home:
 
     def consortium_as(self, role: Role) -> Consortium:
         """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""
-        consortium, member = self.consortium(), self.identity.member
+        consortium = self.consortium()
+        member = self.identity.member
         if member not in consortium.members:
             raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
         if member.role is not role:

@@ -6,7 +6,7 @@ parties compute on their totals, and the aggregator opens one outcome.
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, log, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, final
@@ -57,18 +57,19 @@ class Draft(NamedTuple):
 
 def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
     """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
-    shares, name = sharing.split(values, summed=summed), secrets.token_bytes(sharing.SPLIT_NAME_BYTES)
+    shares = sharing.split(values, summed=summed)
+    name = secrets.token_bytes(sharing.SPLIT_NAME_BYTES)
     return [name + secrets.token_bytes(sharing.SALT_BYTES) + share for share in shares]
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class SharedVotes:
     """Teachers vote on queries, and each query gets a label or none: counts are compared in shares and never opened."""
 
     most_teachers: ClassVar[int] = 2**30  # counts and noise together stay below the 2^40 that can be shared
-
-    def __init__(self, terms: Terms, mechanism: GNMax | ConfidentGNMax) -> None:
-        self.terms, self.mechanism = terms, mechanism
+    terms: Terms
+    mechanism: GNMax | ConfidentGNMax
 
     def check_ballots(self) -> None:
         """Refuse terms that say what people cast."""
@@ -83,7 +84,8 @@ class SharedVotes:
     def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
         hashes = hashes_of(asked, self.terms, ledger)
-        answered, first = ledger.recall(hashes), {query: at for at, query in reversed([*enumerate(hashes)])}
+        answered = ledger.recall(hashes)
+        first = {query: at for at, query in reversed([*enumerate(hashes)])}
         rows = asked[sorted(place for query, place in first.items() if query not in answered)]
         if not len(rows):
             return []
@@ -92,7 +94,8 @@ class SharedVotes:
 
     def checked(self, ballots: npt.ArrayLike, queries: int) -> IntArray:
         """Return one entity's ballots on a batch, which the terms allow."""
-        given, most = np.asarray(ballots), self.terms.teachers_per_entity
+        given = np.asarray(ballots)
+        most = self.terms.teachers_per_entity
         if given.ndim != 2 or not np.issubdtype(given.dtype, np.integer) or given.shape[1] != queries:
             raise InvalidDataError(
                 f"`ballots` must be whole numbers of shape (teachers, {queries}), one column per query of the "
@@ -157,7 +160,8 @@ class SharedVotes:
 
         The coefficients are independent, ±1 with probability ¼ each. docs/proofs/summed_noise.md has the proof.
         """
-        teachers, classes = self.terms.teachers_per_entity, self.terms.n_classes
+        teachers = self.terms.teachers_per_entity
+        classes = self.terms.n_classes
         vote, *check = self.sigmas
         parts = 2 + 2 * len(check)
         tail = log(2 * parts / _FALSE_ALARM)
@@ -255,14 +259,17 @@ def epsilon_for_two_computing_parties(
     method = "Rényi composition, conversion of CKS 2020 Proposition 12"
     exact = composition.gaussian_composition(one.event.sigma, answers, at)
     if exact < value:
-        value, method, order = exact, "exact composition of discrete Gaussian noise", None
+        value = exact
+        method = "exact composition of discrete Gaussian noise"
+        order = None
     value = composition.moved_epsilon(value, apart)
     return PublicEpsilon(value, delta, votes.terms.unit, f"{method}; all noisy counts are seen", order)
 
 
 def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNoise]:
     """Return the events of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
-    j, honest = integer_at_least(actually_honest, 1, "actually_honest", owner), votes.terms.honest
+    j = integer_at_least(actually_honest, 1, "actually_honest", owner)
+    honest = votes.terms.honest
     if j > honest:
         raise InvalidParameterError(
             Problem(

@@ -17,7 +17,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.computing_party import ComputingParty
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.entity import Entity
-from tutelage.federation.keys import Role
+from tutelage.federation.keys import Role, names_of
 from tutelage.federation.mailbox import BatchStatus, Home, Mailbox, batch_status
 from tutelage.federation.sums import REHEARSAL, Round, SharedSums
 from tutelage.ledger import Ledger
@@ -76,11 +76,13 @@ class Serving:
     def step(self) -> bool:
         """Do what can be done now; return whether anything was done."""
         self.mailbox.put_member(self.home.identity.member)
-        done, me = self._accept(), self.home.identity.member
+        done = self._accept()
+        me = self.home.identity.member
         if (terms := self.home.joined()) is not None and me in terms.members:
             self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
-            for batch in [] if me.role is Role.AGGREGATOR else self._batches(terms):
-                done |= self._cast(terms, batch) if me.role is Role.ENTITY else self._compute(terms, batch)
+            for batch, status in [] if me.role is Role.AGGREGATOR else self._batches(terms):
+                work = self._cast if me.role is Role.ENTITY else self._compute
+                done |= work(terms, batch, status)
         return done
 
     def _accept(self) -> bool:
@@ -91,27 +93,28 @@ class Serving:
         me = self.home.identity.member
         if after is None or after.roster_hash in self._declined:
             return False
-        strangers = {one.name for one in after.members} - {one.name for one in self.invited.members}
+        strangers = {*names_of(after.members)}.difference(names_of(self.invited.members))
         if after.fingerprint != self.invited.fingerprint or (before is None and strangers):
-            self._say(f"Roster {after.roster} has other terms or members than the invite, and is refused.")
+            self.say(f"Roster {after.roster} has other terms or members than the invite, and is refused.")
             return False
         if me not in after.members:
-            self._say(f"Roster {after.roster} does not name {me.name} with the keys of this folder.")
+            self.say(f"Roster {after.roster} does not name {me.name} with the keys of this folder.")
             return False
         if not self.accepts(question_of(before, after), after.words):
             self._declined.add(after.roster_hash)
-            self._say(
+            self.say(
                 f"Roster {after.roster} was not accepted, so {me.name} takes no part under it. To be asked again, type "
                 "the command again."
             )
             return False
         self.home.join(after, after.words)
-        self._say(f"Accepted roster {after.roster}: {after.words}.")
+        self.say(f"Accepted roster {after.roster}: {after.words}.")
         return True
 
     def _batches(self, terms: Consortium) -> list[tuple[Batch, BatchStatus]]:
         """Return the batches that are not finished; one that the aggregator did not sign blocks no other."""
-        found, me = list[tuple[Batch, BatchStatus]](), self.home.identity.member
+        found = list[tuple[Batch, BatchStatus]]()
+        me = self.home.identity.member
         for identifier in self.mailbox.batch_identifiers(terms):
             if self.mailbox.is_collected(identifier, terms):
                 continue
@@ -120,24 +123,25 @@ class Serving:
                 # Envelopes for another party may not be in this copy of the mailbox.
                 status = batch_status(terms, self.mailbox, batch, me if me.role is Role.COMPUTING else None)
             except (FederationError, InvalidDataError) as error:
-                self._say(f"Batch {identifier[:8]} is refused: {error}")
+                self.say(f"Batch {identifier[:8]} is refused: {error}")
                 continue
             self._seen.setdefault(identifier, time.monotonic())
             if not status.complete:
                 found.append((batch, status))
         return found
 
-    def _cast(self, terms: Consortium, found: tuple[Batch, BatchStatus]) -> bool:
+    def _cast(self, terms: Consortium, batch: Batch, status: BatchStatus) -> bool:
         """Cast a hospital's ballots, once its operator has approved of the release."""
-        (batch, status), me = found, self.home.identity.member
+        me = self.home.identity.member
         if me.name in status.answered or batch.identifier in self._declined or not isinstance(terms.scheme, SharedSums):
             return False
-        if not {party.name for party in terms.computing_parties} <= {*self.mailbox.accepted(terms)}:
+        if not {*self.mailbox.accepted(terms)}.issuperset(names_of(terms.computing_parties)):
             return False  # who would add shares have not compared the words
         try:
             asked = terms.scheme.round_of(batch)
             if asked.opened.release.startswith(REHEARSAL):
-                entity, (X, y, ids) = Entity(self.home, made_up_ledger(terms)), made_up(terms)
+                entity = Entity(self.home, made_up_ledger(terms))
+                X, y, ids = made_up(terms)
             else:
                 entity = Entity(self.home, self.budget())
                 if not self._has_approved(terms, batch, asked):
@@ -146,15 +150,17 @@ class Serving:
             repeated = entity.cast(batch, X, y, self.mailbox, entity_ids=ids)
         except (TutelageError, OSError) as error:
             self._declined.add(batch.identifier)
-            self._say(f"Batch {batch.identifier[:8]} was not answered: {error}")
+            self.say(f"Batch {batch.identifier[:8]} was not answered: {error}")
             return False
-        again, number = " It is the one that was made before." * repeated, asked.number + 1
-        self._say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.scheme.events)}, sealed.{again}")
+        again = " It is the one that was made before." * repeated
+        number = asked.number + 1
+        self.say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.scheme.events)}, sealed.{again}")
         return True
 
     def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
-        ledger, release = self.budget(), asked.opened.release
+        ledger = self.budget()
+        release = asked.opened.release
         if terms.reserved(ledger, batch, self.home.identity.member) is not None:
             return True
         if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
@@ -169,35 +175,40 @@ class Serving:
         self._approved.discard((release, asked.number))
         return True
 
-    def _compute(self, terms: Consortium, found: tuple[Batch, BatchStatus]) -> bool:
+    def _compute(self, terms: Consortium, batch: Batch, status: BatchStatus) -> bool:
         """Compute on shares once all hospitals that are waited for have answered."""
-        (batch, status), now = found, time.monotonic()
+        now = time.monotonic()
         late = now - self._seen[batch.identifier] > self.patience
-        waits = self._again.get(batch.identifier, (0.0, _FIRST_WAIT))
-        if not (late or self._expected(terms, batch) <= {*status.answered}) or len(status.answered) < terms.quorum:
+        start, wait = self._again.get(batch.identifier, (0.0, _FIRST_WAIT))
+        if now < start or len(status.answered) < terms.quorum:
             return False
-        if now < waits[0]:
+        if not late and not self._expected(terms, batch) <= {*status.answered}:
             return False
         try:
-            options: Any = {"timeout": _LONGEST_TURN, "listen": self.listen, "waiting": self._tell_missing}
-            done = ComputingParty(self.home).compute(batch, self.mailbox, **options)
+            done = ComputingParty(self.home).compute(
+                batch,
+                self.mailbox,
+                timeout=_LONGEST_TURN,
+                listen=self.listen,
+                waiting=self._tell_missing,
+            )
         except (TutelageError, OSError) as error:
-            self._again[batch.identifier] = time.monotonic() + waits[1], min(2 * waits[1], _LONGEST_WAIT)
-            self._say(f"Batch {batch.identifier[:8]} is not computed yet: {error}")
+            self._again[batch.identifier] = (time.monotonic() + wait, min(2 * wait, _LONGEST_WAIT))
+            self.say(f"Batch {batch.identifier[:8]} is not computed yet: {error}")
             return False
         for name, reason in sorted(done.left_out.items()):
-            self._say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
-        self._say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
+            self.say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
+        self.say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
         return True
 
     def _tell_missing(self, parties: tuple[str, ...]) -> None:
-        self._say(f"Waiting for {' and '.join(parties)} to run `tutelage consortium serve`.")
+        self.say(f"Waiting for {' and '.join(parties)} to run `tutelage consortium serve`.")
 
     def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
         if isinstance(terms.scheme, SharedSums) and (earlier := terms.scheme.round_of(batch).opened.sums):
             return {*earlier[-1].entities}
-        return {entity.name for entity in terms.entities}
+        return {*names_of(terms.entities)}
 
     def budget(self) -> Ledger:
         """Return the budget of this member."""
@@ -212,7 +223,8 @@ class Serving:
             self._held = self.rows(terms)
         return self._held
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Tell the operator something once."""
         if text not in self._said:
             self._said.add(text)
             self.says(text)
@@ -227,10 +239,10 @@ def taken_from(budget: Ledger, event: Event) -> str:
 def question_of(before: Consortium | None, after: Consortium) -> str:
     """Return the question whether to accept a roster, with what it changes and the words to compare."""
     changes = [] if before is None else changes_of(before, after)
-    hospitals, parties = (", ".join(one.name for one in some) for some in (after.entities, after.computing_parties))
-    what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}." if changes else (
-        f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
-    )  # fmt: skip
+    hospitals, parties = (", ".join(names_of(some)) for some in (after.entities, after.computing_parties))
+    what = f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
+    if changes:
+        what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}."
     how = "Compare its words by telephone with the other members, the computing parties above all:"
     return f"{what}\n{how}\n\n  {after.words}\n\nAre they the same?"
 
@@ -238,19 +250,20 @@ def question_of(before: Consortium | None, after: Consortium) -> str:
 def changes_of(before: Consortium, after: Consortium) -> list[str]:
     """Return what an amendment of the roster changes."""
     old, new = ({one.name: one for one in roster.members} for roster in (before, after))
-    people = [dict(zip([one.name for one in each.entities], each.people, strict=False)) for each in (before, after)]
+    people = after.people_at
     found = [f"{name} {'leaves' if name in old else 'is new'}" for name in old.keys() ^ new.keys()]
     for name in old.keys() & new.keys():
         if old[name] != new[name]:
             found.append(f"{name} has new keys or another address")
-        elif people[0].get(name) != people[1].get(name):
-            found.append(f"{name} has about {people[1].get(name):,} people")
+        elif before.people_at.get(name) != people.get(name):
+            found.append(f"{name} has about {people.get(name):,} people")
     return sorted(found)
 
 
 def made_up(terms: Consortium) -> Rows:
     """Return rows of a rehearsal: uniform values of the schema, of people who do not exist."""
-    random, schema = np.random.default_rng(), terms.sums().schema
+    random = np.random.default_rng()
+    schema = terms.sums().schema
     columns = dict[str, Any]()
     for (name, column), ordered in zip(schema.columns.items(), schema.ordered, strict=True):
         cells: Any = random.choice([*map(str, column)], _MADE_UP)

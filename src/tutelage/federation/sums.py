@@ -28,7 +28,7 @@ from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Probl
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, MOST_PAYLOAD_BYTES, read_within
+from tutelage.federation.documents import MOST_PAYLOAD_BYTES, read_within
 from tutelage.federation.schemes import Draft, hashes_of, shares_of
 from tutelage.federation.terms import DEFAULT_METHOD, Terms
 from tutelage.ledger import Ledger
@@ -96,17 +96,18 @@ class Round:
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class SharedSums:
     """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
 
     most_teachers: ClassVar[int] = 1
-
-    def __init__(self, terms: Terms, mechanism: NoisySum) -> None:
-        self.terms, self.mechanism = terms, mechanism
+    terms: Terms
+    mechanism: NoisySum
 
     def check_ballots(self) -> None:
         """Refuse terms that do not say which columns there are, or how many people."""
-        terms, entities = self.terms, len(self.terms.entities)
+        terms = self.terms
+        entities = len(self.terms.entities)
         if terms.schema is None:
             raise InvalidParameterError(Problem("Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"))
         if len(terms.people) != entities:
@@ -131,8 +132,7 @@ class SharedSums:
 
     def _check_requests(self) -> None:
         """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
-        pairs = zip(self.terms.entities, self.terms.people, strict=True)
-        asked, _ = self._driven(Opened("check", {entity.name: number for entity, number in pairs}))
+        asked, _ = self._driven(Opened("check", self.terms.people_at))
         found: list[Any] = [self.event_asked(one).event for one in asked]
         said: list[Any] = [one.event for one in self.events]
         fits = len(found) == len(said) and all(
@@ -166,7 +166,7 @@ class SharedSums:
                 raise InvalidParameterError(
                     Problem("Consortium.method", "be written in a file, which all members have")
                 )
-            found += read_within(path, MOST_BYTES_OF_A_DOCUMENT).splitlines()  # however a line ends there
+            found += read_within(path).splitlines()  # however a line ends there
         return hashlib.sha256(b"\n".join(found)).hexdigest()
 
     @property
@@ -176,7 +176,8 @@ class SharedSums:
 
     def public(self, people: int) -> Public:
         """Return all that the method may look at: the schema and what the members agreed on."""
-        nobody, classes = np.empty((0, len(self.schema.names))), np.array(self.terms.classes)
+        nobody = np.empty((0, len(self.schema.names)))
+        classes = np.array(self.terms.classes)
         return Public(
             rows=nobody, teacher_rows=nobody, student_rows=nobody, classes=classes, question="", unit=self.terms.unit,
             simulated=False, n_teachers=people, seed=0, schema=self.schema,
@@ -207,7 +208,8 @@ class SharedSums:
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
         events = self.events
-        numbers, people = max(one.variables for one in events), max(self.terms.people)
+        numbers = max(one.variables for one in events)
+        people = max(self.terms.people)
         if self.terms.size_test and max(_bound(people, one) for one in events).bit_length() >= sharing.MOST_TESTED_BITS:
             return False
         return queries <= 1 and sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
@@ -240,7 +242,8 @@ class SharedSums:
 
     def _driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
-        asked, left = list[Request](), [*opened.sums]
+        asked = list[Request]()
+        left = [*opened.sums]
 
         def answer_to(request: Request) -> Answer:
             asked.append(request)
@@ -254,8 +257,7 @@ class SharedSums:
 
     def begun(self, release: str) -> Round:
         """Return the first round of a release of all present members."""
-        pairs = zip(self.terms.entities, self.terms.people, strict=True)
-        return self._after(Opened(release, {entity.name: number for entity, number in pairs}))
+        return self._after(Opened(release, self.terms.people_at))
 
     def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:  # noqa: ARG002
         """Return all rounds of the release that is named; there are no rows to ask about."""
@@ -263,7 +265,8 @@ class SharedSums:
         def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
             return (last or self.begun(asked)).opened.to_row()
 
-        rounds, name = range(len(self.events)), hashlib.sha256(f"{self.terms.fingerprint} {asked}".encode()).hexdigest()
+        rounds = range(len(self.events))
+        name = hashlib.sha256(f"{self.terms.fingerprint} {asked}".encode()).hexdigest()
         return [Draft(f"{name}-{number}", 1, self.event_from(number), row_after) for number in rounds]
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
@@ -331,7 +334,8 @@ def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) ->
 def _bound(people: int, event: SummedNoise) -> int:
     """Return what a projection of the noised sum of so many people's ballots stays below, if they are honest."""
     one: Any = event.event
-    noise, longest = event.sigma_of_share * sqrt(event.variables), sqrt(one.norm_squared / 2)
+    noise = event.sigma_of_share * sqrt(event.variables)
+    longest = sqrt(one.norm_squared / 2)
     return ceil((people * longest + noise) * sqrt(2 * log(4 / _FALSE_ALARM)))
 
 

@@ -14,12 +14,13 @@ from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.federation.documents import hexadecimal
-from tutelage.federation.keys import Member, Role
+from tutelage.federation.keys import Member, Role, names_of
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 DEFAULT_METHOD = "additive"
 _ROSTER = ("members", "people", "roster")
-_CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
+_CONSONANTS = "bdfghjklmnprstvz"
+_VOWELS = "aiou"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,11 @@ class Terms:
     def entities(self) -> tuple[Member, ...]:
         """The members that hold private rows."""
         return self._with(Role.ENTITY)
+
+    @property
+    def people_at(self) -> dict[str, int]:
+        """About how many people each entity has, by its name, where the terms say it."""
+        return dict(zip(names_of(self.entities), self.people, strict=False))
 
     @property
     def computing_parties(self) -> tuple[Member, ...]:

@@ -23,7 +23,8 @@ from tutelage.privacy import PrivacyUnit, Private
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
 # of one data set below U_{j+1} of its neighbor as computed, not only as proved.
-_STRETCH, _ABSOLUTE = 1e-9, 1e-12
+_STRETCH = 1e-9
+_ABSOLUTE = 1e-12
 
 _GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
 _TIE, _TIE_GAP = 1, 2  # votes by which class order, and the tie-break that the tables leave out, can move a position
@@ -81,7 +82,8 @@ def _per_query(
         rows, repeats = np.unique(votes.counts, axis=0, return_counts=True)
         # Which of two classes is reported depends only on how far one is ahead, so all exact costs are computed.
         by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
-        at, widths = rows[:, 0] - rows[:, 1] + votes.n_teachers, 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
+        at = rows[:, 0] - rows[:, 1] + votes.n_teachers
+        widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
         highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
         return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
@@ -167,7 +169,8 @@ def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> Flo
 
 
 def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatArray:
-    first, second = ordered[:, 0], ordered[:, 1]
+    first = ordered[:, 0]
+    second = ordered[:, 1]
     no_class = np.iinfo(np.int32).min
     third = ordered[:, 2] if ordered.shape[1] > 2 else np.full(len(ordered), no_class)
     moved = _GAP_PER_BALLOT * np.arange(steps + 1)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 from msgspec import Meta
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import made, named, parse
+from tutelage._internal.records import Entries, named, record_in
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
@@ -291,14 +291,15 @@ class ClaimRecord:
     passed: bool
     sanitised: Claimed | None
     data_independent: Claimed
-    labels: dict[str, Any]
-    proposal: dict[str, Any]
+    labels: Entries
+    proposal: Entries
     ledger: str
 
 
 def claim_of(publication: Publication) -> Claim:
     """Return what may stand on a card: the ε that was tested only where it passed and is the smaller one."""
-    tested, otherwise = publication.epsilon, publication.data_independent
+    tested = publication.epsilon
+    otherwise = publication.data_independent
     smaller = publication.passed and tested.output_dependent and tested.epsilon < otherwise.epsilon
     return Claim(otherwise, tested if smaller else None)
 
@@ -321,15 +322,16 @@ def write_claim(path: Path, publication: Publication, released: Accountant, prop
     path.write_text(json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | None, Event]:
+def read_claim(path: Path, history: History) -> tuple[Claim, Entries | None, Event]:
     """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
     damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
-        record = made(parse(read_input(path), "claim", damaged), ClaimRecord, damaged)
+        record = record_in(read_input(path), "claim", ClaimRecord, damaged)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     try:
-        proposal, labels = proposal_of(record.proposal), _at_limits(event_from_dict(record.labels))
+        proposal = proposal_of(record.proposal)
+        labels = _at_limits(event_from_dict(record.labels))
     except (InvalidDataError, InvalidParameterError, UnsupportedEventError, RecursionError):
         raise damaged from None
     test, passed, number = _last_test(proposal.event(), history.until_head(record.ledger, str(path)), str(path))
@@ -337,7 +339,8 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
     check_covered(counted([labels]), history)
     if record.passed and not passed:
         raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
-    published, delta = history.publications, history.state.delta
+    published = history.publications
+    delta = history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_claimed(record.data_independent, independent, "worst-case ε", path)
     released = Composed((event_of(history.given), *published))
@@ -354,7 +357,8 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
 
 def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:
     """Refuse a number of a file that is below what is proved."""
-    epsilon, delta = stated.epsilon, stated.delta
+    epsilon = stated.epsilon
+    delta = stated.delta
     if delta != proved.delta or epsilon < proved.epsilon * (1 - _SLACK):
         raise InvalidDataError(
             f"{path} states a {name} of {epsilon:.6g} at δ = {delta:g}, and its proof gives {round_up(proved.epsilon)} "

@@ -34,7 +34,8 @@ PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, 
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
 PROPOSAL = json_form("a proposal", "proposal", "kind")
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
-_MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
+_MOST_LEVELS = 10_000
+_MOST_ORDER = 1e6
 _LEVELS = 96  # changed teachers looked at; a test is over long before
 _ORDERS = (0.5, 200.0)  # least and largest λ − 1
 _NONE = 1e6  # in place of an ε that there is not
@@ -137,9 +138,11 @@ class Proposal:
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
     """Return the smallest ε for which the caps can be tested, or ∞, and the probabilities of that test."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while (found := _falling(caps, order, delta, refusal, high)) is None:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
         if high > caps[-1] + 100 * (1 - log(delta)):
             return inf, []
     while high - low > 1e-6 * high:
@@ -148,7 +151,8 @@ def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -
         if chances is None:
             low = middle
         else:
-            high, found = middle, chances
+            high = middle
+            found = chances
     return high, found
 
 
@@ -209,7 +213,8 @@ def propose(
     if queries is not None:
         share = integer_at_least(queries, 1, "queries", "propose") / asked
         parts = [Repeated(part.event, ceil(share * part.times)) for part in planned.flatten()]
-        planned, margin = Composed(tuple(parts)), margin * share
+        planned = Composed(tuple(parts))
+        margin = margin * share
     published = data_independent.epsilon(planned, delta)
     tried: dict[float, tuple[float, list[float], list[int]]] = {}
 

@@ -119,7 +119,8 @@ def _asked(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str, *, simulated: bool
 ) -> tuple[PublicationTest, bytes]:
     """Return the test and the key that it is remembered by; both public."""
-    labels, rows = released.charged(), np.asarray(queries)
+    labels = released.charged()
+    rows = np.asarray(queries)
     if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
         raise LedgerMismatchError("The proposal and what was released have different units of privacy. Make a new one.")
     if rows.ndim == 0 or not len(rows):

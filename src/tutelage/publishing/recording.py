@@ -3,8 +3,8 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
+from tutelage._internal.records import Entries
 from tutelage.accounting import Accountant
 from tutelage.events import Event, PublicationTest, Repeated, counted
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
@@ -66,26 +66,28 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
             f"The proposal protects one {proposal.unit}, the ledger one {ledger.unit}. Propose again for the unit of "
             "the ledger."
         )
-    history, mine = ledger.history(), record_of(proposal)
+    history = ledger.history()
+    mine = record_of(proposal)
     history.check_share(proposal.delta)
     recorded = history.proposals
     _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.delta)
     ledger.record_proposal(mine)
 
 
-def record_of(proposal: Proposal) -> dict[str, Any]:
+def record_of(proposal: Proposal) -> Entries:
     """Return the plain values by which a proposal is recorded."""
     return proposal.as_dict()
 
 
-def proposal_of(recorded: dict[str, Any]) -> Proposal:
+def proposal_of(recorded: Entries) -> Proposal:
     """Return the proposal that `record_of` was made of; its ε is proved again."""
     return Proposal.from_json(json.dumps(recorded))
 
 
 def check_recorded(proposal: Proposal, history: History) -> None:
     """Refuse a proposal that the ledger does not hold: labels could have shaped it."""
-    recorded, mine = history.proposals, record_of(proposal)
+    recorded = history.proposals
+    mine = record_of(proposal)
     if mine not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
@@ -101,7 +103,7 @@ def check_recorded(proposal: Proposal, history: History) -> None:
         )
 
 
-def _check_orders(recorded: tuple[dict[str, Any], ...], delta: float) -> None:
+def _check_orders(recorded: tuple[Entries, ...], delta: float) -> None:
     """Refuse proposals of several orders, any of which labels may choose, whose δ add up to more than the ledger's.
 
     One order has one supermartingale, whichever of its proposals is tested (docs/proofs/release.md, Theorem 3).

@@ -1,12 +1,12 @@
 """The privacy card: what was protected, how, and at which cost; as pages and as a file that can be read again."""
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, final
 
-from tutelage._internal.gate import read_text, user_path
+from tutelage._internal.gate import AnyPath, read_text, user_path
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import CARD, claimed_folder, released
 from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError, shown
@@ -122,7 +122,7 @@ class PrivacyCard(CardRecord):
         If a number is not finite or out of range.
     """
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the card as plain JSON-ready values."""
         epsilon = self.epsilon
         return {
@@ -167,7 +167,7 @@ class PrivacyCard(CardRecord):
         judged = verdict_of(self.epsilon, self.findings)
         return render(template, form, card=self, topics=STATEMENTS, verdict=judged)
 
-    def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
+    def save(self, folder: AnyPath) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.
 
         Only an empty folder or an earlier card is replaced. The results of a run are refused.
@@ -188,7 +188,7 @@ class PrivacyCard(CardRecord):
         return as_json, as_markdown, as_html
 
 
-def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
+def read_card(path: AnyPath) -> PrivacyCard:
     """Return the card that `PrivacyCard.save` wrote as JSON.
 
     Parameters
@@ -232,7 +232,8 @@ def card_from_dict(record: object) -> PrivacyCard:
     def cost(name: str) -> PublicEpsilon | None:
         return None if card[name] is None else _epsilon(_entries(card[name], f"`{name}`"), unit, simulated)
 
-    sanitised, findings = cost("sanitised"), card["findings"]
+    sanitised = cost("sanitised")
+    findings = card["findings"]
     return PrivacyCard(
         epsilon=_epsilon(card, unit, simulated, "public_epsilon", "epsilon_"),
         sanitised=sanitised and replace(sanitised, output_dependent=True),
@@ -277,7 +278,7 @@ def _records(card: _Entries, name: str, kind: type) -> tuple[Any, ...]:
     return tuple(kind(*(part[item.name] for item in fields(kind))) for part in _nested(card, name))
 
 
-def _stored_epsilon(epsilon: PublicEpsilon) -> dict[str, Any]:
+def _stored_epsilon(epsilon: PublicEpsilon) -> Entries:
     return {name: getattr(epsilon, name) for name in ("epsilon", "delta", "method", "order")}
 
 

@@ -265,7 +265,8 @@ def lint(
     if lost:
         more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
         objects("lost-class", lost=", ".join(lost[:_MOST_NAMED]) + more)
-    rows, right = sum(n for _, n, _ in accuracy), sum(n for _, _, n in accuracy)
+    rows = sum(n for _, n, _ in accuracy)
+    right = sum(n for _, _, n in accuracy)
     most = max((n for _, n, _ in accuracy), default=0)
     if rows and not goals:
         goals = [("accuracy", right / rows, by_public_labels, most / rows)]

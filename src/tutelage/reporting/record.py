@@ -8,11 +8,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import groupby
+from operator import add, sub
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
 from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.records import Entries
 from tutelage.events import (
     Composed,
     Event,
@@ -73,7 +75,7 @@ _EVENTS = {*get_args(Single), Repeated, Composed}
 _SIGNED = ("curves", "errors")  # their numbers may be below 0
 _NEEDED = ("budget", "delta", "spent", "entries", "head")
 # What the dictionaries of a card may contain: `LedgerState.as_dict`, and `tutelage.publishing.recording.record_of`.
-_ENTRIES: dict[str, dict[str, Any]] = {
+_ENTRIES: dict[str, Entries] = {
     "budget": {
         "budget": float, "delta": float, "spent": float, "entries": int, "head": str, "remaining": float,
         "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
@@ -214,12 +216,12 @@ class Curve:
     @property
     def lowest(self) -> float:
         """The lower end of all bands."""
-        return min(effect - noise for effect, noise in zip(self.effects, self.noise, strict=True))
+        return min(map(sub, self.effects, self.noise))
 
     @property
     def highest(self) -> float:
         """The upper end of all bands."""
-        return max(effect + noise for effect, noise in zip(self.effects, self.noise, strict=True))
+        return max(map(add, self.effects, self.noise))
 
     @property
     def bars(self) -> Bars:
@@ -290,11 +292,13 @@ _SUMS = ("queries", "checks", "answers", "sums")
 def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
     """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
     groups = min(len(batches), most)
-    edges = [len(batches) * number // groups for number in range(groups + 1)] if groups else [0]
-    parts = [batches[first:last] for first, last in pairwise(edges)]
-    return tuple(
-        Batch(part[-1].written, *(sum(getattr(one, name) for one in part) for name in _SUMS)) for part in parts
-    )
+    found = list[Batch]()
+    for number in range(groups):
+        first = len(batches) * number // groups
+        part = batches[first : len(batches) * (number + 1) // groups]
+        sums = (sum(getattr(one, name) for one in part) for name in _SUMS)
+        found.append(Batch(part[-1].written, *sums))
+    return tuple(found)
 
 
 def check_statements(statements: dict[str, str]) -> None:
@@ -320,7 +324,7 @@ class CardRecord:
 
     epsilon: PublicEpsilon
     sanitised: PublicEpsilon | None = None
-    proposal: dict[str, Any] | None = None
+    proposal: Entries | None = None
     alone: PublicEpsilon | None = None
     if_added_or_removed: float | None = None
     event: Event
@@ -343,7 +347,7 @@ class CardRecord:
     influences: tuple[Influence, ...] = ()
     curves: tuple[Curve, ...] = ()
     errors: tuple[Errors, ...] = ()
-    budget: dict[str, Any]
+    budget: Entries
     batches: tuple[Batch, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
     findings: tuple[Finding, ...] | None = None
@@ -355,10 +359,9 @@ class CardRecord:
         for name, hint in _hints(CardRecord).items():
             check_public(getattr(self, name), hint, name)
         budget = self.budget
-        missing = [name for name in _NEEDED if name not in budget]
-        if missing:
-            raise InvalidParameterError(Problem("a card.budget", f"have an entry `{missing[0]}`"))
         for name in _NEEDED:
+            if name not in budget:
+                raise InvalidParameterError(Problem("a card.budget", f"have an entry `{name}`"))
             _check_range(budget[name], f"budget[{name!r}]")
         if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
             raise InvalidParameterError(
@@ -366,8 +369,9 @@ class CardRecord:
             )
         _check_range(self.student_accuracy, "student_accuracy", 1)
         _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
-        for share in (share for one in self.goals for share in (one.student, one.public_labels, one.no_model)):
-            _check_range(share, "goals", 1)
+        for goal in self.goals:
+            for share in (goal.student, goal.public_labels, goal.no_model):
+                _check_range(share, "goals", 1)
         _check_range(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
         _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
@@ -378,11 +382,8 @@ class CardRecord:
                     Problem("a card.curves", "have one effect and one noise for each cell, and no negative noise")
                 )
         for one in self.errors:
-            _check_range(one.rows, "errors.rows")
-            _check_range(one.typical, "errors.typical")
-            _check_range(one.of_mean, "errors.of_mean")
-            if one.of_public is not None:
-                _check_range(one.of_public, "errors.of_public")
+            for name in ("rows", "typical", "of_mean", "of_public"):
+                _check_range(getattr(one, name), f"errors.{name}")
             _check_range(one.within, "errors.within", 1)
         check_statements(self.statements)
         self._check_costs()
@@ -391,7 +392,8 @@ class CardRecord:
 
     def _check_costs(self) -> None:
         """Refuse costs in the wrong field, or about another unit of privacy."""
-        first, second = self.alone or self.epsilon, self.sanitised
+        first = self.alone or self.epsilon
+        second = self.sanitised
         always = [self.epsilon, first, *(point.epsilon for point in self.frontier)]
         if any(cost.output_dependent for cost in always):
             raise NotPublishableError(
@@ -473,7 +475,8 @@ class CardRecord:
     @property
     def usage(self) -> str:
         """How ε, what is spent of a budget of which some is left, and the ε of what was released so far differ."""
-        spending, so_far = self.spending, self.budget.get("so_far")
+        spending = self.spending
+        so_far = self.budget.get("so_far")
         if not spending.left or self.epsilon.simulated:
             return ""
         of = "Everything released from this budget" if self.covers_ledger else "This release"
@@ -491,8 +494,11 @@ class CardRecord:
     @property
     def bars(self) -> list[tuple[Batch, float]]:
         """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
-        shown, spent = merged(self.batches, _MOST_BARS), self.spending.spent
-        until, told, found = 0.0, 0.0, list[tuple[Batch, float]]()
+        shown = merged(self.batches, _MOST_BARS)
+        spent = self.spending.spent
+        until = 0.0
+        told = 0.0
+        found = list[tuple[Batch, float]]()
         for batch in shown:
             until += batch.share
             upto = spent if batch is shown[-1] else min(spent, round_up(until))
@@ -537,15 +543,12 @@ def check_public(value: Any, hint: Any, where: str, *, ranged: bool = True) -> N
 def _parts(value: Any, hint: Any, where: str) -> list[tuple[str, object, Any]]:
     """Return what a value of that annotation holds: the place, the value and the annotation of each part."""
     if type(value) is dict:
-        known = _ENTRIES.get(where)
+        known = _ENTRIES.get(where) or dict.fromkeys(value, get_args(hint)[1])
         for name, part in value.items():
             check_public(name, str, f"{where} keys")
-            if known is not None and name not in known:
+            if name not in known:
                 raise _refusal(where, f"takes only {', '.join(known)}", part)
-        return [
-            (f"{where}[{name!r}]", part, get_args(hint)[1] if known is None else known[name])
-            for name, part in value.items()
-        ]
+        return [(f"{where}[{name!r}]", part, known[name]) for name, part in value.items()]
     if type(value) in (tuple, list):
         return [(f"{where}[{number}]", part, get_args(hint)[0]) for number, part in enumerate(value)]
     if is_dataclass(value):

@@ -6,8 +6,8 @@ The functions that sign and check it are passed in, because nothing here may hol
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import (
     HEAD_KIND,
     MANIFEST,
@@ -35,17 +35,17 @@ def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str
     return _signed(content, sign)
 
 
-def signed_head(state: dict[str, Any], name: str, sign: Callable[[bytes], bytes]) -> str:
+def signed_head(state: Entries, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the file by which the key of `name` states the newest entry of a ledger, and how far it is spent."""
     return _signed({"file": HEAD_KIND, "format": SIGNATURE_FORMAT, "signer": name, "day": today(), **state}, sign)
 
 
-def read_head(path: Path) -> dict[str, Any]:
+def read_head(path: Path) -> Entries:
     """Return what a signed head says; whether it is genuine is not checked."""
     return read_signature(path, HEAD_KIND, str | int | float)
 
 
-def checked_head(path: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> dict[str, Any]:
+def checked_head(path: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> Entries:
     """Return what `signed_head` stated; refuse a file that the key of `name` did not sign."""
     content = read_head(path)
     _check_signed(path, content, name, has_signed)
@@ -63,11 +63,11 @@ def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes]
     return manifest
 
 
-def _signed(content: dict[str, Any], sign: Callable[[bytes], bytes]) -> str:
+def _signed(content: Entries, sign: Callable[[bytes], bytes]) -> str:
     return signature_text({**content, "signature": sign(_message(content)).hex()})
 
 
-def _check_signed(path: Path, content: dict[str, Any], name: str, has_signed: Callable[[bytes, bytes], bool]) -> None:
+def _check_signed(path: Path, content: Entries, name: str, has_signed: Callable[[bytes, bytes], bool]) -> None:
     try:
         signature = bytes.fromhex(content.pop("signature"))
     except (KeyError, TypeError, ValueError):
@@ -79,5 +79,5 @@ def _check_signed(path: Path, content: dict[str, Any], name: str, has_signed: Ca
         )
 
 
-def _message(content: dict[str, Any]) -> bytes:
+def _message(content: Entries) -> bytes:
     return _CONTEXT + json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

@@ -62,7 +62,8 @@ class Handshake:
     def __init__(
         self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, listen: tuple[str, int] | None = None
     ) -> None:
-        self.me, self.endpoints = me, endpoints
+        self.me = me
+        self.endpoints = endpoints
         self._here = listen or (endpoints[me].host, endpoints[me].port)
         pems = [endpoint.certificate_pem for endpoint in endpoints]
         self._calling = context_for(pems[me], tls_key_pem, pems, server=False)
@@ -76,7 +77,8 @@ class Handshake:
 
     async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, Met]:
         """Return the connections to the other parties, by place, once all stand."""
-        loop, others = asyncio.get_running_loop(), [place for place in range(len(self.endpoints)) if place != self.me]
+        loop = asyncio.get_running_loop()
+        others = [place for place in range(len(self.endpoints)) if place != self.me]
         self._met = {place: loop.create_future() for place in others}
         server = await self._listen() if self.me else None
         calls = [asyncio.create_task(self._call(place)) for place in others if place > self.me]
@@ -253,7 +255,8 @@ async def _run(
     background: list[asyncio.Task[None]] = []
     try:
         met = await handshake.everybody(timeout, waiting)
-        links, keys = {}, {}
+        links = {}
+        keys = {}
         for place, (reader, writer, keys[place]) in met.items():
             links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure)
         background += [asyncio.create_task(link.listen()) for link in links.values()]

@@ -52,6 +52,7 @@ MOST_UNASKED = 2**10  # messages that were not asked for yet; parties are a few 
 MOST_UNASKED_BYTES = 2**26
 _PATIENCE = 2.0  # seconds for a connection to close
 _HEADER = struct.Struct("<BqI")  # kind, label, length
+Label = tuple[int, int]  # kind and number of a message
 
 
 @final
@@ -100,11 +101,16 @@ class Link:
         writer: asyncio.StreamWriter,
         failure: Failure,
     ) -> None:
-        self.party, self._name, self.bytes_sent = party, name, 0
-        self._reader, self._writer, self._failure = reader, writer, failure
-        self._arrived: dict[tuple[int, int], bytes] = {}
-        self._awaited: dict[tuple[int, int], asyncio.Future[bytes]] = {}
-        self._asked: dict[tuple[int, int], float] = {}  # when, of what is awaited, the earliest first
+        self.party = party
+        self.bytes_sent = 0
+        self._name = name
+        self._reader = reader
+        self._writer = writer
+        self._failure = failure
+        self._clock = asyncio.get_running_loop().time
+        self._arrived: dict[Label, bytes] = {}
+        self._awaited: dict[Label, asyncio.Future[bytes]] = {}
+        self._asked: dict[Label, float] = {}  # when, of what is awaited, the earliest first
         self._unasked_bytes = 0
 
     def send(self, label: int, payload: bytes, kind: FrameKind = FrameKind.ELEMENTS) -> None:
@@ -118,7 +124,7 @@ class Link:
         payload = self._arrived.pop((kind, label), None)
         if payload is None:
             self._awaited[kind, label] = message
-            self._asked[kind, label] = asyncio.get_running_loop().time()
+            self._asked[kind, label] = self._clock()
         else:
             self._unasked_bytes -= len(payload)
             message.set_result(payload)
@@ -126,7 +132,7 @@ class Link:
 
     def silent_for(self) -> float:
         """Return for how many seconds the message has been waited for that was asked for first; 0 if none is."""
-        return next((asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0)
+        return next((self._clock() - asked for asked in self._asked.values()), 0.0)
 
     async def listen(self) -> None:
         """Take in frames until the other party has finished; report whatever else ends them."""
@@ -159,10 +165,12 @@ class Link:
 
     def report(self, what: str) -> None:
         """Let the computation end because of what happened to the other party."""
-        said = (
-            f"The computing party {self._name} {what}. Nothing was opened; start all three again with the same files."
+        self._failure.report(
+            PartyLostError(
+                f"The computing party {self._name} {what}. Nothing was opened; start all three again with the same "
+                "files."
+            )
         )
-        self._failure.report(PartyLostError(said))
 
     async def close(self) -> None:
         """Close the connection once everything written has been sent; the other party needs nothing more."""

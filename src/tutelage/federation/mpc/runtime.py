@@ -45,8 +45,10 @@ def load_mpyc() -> None:
     if missing:
         raise FederationError(f"Computing parties need {' and '.join(missing)}: {install('federation')}.")
     with _ONE_AT_A_TIME:
-        command_line, root = sys.argv, logging.getLogger()
-        handlers, level = root.handlers[:], root.level
+        command_line = sys.argv
+        root = logging.getLogger()
+        handlers = root.handlers[:]
+        level = root.level
         environment = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")}
         sys.argv = ["", "--no-log", "--no-uvloop", "-M1"]
         try:
@@ -79,7 +81,8 @@ from mpyc.runtime import Runtime  # noqa: E402
 
 # MPyC draws the mask of a comparison as a sum of three numbers below the power of 2 under 2^sec_param / 3, of which a
 # party knows two; 62 leaves it 2^60 values that it does not know.
-SECURITY_BITS, FIELD_BITS = 62, 89
+SECURITY_BITS = 62
+FIELD_BITS = 89
 DEGREE = 1
 FIELD = finfields.GF(MODULUS)
 _KEEPERS_OF_RUNTIME = [
@@ -111,7 +114,8 @@ class ArrayRuntime(Runtime):
         )
         super().__init__(me, parties, options)
         self.options.no_prss = False  # only now, since MPyC would draw keys before
-        self.links, self._failure = links, failure
+        self.links = links
+        self._failure = failure
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
         self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
         self._loop.set_exception_handler(self._failed)
@@ -142,7 +146,8 @@ class ArrayRuntime(Runtime):
 
     async def opened(self, shares: ElementArray, degree: int = DEGREE) -> ElementArray:
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
-        label, flat = self.next_label(), shares.ravel()
+        label = self.next_label()
+        flat = shares.ravel()
         senders = [(self.pid - step) % PARTIES for step in range(1, degree + 1)]
         receivers = [(self.pid + step) % PARTIES for step in range(1, degree + 1)]
         encoded = encode(flat)
@@ -164,12 +169,14 @@ class ArrayRuntime(Runtime):
 
     def random(self, shape: tuple[int, ...]) -> ElementArray:
         """Return shares of uniform elements that no party knows, without any message."""
-        prfs, once = self.prfs(MODULUS), self._prss_uci()
+        prfs = self.prfs(MODULUS)
+        once = self._prss_uci()
         return thresha.np_pseudorandom_share(FIELD, PARTIES, self.pid, prfs, once, prod(shape)).value.reshape(shape)
 
     def zeros(self, count: int) -> ElementArray:
         """Return shares of degree 2 of zeros, otherwise random."""
-        prfs, once = self.prfs(MODULUS), self._prss_uci()
+        prfs = self.prfs(MODULUS)
+        once = self._prss_uci()
         return thresha.np_pseudorandom_share_0(FIELD, PARTIES, self.pid, prfs, once, count).value
 
     async def joint_bits(self, count: int) -> ElementArray:
@@ -284,7 +291,8 @@ def _weights(places: tuple[int, ...]) -> list[int]:
     weights = []
     for one in places:
         others = [other for other in places if other != one]
-        top, bottom = prod(-(other + 1) for other in others), prod(one - other for other in others)
+        top = prod(-(other + 1) for other in others)
+        bottom = prod(one - other for other in others)
         weight = top * pow(bottom, -1, MODULUS) % MODULUS
         weights.append(weight if weight < MODULUS // 2 else weight - MODULUS)
     return weights

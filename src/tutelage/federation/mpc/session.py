@@ -25,7 +25,9 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
     places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
     pairs = np.stack([values, places])  # (2, rows, candidates)
     while (count := pairs.shape[2]) > 1:
-        left, right, unpaired = pairs[:, :, 0 : count - 1 : 2], pairs[:, :, 1::2], pairs[:, :, count - count % 2 :]
+        left = pairs[:, :, 0 : count - 1 : 2]
+        right = pairs[:, :, 1::2]
+        unpaired = pairs[:, :, count - count % 2 :]
         lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
         won = (left + await runtime.reduced((right - left) * lost)) % MODULUS
         pairs = np.concatenate([won, unpaired], axis=2)
@@ -84,7 +86,10 @@ class Session:
     """
 
     def __init__(self, runtime: ArrayRuntime) -> None:
-        self._runtime, self._me, self._links, self._exchanges = runtime, runtime.pid, runtime.links, 0
+        self._runtime = runtime
+        self._me = runtime.pid
+        self._links = runtime.links
+        self._exchanges = 0
 
     @property
     def bytes_sent(self) -> int:
@@ -136,7 +141,8 @@ class Session:
         0 ≤ c, r < 2^b and a bit u, and is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no
         c − r + u·2^b: the result is not 0.
         """
-        runtime, bits = self._runtime, (2 * max(bounds)).bit_length()
+        runtime = self._runtime
+        bits = (2 * max(bounds)).bit_length()
         if bits > MOST_TESTED_BITS:
             most = 2 ** (MOST_TESTED_BITS - 1)
             raise InvalidParameterError(Problem("oversized.bounds", f"be below {most}", f"{max(bounds)}"))
@@ -146,7 +152,8 @@ class Session:
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
         found: list[bool] = []
         for start in range(0, len(vectors), step):
-            tested, bound = projections[start : start + step], each[start : start + step]
+            tested = projections[start : start + step]
+            bound = each[start : start + step]
             outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
             weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
             found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
