@@ -2,8 +2,9 @@
 
 import json
 import re
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -14,6 +15,12 @@ Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _CODE = re.compile(r"Invalid enum value .* at `\$(?:.*\.)?(\w+)`", re.DOTALL)
 Entries = dict[str, Any]  # of JSON or TOML
 Made = TypeVar("Made")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frozen(kind: type[Made]) -> type[Made]:
+    """Make a class a record that does not change: a frozen dataclass with slots."""
+    return dataclass(frozen=True, slots=True)(kind)
 
 
 class AnotherFormatError(InvalidDataError):

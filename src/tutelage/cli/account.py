@@ -29,7 +29,7 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 @choosing_mechanism()
 def account(
-    votes: Annotated[Path, Argument(help="npz file with the vote counts (queries x classes).", show_default=False)],
+    votes: Annotated[Path, Argument(help="npz file with the vote counts (queries x classes).")],
     released_by: Chosen,
     delta: Annotated[float, Option(help="Target delta, between 0 and 1.")],
     array: Array = None,

@@ -167,13 +167,10 @@ def _known(name: str) -> str:
 def example(
     name: Annotated[
         str,
-        typer.Argument(
-            parser=_known, metavar="|".join(_EXAMPLES), autocompletion=lambda: [*_EXAMPLES], help=_EACH,
-            show_default=False,
-        ),
+        typer.Argument(parser=_known, metavar="|".join(_EXAMPLES), autocompletion=lambda: [*_EXAMPLES], help=_EACH),
     ],
-    output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
-) -> None:  # fmt: skip
+    output: Annotated[Path | None, typer.Option(help="File to write.  [default: NAME.toml]")] = None,
+) -> None:
     """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
     target = output or Path(f"{name}.toml")
     if target.exists():

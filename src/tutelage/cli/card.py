@@ -51,7 +51,7 @@ _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
 def card(
-    results: Annotated[Path | None, Argument(help="Results folder, or a card.json.", show_default=False)] = None,
+    results: Annotated[Path | None, Argument(help="Results folder, or a card.json.")] = None,
     ledger: Annotated[
         Path | None, Option(help="Ledger of the private data, for the current budget, and to change its release.")
     ] = None,

@@ -50,7 +50,7 @@ _RELEASES = "releases"
 _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
 _STOPPED = "the files say what is left to do. Run the same command again."
-HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.", show_default=False)]
+HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.")]
 Yes = Annotated[bool, Option("--yes", help="Approve of every release that the budget holds, without a question.")]
 Words = Annotated[str | None, Option(help="Six words of the roster, as the members read them to you.")]
 Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
@@ -60,7 +60,7 @@ consortium = verb_group("Train one student for several hospitals that share no r
 
 @consortium.command()
 def new(
-    terms: Annotated[Path, Argument(help="TOML file with the terms.", show_default=False)],
+    terms: Annotated[Path, Argument(help="TOML file with the terms.")],
     home: Annotated[Path, Option(help="Folder of the coordinator. The members of an existing one are amended.")],
     server: Annotated[str | None, Option(help="host:port at which members reach the coordinator.")] = None,
     mailbox: Annotated[Path | None, Option(help="Instead of a server: a folder that all members reach.")] = None,
@@ -109,7 +109,7 @@ def new(
 
 @consortium.command()
 def join(
-    invite: Annotated[Path, Argument(help="Invite of this member.", show_default=False)],
+    invite: Annotated[Path, Argument(help="Invite of this member.")],
     home: Annotated[Path | None, Option(help="Folder for keys and budget.  [default: the name of the member]")] = None,
     data: Annotated[Path | None, Option(help="Hospital: private table (csv or Parquet).")] = None,
     person: Annotated[str | None, Option("--id", help="Hospital: column that says whose row it is.")] = None,

@@ -10,7 +10,7 @@ from tutelage.cli.text import say
 
 
 def key(
-    name: Annotated[str, Argument(help="Name of the signer, such as officer.", show_default=False)],
+    name: Annotated[str, Argument(help="Name of the signer, such as officer.")],
     folder: Annotated[Path, Option(help="Folder to write the two files to.")] = Path(),
 ) -> None:
     """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others."""

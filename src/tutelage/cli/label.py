@@ -27,7 +27,7 @@ _LABELS = form(
 
 @choosing_mechanism(predictions=True)
 def label(
-    public: Annotated[Path, Argument(help="Public rows that were voted on (csv, Parquet, npz).", show_default=False)],
+    public: Annotated[Path, Argument(help="Public rows that were voted on (csv, Parquet, npz).")],
     votes: Annotated[Path, Option(help="npz file with the private votes, one row per public row, in the same order.")],
     ledger: Annotated[Path, Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
     chosen: Chosen,

@@ -62,7 +62,7 @@ _UNITS = {
     Neighbors.OWNER: ONE_ENTITY,
 }
 
-File = Annotated[Path, Argument(help="File of the ledger.", show_default=False)]
+File = Annotated[Path, Argument(help="File of the ledger.")]
 
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
@@ -205,7 +205,7 @@ def withdraw(
 @ledger.command()
 def backup(
     file: File,
-    copy: Annotated[Path, Argument(help="File of the copy, which does not exist yet.", show_default=False)],
+    copy: Annotated[Path, Argument(help="File of the copy, which does not exist yet.")],
 ) -> None:
     """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost."""
     head = opened(file).backup(copy)
@@ -239,7 +239,7 @@ def head(
 
 @ledger.command("list")
 def list_folder(
-    folder: Annotated[Path, Argument(help="Folder of ledgers, or of homes of hospitals.", show_default=False)],
+    folder: Annotated[Path, Argument(help="Folder of ledgers, or of homes of hospitals.")],
     data: Annotated[Path | None, Option(help="Private table, to find the ledgers that know its people.")] = None,
     column: Annotated[str | None, Option("--id", help="Column of the ids in --data.")] = None,
     as_json: AsJson = False,

@@ -17,8 +17,8 @@ _ENDS = (0.1, 0.9)  # shares of rows like a row, whose numbers lie below the end
 
 
 def predict(
-    results: Annotated[Path, Argument(help="Results folder, or a student.skops.", show_default=False)],
-    rows: Annotated[Path, Argument(help="Table with the columns of the public rows.", show_default=False)],
+    results: Annotated[Path, Argument(help="Results folder, or a student.skops.")],
+    rows: Annotated[Path, Argument(help="Table with the columns of the public rows.")],
     keep: Annotated[list[str] | None, Option(help="Column to copy, such as an id. Can be repeated.")] = None,
     probabilities: Annotated[bool, Option("--probabilities", help="Also the probability of each class.")] = False,
     output: Annotated[Path | None, Option(help="csv file to write.  [default: standard output]")] = None,

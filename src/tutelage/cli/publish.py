@@ -110,9 +110,7 @@ publish = verb_group("Publish an epsilon below the worst case: propose it on pub
 @publish.command()
 @choosing_mechanism()
 def propose(
-    proxy: Annotated[
-        Path, Argument(help="npz file with PUBLIC votes like the private ones (queries x classes).", show_default=False)
-    ],
+    proxy: Annotated[Path, Argument(help="npz file with PUBLIC votes like the private ones (queries x classes).")],
     released_by: Chosen,
     delta: Annotated[float, Option(help="Delta of the whole claim, between 0 and 1.")],
     output: Annotated[Path, Option(help="File to write the proposal to.")],
@@ -169,8 +167,8 @@ def propose(
 @publish.command("test")
 @choosing_mechanism()
 def put_to_the_test(
-    proposal: Annotated[Path, Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    public: Annotated[Path, Argument(help="Public rows that were labeled (csv, Parquet, npz).", show_default=False)],
+    proposal: Annotated[Path, Argument(help="File that `tutelage publish propose` wrote.")],
+    public: Annotated[Path, Argument(help="Public rows that were labeled (csv, Parquet, npz).")],
     votes: Annotated[Path, Option(help="npz file with the private votes behind the labels.")],
     released_by: Chosen,
     ledger: Annotated[Path, Option(help="Ledger that the labels were spent from. The test is spent from it too.")],

@@ -19,7 +19,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def schema(
-    public: Annotated[Path | None, Argument(help="Public rows (csv or Parquet).", show_default=False)] = None,
+    public: Annotated[Path | None, Argument(help="Public rows (csv or Parquet).")] = None,
     ignore: Annotated[
         list[str] | None, Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,

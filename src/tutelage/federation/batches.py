@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import named, record_in
+from tutelage._internal.records import frozen, named, record_in
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
 from tutelage.federation.documents import document, hexadecimal, read_within, write_once
@@ -139,7 +139,7 @@ def hash_of_rows(plain: npt.NDArray[Any]) -> str:
     return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Header:
     consortium: str
     identifier: str

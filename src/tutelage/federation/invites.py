@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import final
 
-from tutelage._internal.records import Entries, record_in
+from tutelage._internal.records import Entries, frozen, record_in
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, document, read_within, write_again, write_new
 
@@ -18,7 +18,7 @@ _MOST_FILES = 100
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Invite:
     """An invitation of one member, one file: the terms, its name, and its keys for the server, if there is one."""
 
@@ -66,7 +66,7 @@ class Invite:
             write_new(folder / name, content, 0o600)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _About:
     name: str
     terms: Entries

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 from tutelage._internal.extras import install
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
-from tutelage._internal.records import plain, record_in
+from tutelage._internal.records import frozen, plain, record_in
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
@@ -45,7 +45,7 @@ class Role(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Member:
     """A member as all others know it; public."""
 
@@ -215,7 +215,7 @@ class Identity(NeverPickled):
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PrivateKeys:
     member: Member
     signing: str

@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tutelage._internal.extras import install
-from tutelage._internal.records import record_in
+from tutelage._internal.records import frozen, record_in
 from tutelage.exceptions import FederationError, InvalidParameterError, Problem, shown
 from tutelage.federation.documents import document, member_name, read_within, write_again, write_new
 
@@ -56,7 +56,7 @@ _COMMUNICATION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kit:
     """Whose kit it is, and where the server listens, as HOST:PORT."""
 
@@ -70,7 +70,7 @@ class Kit:
             raise InvalidParameterError(Problem("a kit.server", "be HOST:PORT", shown(self.server)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Carrier:
     """A process of FLARE; it ends with the process that started it."""
 

@@ -13,7 +13,6 @@ import stat
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import NamedTuple, Self, final
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import sync
-from tutelage._internal.records import plain, record_in
+from tutelage._internal.records import frozen, plain, record_in
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -67,7 +66,7 @@ class Kind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Header:
     """Subject of a message; public."""
 
@@ -88,7 +87,7 @@ class Header:
         return document("envelope", self)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """The name of a computation, and whose votes are in it; sent with the share of a computing party."""
 

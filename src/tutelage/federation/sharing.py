@@ -43,8 +43,7 @@ def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, byte
     if values.size and (int(values.min()) <= -bound or int(values.max()) >= bound):
         power = bound.bit_length() - 1
         raise InvalidDataError(f"Values to be shared must lie strictly between -2^{power} and 2^{power}.")
-    first = _uniform_elements(values.size)
-    second = _uniform_elements(values.size)
+    first, second = _uniform_elements(values.size), _uniform_elements(values.size)
     third = values.ravel().astype(object) - _elements(first) - _elements(second)
     return first.tobytes(), second.tobytes(), encode(third)
 

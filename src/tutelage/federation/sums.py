@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import made, named, parse
+from tutelage._internal.records import frozen, made, named, parse
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -52,7 +52,7 @@ _MOST = 2.0**50  # of a number of a sum: far beyond honest ones, and scores by i
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenedSum:
     """A noisy sum that was opened; public."""
 
@@ -61,7 +61,7 @@ class OpenedSum:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """A release so far; public, and all that a batch of a sum holds."""
 

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import Entries, named, record_in
+from tutelage._internal.records import Entries, frozen, named, record_in
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
@@ -274,7 +274,7 @@ class Claim(NamedTuple):
     sanitised: PublicEpsilon | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claimed:
     """An ε in a claim file."""
 

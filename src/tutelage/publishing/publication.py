@@ -1,11 +1,12 @@
 """Publish an ε that rests on the votes: proposed on public votes before anyone saw these, then tested once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import frozen
 from tutelage._internal.releases import on_one_day
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event, PublicationTest
@@ -24,7 +25,7 @@ _TESTED_METHOD = (
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Publication:
     """Publishable result of a test; all of it is public.
 

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
 from tutelage._internal.bars import Bar, Bars
-from tutelage._internal.records import Entries
+from tutelage._internal.records import Entries, frozen
 from tutelage.events import (
     Composed,
     Event,
@@ -91,7 +91,7 @@ _ENTRIES: dict[str, Entries] = {
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Budget that one batch of queries spent, by worst-case costs.
 
@@ -120,7 +120,7 @@ class Batch:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class FrontierPoint:
     """The worst-case cost of a number of queries, released at once by the mechanism of the card.
 
@@ -137,7 +137,7 @@ class FrontierPoint:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClassAccuracy:
     """Accuracy of the student on the public labeled rows of one class.
 
@@ -167,7 +167,7 @@ class ClassAccuracy:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reached:
     """How much of a goal is reached on the public labeled rows, as a share."""
 
@@ -178,7 +178,7 @@ class Reached:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Influence:
     """How far the cells of one column move the score of a class, in a student that is a table of effects."""
 
@@ -190,7 +190,7 @@ class Influence:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Curve:
     """The effects of the cells of one column, in a student that is a table of effects.
 
@@ -236,7 +236,7 @@ class Curve:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Errors:
     """How wrong a student that predicts numbers is on public rows, in the unit of the number.
 

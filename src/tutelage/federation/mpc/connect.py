@@ -8,11 +8,11 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, final
 
 from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
+from tutelage._internal.records import frozen
 from tutelage.exceptions import FederationError, PartyLostError
 from tutelage.federation.mpc.links import Failure, FrameKind, Link, context_for, watch
 from tutelage.federation.mpc.runtime import ArrayRuntime
@@ -27,7 +27,7 @@ _PAUSE, _TOLD_EVERY = 0.1, 2.0  # seconds
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """Where a computing party listens, and the certificate that it alone has the key of; public."""
 
