@@ -202,7 +202,7 @@ def all_lost(ends, why):
 async def a_few(session, say, votes):
     """Label, where MPyC would not even find pickle."""
     sys.modules["mpyc.runtime"].pickle = None  # type: ignore[assignment]
-    return await session.labels(votes, 8)
+    return await session.labels(votes[np.newaxis], 8)
 
 
 async def silent(session, say, guilty):

@@ -88,8 +88,10 @@ def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = 
         found = path.lstat().st_mode
     except FileNotFoundError:
         return
-    if not (stat.S_ISDIR(found) if folder else stat.S_ISREG(found)):
-        is_a = "a link" if stat.S_ISLNK(found) else "a folder" if stat.S_ISDIR(found) else f"not {what}"
+    if not (stat.S_ISDIR if folder else stat.S_ISREG)(found):
+        is_a = "a folder" if stat.S_ISDIR(found) else f"not {what}"
+        if stat.S_ISLNK(found):
+            is_a = "a link"
         raise ConfigError(f"The output must be {what}, and {output} is {is_a}. To continue, {way_out}.")
     if folder and (path.is_mount() or path.samefile(os.curdir)):
         raise ConfigError(

@@ -16,14 +16,13 @@ from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import OF_LEDGERS, Claim, Form, claimed, path_of, private_path, sync_all
-from tutelage._internal.records import FORMAT, AnotherFormatError, Entries, Hash, made, named, parse, record_in
+from tutelage._internal.records import AnotherFormatError, Entries, Hash, made, named, parse, record_in
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.signature.json"
 SIGNATURE_KIND = "release signature"
 HEAD_KIND = "ledger head"
-SIGNATURE_FORMAT = FORMAT
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
 Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from typer import Argument, Option
 
@@ -46,7 +46,6 @@ from tutelage.reporting.record import NOT_RECORDED, STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)
-_OF_WHAT = "Name the results folder of a run, a --ledger, or both."
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
@@ -79,17 +78,18 @@ def card(
         raise ConfigError("--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE.")
     signer = None if sign is None else identity(sign, private=True)
     if results is None and ledger is None:
-        raise ConfigError(_OF_WHAT)
-    file = None if results is None else results / "card.json" if results.is_dir() else results
-    source = None
+        raise ConfigError("Name the results folder of a run, a --ledger, or both.")
+    file = results and (results / "card.json" if results.is_dir() else results)
+    folder = output or (file and file.parent)
+    source = before = None
     if file is not None:
         read_card(file)  # a wrong name is refused as such
         if file.name == "card.json" and (file.parent / MANIFEST).exists():
             source = Manifest.checked(file.parent)
-    folder = output if file is None else output or file.parent
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
-    before = source if file is not None and path_of(folder) == path_of(file.parent) else None
+    if file is not None and path_of(folder) == path_of(file.parent):
+        before = source
     names = CARD if before is None else {*CARD, *before.sha256}
     with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
         history = None if ledger is None else _history_of(ledger)
@@ -97,10 +97,8 @@ def card(
             if source is not None and source.recorded and history is not None:
                 source.require_named(history.manifests, file.parent, str(ledger))
             made = _from_results(file, history, claimed=claim is not None)
-        elif history is not None:
-            made = _from_ledger(history.before_releases)
         else:
-            raise ConfigError(_OF_WHAT)
+            made = _from_ledger(cast("History", history).before_releases)
         if claim is not None:
             if history is None:
                 raise ConfigError("--claim needs the ledger that recorded the test. Name that ledger with --ledger.")
@@ -122,15 +120,16 @@ def card(
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
-    if effects and made.curves:
-        plain_console().print(*[one.bars for one in made.curves])
-    elif effects:
-        say("The student has no effects of columns to draw.")
-    names = (*CARD, *(() if signer is None else (SIGNATURE,)))
+    if effects:
+        drawn = [one.bars for one in made.curves]
+        plain_console().print(*(drawn or ["The student has no effects of columns to draw."]))
+    names = CARD if signer is None else (*CARD, SIGNATURE)
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:
-        topics = f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. "
-        say(f"{topics}Add them with --ask, or with --state TOPIC=TEXT.")
+        say(
+            f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. Add them "
+            "with --ask, or with --state TOPIC=TEXT."
+        )
     elif signer is None:
         say(f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key.")
     if signer is not None:

@@ -192,7 +192,7 @@ def serve(
     with interruption_says(_STOPPED), _carried(home, place) as wait:
         called = None if listen is None else host_and_port(listen, "--listen")
         serving = _serving(home, place, words, asks=False, yes=yes, patience=patience, listen=called)
-        say(f"{serving.home.identity.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
+        say(f"{serving.home.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
         while serving.step() or not once:
             wait()
 
@@ -250,7 +250,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     terms = Home(home).joined()
     box = Mailbox(place.mailbox)
     hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
-    own = Home(home).identity.member.name
+    own = Home(home).member.name
     if place.server is not None and own in hospitals:  # to which the server brings no answers of others
         hospitals = [own]
     sent = {name: box.sizes_of_answers(name) for name in hospitals}
@@ -436,7 +436,7 @@ def _serving(home: Path, place: Place, words: str | None, *, asks: bool, yes: bo
     """Return a member at work, which asks its operator at the terminal."""
     member = Home(home)
     ledger = home / _LEDGER
-    if (member.identity.member.role is Role.AGGREGATOR) != asks:
+    if (member.member.role is Role.AGGREGATOR) != asks:
         which, verb = ("another member", "serve") if asks else ("the coordinator", "run")
         raise ConfigError(f"{home} is the home of {which}. Type: tutelage consortium {verb} {home}")
 

@@ -66,7 +66,7 @@ class Aggregator:
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
         self._ledger = ledger
-        self._member = home.identity.member
+        self._member = home.member
         self.consortium: Final = home.consortium_as(Role.AGGREGATOR)
         self.consortium.require_own(ledger, self._member)
 

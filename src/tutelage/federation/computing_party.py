@@ -133,7 +133,7 @@ class ComputingParty:
         self._home = home
         self.consortium: Final = home.consortium_as(Role.COMPUTING)
         self._scheme: Final = self.consortium.scheme
-        self._place = self.consortium.computing_parties.index(home.identity.member)
+        self._place = self.consortium.computing_parties.index(home.member)
 
     def compute(
         self,

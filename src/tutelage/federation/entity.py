@@ -61,7 +61,7 @@ class Entity:
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
         self._ledger = ledger
-        self._member = home.identity.member
+        self._member = home.member
         self.consortium: Final = home.consortium_as(Role.ENTITY)
         self.consortium.require_own(ledger, self._member)
         self._recipients: Final = self.consortium.computing_parties
@@ -270,6 +270,13 @@ def sight_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | 
     table = cast("Table", as_table(X, sums.schema.columns))
     ids = None if entity_ids is None else as_column(entity_ids)
     return Sight(
-        private=nobody, public=nobody, numbers=(), columns=table.columns, labels=y, n_classes=sums.terms.n_classes,
-        entity_ids=ids, schema=sums.schema, declared=((sums.schema, table),),
-    )  # fmt: skip
+        private=nobody,
+        public=nobody,
+        numbers=(),
+        columns=table.columns,
+        labels=y,
+        n_classes=sums.terms.n_classes,
+        entity_ids=ids,
+        schema=sums.schema,
+        declared=((sums.schema, table),),
+    )

@@ -37,10 +37,13 @@ _SHORTEST, _LONGEST, _PATIENCE = 0.25, 2.0, 60.0  # seconds between messages, an
 _TOKEN_CHARACTERS = 36
 _STREAM = stream_const.STREAM_CHANNEL
 _NEEDED = {
-    *((CellChannel.SERVER_MAIN, topic) for topic in (CellChannelTopic.Challenge, CellChannelTopic.Register)),
-    *((CellChannel.SERVER_MAIN, topic) for topic in (CellChannelTopic.HEART_BEAT, CellChannelTopic.Quit)),
+    (CellChannel.SERVER_MAIN, CellChannelTopic.Challenge),
+    (CellChannel.SERVER_MAIN, CellChannelTopic.Register),
+    (CellChannel.SERVER_MAIN, CellChannelTopic.HEART_BEAT),
+    (CellChannel.SERVER_MAIN, CellChannelTopic.Quit),
     (CellChannel.CELLNET, CellChannelTopic.Bye),
-    *((_STREAM, topic) for topic in (stream_const.STREAM_ACK_TOPIC, stream_const.STREAM_ERROR_TOPIC)),
+    (_STREAM, stream_const.STREAM_ACK_TOPIC),
+    (_STREAM, stream_const.STREAM_ERROR_TOPIC),
     (CHANNEL, TOPIC),
     (CellChannel.RETURN_ONLY, f"{CHANNEL}:{TOPIC}"),
 }

@@ -26,7 +26,6 @@ from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
-    Problem,
     StaleBatchError,
     shown,
 )
@@ -104,8 +103,6 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
     ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
     ciphertext as its own.
     """
-    _require_named(identity.member, header.sender, "sender")
-    _require_named(recipient, header.recipient, "recipient")
     if len(payload) > MOST_PAYLOAD_BYTES:
         raise InvalidDataError(f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch.")
     line = header.to_bytes()
@@ -115,13 +112,11 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
 
 def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the payload of an envelope that is exactly what is expected."""
-    _require_named(identity.member, expected.recipient, "recipient")
     return identity.unseal(sealed_by(sender, expected, envelope), expected.to_bytes())
 
 
 def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
-    _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the limit.")
     line = envelope[: envelope.find(b"\n", 0, MOST_HEADER_BYTES) + 1]
@@ -133,11 +128,6 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
-
-
-def _require_named(member: Member, name: str, role: str) -> None:
-    if member.name != name:
-        raise InvalidParameterError(Problem(f"the header.{role}", f"be {member.name!r}", f"{name!r}"))
 
 
 def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:
@@ -405,6 +395,7 @@ class Home:
                 "`tutelage consortium new TERMS --home HOME`."
             )
         self.identity = Identity.load(keys[0])
+        self.member = self.identity.member
 
     @staticmethod
     def retire_keys(path: Path) -> None:
@@ -434,12 +425,12 @@ class Home:
             if consortium.roster <= before.roster:
                 raise FederationError(
                     f"`roster` of the consortium must be above {before.roster}, the number of the roster that "
-                    f"{self.identity.member.name} has accepted. Got {consortium.roster}. An older one is never taken "
+                    f"{self.member.name} has accepted. Got {consortium.roster}. An older one is never taken "
                     "back."
                 )
-        if self.identity.member not in consortium.members:
+        if self.member not in consortium.members:
             raise FederationError(
-                f"The consortium does not name {self.identity.member.name} with the keys of this folder. The "
+                f"The consortium does not name {self.member.name} with the keys of this folder. The "
                 "coordinator must propose a roster that does."
             )
         consortium.save(self._path / _ROSTERS / f"{consortium.roster}.json")
@@ -463,13 +454,13 @@ class Home:
                 return
         raise StaleBatchError(
             f"A release began with other hospitals or numbers of people than any roster "
-            f"that {self.identity.member.name} has accepted. Nothing was spent. Ask for a new release."
+            f"that {self.member.name} has accepted. Nothing was spent. Ask for a new release."
         )
 
     def consortium_as(self, role: Role) -> Consortium:
         """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""
         consortium = self.consortium()
-        member = self.identity.member
+        member = self.member
         if member not in consortium.members:
             raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
         if member.role is not role:

@@ -149,11 +149,11 @@ class SharedVotes:
         same sum within the bound. So it passes with 2⁻⁴⁰.
         """
         total = 2 * len(self.terms.entities) * self.bound(queries)
-        return max(2 * total, total + abs(self._threshold)).bit_length() + 1
+        return max(2 * total, total + abs(self._threshold or 0)).bit_length() + 1
 
     @property
-    def _threshold(self) -> int:
-        return ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else 0
+    def _threshold(self) -> int | None:
+        return ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else None
 
     def bound(self, queries: int) -> int:
         """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
@@ -193,9 +193,8 @@ class SharedVotes:
 
     async def result(self, session: "Session", totals: ElementArray) -> bytes:
         """Return one party's shares of 1 + the winning class of each query, or of 0."""
-        votes, *check = totals
-        checked = [(block, self._threshold) for block in check]
-        return await session.labels(votes, self.bits(len(votes)), *checked)
+        _, queries, _ = totals.shape
+        return await session.labels(totals, self.bits(queries), self._threshold)
 
     def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the label of each query from all parties' shares."""

@@ -75,9 +75,9 @@ class Serving:
 
     def step(self) -> bool:
         """Do what can be done now; return whether anything was done."""
-        self.mailbox.put_member(self.home.identity.member)
+        self.mailbox.put_member(self.home.member)
         done = self._accept()
-        me = self.home.identity.member
+        me = self.home.member
         if (terms := self.home.joined()) is not None and me in terms.members:
             self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
             for batch, status in [] if me.role is Role.AGGREGATOR else self._batches(terms):
@@ -90,7 +90,7 @@ class Serving:
         before = self.home.joined()
         number = 0 if before is None else before.roster + 1
         after = self.mailbox.newest_roster(number)
-        me = self.home.identity.member
+        me = self.home.member
         if after is None or after.roster_hash in self._declined:
             return False
         strangers = {*names_of(after.members)}.difference(names_of(self.invited.members))
@@ -114,7 +114,7 @@ class Serving:
     def _batches(self, terms: Consortium) -> list[tuple[Batch, BatchStatus]]:
         """Return the batches that are not finished; one that the aggregator did not sign blocks no other."""
         found = list[tuple[Batch, BatchStatus]]()
-        me = self.home.identity.member
+        me = self.home.member
         for identifier in self.mailbox.batch_identifiers(terms):
             if self.mailbox.is_collected(identifier, terms):
                 continue
@@ -132,7 +132,7 @@ class Serving:
 
     def _cast(self, terms: Consortium, batch: Batch, status: BatchStatus) -> bool:
         """Cast a hospital's ballots, once its operator has approved of the release."""
-        me = self.home.identity.member
+        me = self.home.member
         if me.name in status.answered or batch.identifier in self._declined or not isinstance(terms.scheme, SharedSums):
             return False
         if not {*self.mailbox.accepted(terms)}.issuperset(names_of(terms.computing_parties)):
@@ -161,7 +161,7 @@ class Serving:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
         ledger = self.budget()
         release = asked.opened.release
-        if terms.reserved(ledger, batch, self.home.identity.member) is not None:
+        if terms.reserved(ledger, batch, self.home.member) is not None:
             return True
         if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
             takes = taken_from(ledger, terms.sums().event_from(asked.number))

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import frozen, made, named, parse
+from tutelage._internal.records import frozen, named, record_in
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -42,7 +42,6 @@ from tutelage.privacy import ONE_ENTITY
 from tutelage.targets import Classes
 
 if TYPE_CHECKING:
-    from tutelage.ballots import Vector
     from tutelage.federation.mpc import Session
 
 REHEARSAL = "rehearsal"  # with which the names of releases of made-up rows begin
@@ -92,7 +91,8 @@ class Round:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of its sum: classes and numbers."""
-        return cast("Vector", self.request.form).shape
+        form: Any = self.request.form
+        return form.shape
 
 
 @final
@@ -179,9 +179,17 @@ class SharedSums:
         nobody = np.empty((0, len(self.schema.names)))
         classes = np.array(self.terms.classes)
         return Public(
-            rows=nobody, teacher_rows=nobody, student_rows=nobody, classes=classes, question="", unit=self.terms.unit,
-            simulated=False, n_teachers=people, seed=0, schema=self.schema,
-        )  # fmt: skip
+            rows=nobody,
+            teacher_rows=nobody,
+            student_rows=nobody,
+            classes=classes,
+            question="",
+            unit=self.terms.unit,
+            simulated=False,
+            n_teachers=people,
+            seed=0,
+            schema=self.schema,
+        )
 
     @property
     def events(self) -> tuple[SummedNoise, ...]:
@@ -217,7 +225,7 @@ class SharedSums:
     def round_of(self, batch: Batch) -> Round:
         """Return the round that a batch asks, after checking that it is one under these terms."""
         row = batch.rows.tobytes() if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2 else b""
-        opened = made(parse(row, "opened sums", _damaged()), Opened, _damaged())
+        opened = record_in(row, "opened sums", Opened, _damaged())
         if len(opened.sums) >= len(self.events) or not opened.people:
             raise _damaged()
         return self._after(opened)

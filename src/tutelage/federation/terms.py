@@ -44,9 +44,8 @@ class Terms:
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "members", tuple(self.members))
-        object.__setattr__(self, "people", tuple(self.people))
-        object.__setattr__(self, "classes", tuple(self.classes))
+        for name in ("members", "people", "classes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
         if self.method is not None:
@@ -167,8 +166,8 @@ def _check_members(members: Sequence[object]) -> None:
     columns = {
         "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
         "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
-        "address": [member.address for member in found if member.address is not None],
-        "certificate": [member.certificate for member in found if member.certificate is not None],
+        "address": [member.address for member in found if member.address],
+        "certificate": [member.certificate for member in found if member.certificate],
     }
     for what, values in columns.items():
         if len(set(values)) != len(values):

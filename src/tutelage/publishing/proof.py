@@ -124,7 +124,9 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card of another budget than the ledger's at its head, or of other labels; of fewer with its own ε."""
     for name, right in history.state.as_dict().items():
         stated = card.budget.get(name, right)
-        same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
+        same = stated == right
+        if isinstance(right, float):
+            same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12)
         if not same:
             _disagree(where, f"`{name}` of the budget", stated, right, "its ledger")
     done = counted([card.event])
@@ -209,11 +211,9 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
     )
     if paying is None:
         checks, answers = _checks_and_answers(counted([card.event]))
-        ones = [
-            answer if check is None else Composed((check, answer))
-            for check, answer in product(checks or [None], answers)
-        ]
-        ones += answers if checks and len(answers) > 1 else []
+        ones: list[Event] = [Composed(pair) for pair in product(checks, answers)]
+        if not checks or len(answers) > 1:
+            ones += answers
     else:
         ones = list(dict.fromkeys(charge.event for charge in reversed(paying.asked)))  # the last first
     for one in ones:

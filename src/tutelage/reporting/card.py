@@ -135,10 +135,8 @@ class PrivacyCard(CardRecord):
             "epsilon_method": epsilon.method,
             "epsilon_order": epsilon.order,
             "epsilon_if_added_or_removed": self.if_added_or_removed,
-            **{
-                name: cost and _stored_epsilon(cost)
-                for name, cost in (("sanitised", self.sanitised), ("alone", self.alone))
-            },
+            "sanitised": self.sanitised and _stored_epsilon(self.sanitised),
+            "alone": self.alone and _stored_epsilon(self.alone),
             "unit": epsilon.unit.name,
             KEY: epsilon.unit.neighboring.value,
             "event": self.event.as_dict(),
@@ -175,17 +173,15 @@ class PrivacyCard(CardRecord):
         folder = Path(folder)
         claiming = claimed_folder(folder, CARD, "name another `folder`")
         with claiming as claim, released(claim, self.budget["head"]) as part:
-            as_json, as_markdown, as_html = (folder / path.name for path in self.write(part))
+            self.write(part)
+        as_json, as_markdown, as_html = (folder / name for name in CARD)
         return as_json, as_markdown, as_html
 
-    def write(self, folder: Path) -> tuple[Path, Path, Path]:
+    def write(self, folder: Path) -> None:
         """Write the three files of the card into a folder that has none of them."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        as_json, as_markdown, as_html = (folder / name for name in CARD)
-        contents = (text + "\n", self.as_markdown(), self.as_html())
-        for path, content in zip((as_json, as_markdown, as_html), contents, strict=True):
-            path.write_text(content, encoding="utf-8")
-        return as_json, as_markdown, as_html
+        for name, content in zip(CARD, (text + "\n", self.as_markdown(), self.as_html()), strict=True):
+            (folder / name).write_text(content, encoding="utf-8")
 
 
 def read_card(path: AnyPath) -> PrivacyCard:

@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tutelage._internal.records import Entries
+from tutelage._internal.records import Entries, named
 from tutelage._internal.releases import (
     HEAD_KIND,
     MANIFEST,
     SIGNATURE,
-    SIGNATURE_FORMAT,
     SIGNATURE_KIND,
     Manifest,
     read_signature,
@@ -26,18 +25,12 @@ _CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signatu
 
 def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the signature file of a folder whose files are those of its manifest, by the key of `name`."""
-    content = {
-        "file": SIGNATURE_KIND,
-        "format": SIGNATURE_FORMAT,
-        "signer": name,
-        "manifest": Manifest.checked(folder).hash,
-    }
-    return _signed(content, sign)
+    return _signed(named(SIGNATURE_KIND, {"signer": name, "manifest": Manifest.checked(folder).hash}), sign)
 
 
 def signed_head(state: Entries, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the file by which the key of `name` states the newest entry of a ledger, and how far it is spent."""
-    return _signed({"file": HEAD_KIND, "format": SIGNATURE_FORMAT, "signer": name, "day": today(), **state}, sign)
+    return _signed(named(HEAD_KIND, {"signer": name, "day": today(), **state}), sign)
 
 
 def read_head(path: Path) -> Entries:

@@ -105,22 +105,22 @@ class Session:
         found[self._me] = message
         return [found[place] for place in range(PARTIES)]
 
-    async def labels(self, votes: ElementArray, bits: int, check: tuple[ElementArray, int] | None = None) -> bytes:
-        """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
-        blocks = [votes] if check is None else [votes, check[0]]
+    async def labels(self, blocks: ElementArray, bits: int, threshold: int | None = None) -> bytes:
+        """Find the class with the most votes for each query, the lowest index among equals; no party learns it.
+
+        Blocks, of shape (queries, classes), are the votes and, with a threshold, those of the check.
+        """
         if not 2 <= bits <= MOST_BITS:
             raise InvalidParameterError(Problem("labels.bits", f"be from 2 to {MOST_BITS}", f"{bits}"))
-        threshold = None if check is None else int(check[1])
         await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
-        queries, classes = votes.shape
+        _, queries, classes = blocks.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
         shares = []
         for start in range(0, queries, step):
-            chunk = await self._runtime.shared(np.stack([block[start : start + step] for block in blocks]))
-            found = await largest(self._runtime, chunk[0], bits)
+            votes, *check = await self._runtime.shared(blocks[:, start : start + step])
+            found = await largest(self._runtime, votes, bits)
             if threshold is not None:
-                passed = await any_reaches(self._runtime, chunk[1], threshold, bits)
-                found = found * passed
+                found = found * await any_reaches(self._runtime, check[0], threshold, bits)
             fresh = await self._runtime.reduced(found)
             if await any_outside(self._runtime, fresh, classes):
                 raise FederationError(
