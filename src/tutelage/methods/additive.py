@@ -1,11 +1,11 @@
 """Without public rows: three noisy sums over a public schema, from which an additive model follows."""
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, sqrt
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
+from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.needs import Needs
-from tutelage.methods.over_releases import Average, Past, Summed, Turn
-from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.methods.over_releases import Average, Past, Summed, Turn, newest
+from tutelage.methods.requests import Asking, Outcome, Public, Sizes, Steps
 from tutelage.methods.sums import BallotOfRows, NoisySums, SumOf, form_of_joint, sum_of_entries, sum_of_joint
 from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive import Effects, Scores, Weighing, by_bins
@@ -34,21 +33,21 @@ _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two cla
 
 
 AnyEffects = TypeVar("AnyEffects", bound=Effects)
-Taught = Generator[Request, Answer | None, tuple[Any, dict[Any, float] | None] | None]
-"""Asks for the sums of a release; returns the student and its class weights, or None if an answer is missing."""
+Taught = Asking[tuple[Any, dict[Any, float] | None]]
+"""Asks for the sums of a release; returns the student and its class weights."""
+Entries = tuple[IntArray, IntArray]
+"""The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
+WrongOf = Callable[[IntArray, PeopleBlock], IntArray]
+"""What effects get wrong, in whole steps, shape (rows, outputs), by the groups of rows and these."""
 
 
-def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say, for each column, in which bin a person is, and of which class.
+def counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
+    """Return the ballots that say, for each column, in which bin a person is, and of which class.
 
     `parts` says toward which number of its column each bin counts.
     """
-
-    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        cells = rows.labels[:, np.newaxis] * form.shape[1] + cells_of(parts, rows.rows)
-        return cells, np.full(cells.shape, _STEPS)
-
-    return sum_of_entries(entries, block, form)
+    cells = rows.labels[:, np.newaxis] * form.shape[1] + cells_of(parts, rows.rows)
+    return cells, np.full(cells.shape, _STEPS)
 
 
 def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
@@ -56,28 +55,31 @@ def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
     return firsts([one[-1] + 1 for one in parts]) + by_bins(parts, bins)
 
 
-def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say, for each column, in which group a person is, and what scores get wrong."""
-
-    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        groups = scores.rows(rows.rows)
-        wrong = residuals_in_steps(scores.start(groups), rows.labels)
-        places = firsts([len(table) for table in scores.tables]) + groups
-        cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
-        return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
-
-    return sum_of_entries(entries, block, form)
+def residuals_of(effects: Effects, wrong_of: WrongOf, form: Vector, rows: PeopleBlock) -> Entries:
+    """Return the ballots that say, for each column, in which group a person is, and what the effects get wrong."""
+    groups = effects.rows(rows.rows)
+    places = firsts(map(len, effects.tables)) + groups
+    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
+    return cells, np.broadcast_to(wrong_of(groups, rows)[:, np.newaxis], cells.shape)
 
 
-def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say how much of the scores and of the correction to believe."""
+def wrong_by(scores: Scores, groups: IntArray, rows: PeopleBlock) -> IntArray:
+    """Return what scores get wrong, shape (rows, classes), in whole steps."""
+    return residuals_in_steps(scores.start(groups), rows.labels)
 
-    def ballots(bins: Matrix, labels: IntArray) -> IntArray:
-        rows = weighing.scores.rows(bins)
-        chances = chances_of(weighing.scores.start(rows))
-        return joint_ballots(weighing.explained(rows), weighing.radius, chances, chances, labels)
 
-    return sum_of_joint(ballots, weighing.n_weights, block.rows, block, form.unit)
+def joint_sum(
+    ballots_of: Callable[[Matrix, IntArray], IntArray], n_weights: int, block: PeopleBlock, form: Vector
+) -> BallotSum:
+    """Return the sum of the ballots of gradient and Gram matrix, by bins and labels."""
+    return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
+
+
+def joint_of(weighing: Weighing, bins: Matrix, labels: IntArray) -> IntArray:
+    """Return the ballots that say how much of the scores and of the correction to believe."""
+    rows = weighing.scores.rows(bins)
+    chances = chances_of(weighing.scores.start(rows))
+    return joint_ballots(weighing.explained(rows), weighing.radius, chances, chances, labels)
 
 
 def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
@@ -93,6 +95,7 @@ class Begun(NamedTuple):
 
     schema: Schema
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
+    n_cells: int  # of all columns
     turns: list[Turn]  # earlier releases, and this one
     start: Any  # what rows with public targets say, if there are any
 
@@ -101,7 +104,7 @@ class SumsOverSchema(NoisySums):
     """Methods that release noisy sums over the bins of a public schema, each by what the ones before it told."""
 
     __slots__ = ()
-    needs: ClassVar[Needs] = NoisySums.needs._replace(public="schema", start=False, fewest=0)
+    needs = NoisySums.needs._replace(public="schema", start=False, fewest=0)
 
     def __post_init__(self) -> None:
         if self.student is not None:
@@ -143,11 +146,8 @@ class SumsOverSchema(NoisySums):
 
     def steps(self, public: Public) -> Steps:
         """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
-        begun, past = (yield from self._begun(public)), Past(Average)
-        student, class_weight = None, None
-        for turn in begun.turns:
-            found = yield from self.student_of(public, begun, turn, past)
-            student, class_weight = found or (student, class_weight)
+        begun = yield from self._begun(public)
+        student, class_weight = yield from newest(begun.turns, partial(self.student_of, public, begun))
         nobody = np.empty(0, dtype=np.int64)
         return Outcome(
             queries=nobody,
@@ -160,38 +160,36 @@ class SumsOverSchema(NoisySums):
 
     @abstractmethod
     def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
-        """Return the student by the sums of a release and of those before, and how much classes count in it.
+        """Return the student by the sums of a release and of those before, and how much classes count in it."""
 
-        Of an earlier release some of whose sums have no answer, it is None.
-        """
-
-    def _begun(self, public: Public) -> Generator[Request | Learned, Any, Begun]:
+    def _begun(self, public: Public) -> Asking[Begun]:
         """Return what the sums are about: cells in which the noise of the first sum hides few people."""
         schema, sizes = public.schema, public.sizes
         if schema is None:
             raise InvalidParameterError(
                 Problem("PATEClassifier.columns", f"be set to a Schema if the method is {type(self).__name__}")
             )
-        each = zip(schema.columns.items(), schema.bins, strict=True)
-        columns = [[name, spelled_out(one), bins] for (name, one), bins in each]
+        columns = []
+        for (name, column), bins in zip(schema.columns.items(), schema.bins, strict=True):
+            columns.append([name, spelled_out(column), bins])
         targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]
         turns = yield from self.turns(public, [self.name, columns, *targets])
         scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / self.most(sizes)[0][0])
         # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer.
         people = turns[0].n / scale if public.release is None else inf
         start = yield from self.start(public, turns[0])
-        return Begun(schema, schema.merged(people), turns, start)
+        cells = schema.merged(people)
+        return Begun(schema, cells, sum(int(one[-1]) + 1 for one in cells), turns, start)
 
-    def start(self, _public: Public, _first: Turn, /) -> Generator[Learned, Any, Any]:
+    def start(self, _public: Public, _first: Turn, /) -> Asking[Any]:
         """Return what public rows say before anything is asked, if they have targets."""
         yield from ()
 
-    def asked(
-        self, place: int, form: Vector, sum_of: SumOf, turn: Turn, past: Past, sizes: Sizes
-    ) -> Generator[Request, Answer | None, Summed | None]:
+    def asked(self, sizes: Sizes, past: Past, place: int, turn: Turn, form: Vector, sum_of: SumOf) -> Asking[Summed]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.asked`."""
-        how, total = self._sum(self.most(sizes)[place][0]), None if place else self.event_of_sums(sizes)
-        return turn.asked(how, form, BallotOfRows(sum_of), past[f"sum {place}"], total=total)
+        share, _ = self.most(sizes)[place]
+        total = None if place else self.event_of_sums(sizes)
+        return turn.asked(self._sum(share), form, BallotOfRows(sum_of), past[f"sum {place}"], total=total)
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
@@ -214,46 +212,44 @@ class Additive(SumsOverSchema):
         The student follows from the sums.
     """
 
-    name: ClassVar[str] = "additive"
-    title: ClassVar[str] = "additive model without public rows"
+    name = "additive"
+    title = "additive model without public rows"
     mechanism: NoisySum | None = None
     student: Any = None
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
-        n_bins = sum(sizes.bins)
+        n_bins, n_columns = sum(sizes.bins), len(sizes.bins)
         return [
             (_COUNTS, form_of_counts(sizes, n_bins)),
-            (_RESIDUALS, form_of_residuals(sizes, n_bins + len(sizes.bins))),
-            (_WEIGHTS, form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
+            (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
+            (_WEIGHTS, form_of_joint(n_columns + 1 + sizes.n_classes, sizes.unit)),
         ]
 
     def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
-        form = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
-        found = yield from self.asked(0, form, partial(counts_of, cells), turn, past, sizes)
-        if found is None:
-            return None
-        counts = found.values, found.sigma, _STEPS
-        scores = Scores.of(*counts, *of_columns)
+        sizes = public.sizes
+        asked = partial(self.asked, sizes, past)
+        form = form_of_counts(sizes, begun.n_cells)
+        ballots = partial(sum_of_entries, partial(counts_of, begun.cells, form))
+        counts, sigma, of_next = yield from asked(0, turn, form, ballots)
+        of_counts = counts, sigma, _STEPS, begun.cells, begun.schema.ordered
+        scores = Scores.of(*of_counts)
         if public.release is not None:
-            scores = scores.by_cell(*counts, *of_columns)
+            scores = scores.by_cell(*of_counts)
         form = form_of_residuals(sizes, sum(map(len, scores.tables)))
-        found = yield from self.asked(1, form, partial(residuals_of, scores), found.turn, past, sizes)
-        if found is None:
-            return None
-        residuals = found.values, found.sigma, _RESIDUAL_STEPS
+        wrong_of = partial(wrong_by, scores)
+        ballots = partial(sum_of_entries, partial(residuals_of, scores, wrong_of, form))
+        residuals, sigma, of_next = yield from asked(1, of_next, form, ballots)
         scores = averaged(scores, past["tables"], turn.n)
-        weighing = Weighing.of(scores.less_sure(found.values, _RESIDUAL_STEPS), *scores.corrected(*residuals))
+        corrected = scores.corrected(residuals, sigma, _RESIDUAL_STEPS)
+        weighing = Weighing.of(scores.less_sure(residuals, _RESIDUAL_STEPS), *corrected)
         form = form_of_joint(weighing.n_weights, public.unit)
-        found = yield from self.asked(2, form, partial(joint_of, weighing), found.turn, past, sizes)
-        if found is None:
-            return None
+        ballots = partial(joint_sum, partial(joint_of, weighing), weighing.n_weights)
+        weights, sigma, _ = yield from asked(2, of_next, form, ballots)
         scores = replace(weighing.scores, part=past["part"].with_mean(weighing.scores.part, turn.n))
-        student: Any = replace(weighing, scores=scores).classifier(
-            found.values[0], found.sigma, turn.n, public.classes, schema
-        )
+        weighing = replace(weighing, scores=scores)
+        student: Any = weighing.classifier(weights[0], sigma, turn.n, public.classes, begun.schema)
         if public.weights is None:
             return student, None
         weights = public.weights.of(scores.shares)

@@ -1,22 +1,29 @@
 """Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
 
-from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.ballots import BallotSum, Vector
+from tutelage.ballots import Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import Begun, SumsOverSchema, Taught, averaged, cells_of, firsts
-from tutelage.methods.needs import Needs
+from tutelage.methods.additive import (
+    Begun,
+    Entries,
+    SumsOverSchema,
+    Taught,
+    averaged,
+    cells_of,
+    joint_sum,
+    residuals_of,
+)
 from tutelage.methods.over_releases import Average, Past, Turn
-from tutelage.methods.requests import Learned, Public, Sizes
-from tutelage.methods.sums import form_of_joint, sum_of_entries, sum_of_joint
+from tutelage.methods.requests import Asking, Learned, Public, Sizes
+from tutelage.methods.sums import form_of_joint, sum_of_entries
 from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive_mean import (
     EDGES,
@@ -36,52 +43,33 @@ _SUMS, _RESIDUALS, _WEIGHTS, _ERRORS = 2 * 0.42, 0.23, 0.28, 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 
 
-def sums_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say, for each column, in which bin a person is, and how large the number is."""
-
-    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        within = cells_of(parts, rows.rows)
-        high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
-        return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
-
-    return sum_of_entries(entries, block, form)
+def sums_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
+    """Return the ballots that say, for each column, in which bin a person is, and how large the number is."""
+    within = cells_of(parts, rows.rows)
+    high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
+    return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
 
 
-def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say, for each column, in which group a person is, and what effects get wrong."""
-    starts = firsts([len(table) for table in means.tables])
-
-    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        groups = means.rows(rows.rows)
-        wrong = residuals_in_steps(means.start(groups, means.known(rows.rows)), rows.labels)
-        cells = starts + groups
-        return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
-
-    return sum_of_entries(entries, block, form)
+def wrong_by(means: Means, groups: IntArray, rows: PeopleBlock) -> IntArray:
+    """Return what effects get wrong, shape (rows, 1), in whole steps."""
+    expected = means.start(groups, means.known(rows.rows))
+    return residuals_in_steps(expected, rows.labels)[:, np.newaxis]
 
 
-def joint_of(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say how much of the effects and of the correction to believe."""
-
-    def ballots(bins: Matrix, labels: IntArray) -> IntArray:
-        rows, known = fitting.means.rows(bins), fitting.means.known(bins)
-        wrong = residuals_in_steps(fitting.means.start(rows, known), labels) / _LONGEST
-        return joint_steps(fitting.shown(rows, known), wrong)
-
-    return sum_of_joint(ballots, fitting.n_weights, block.rows, block, form.unit)
+def joint_of(fitting: Fitting, bins: Matrix, labels: IntArray) -> IntArray:
+    """Return the ballots that say how much of the effects and of the correction to believe."""
+    rows, known = fitting.means.rows(bins), fitting.means.known(bins)
+    wrong = residuals_in_steps(fitting.means.start(rows, known), labels) / _LONGEST
+    return joint_steps(fitting.shown(rows, known), wrong)
 
 
-def errors_of(regressor: AdditiveRegressor, block: PeopleBlock, form: Vector) -> BallotSum:
-    """Return the sum of ballots that say how far the number of a person lies from what is predicted."""
-
-    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        expected = regressor.predict(rows.rows)
-        part = np.searchsorted(regressor.parts_, expected, side="right")
-        place = np.searchsorted(EDGES, rows.labels / STEPS - expected, side="right") - 1
-        cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
-        return cells[:, np.newaxis], np.full((len(cells), 1), STEPS)
-
-    return sum_of_entries(entries, block, form)
+def errors_of(regressor: AdditiveRegressor, form: Vector, rows: PeopleBlock) -> Entries:
+    """Return the ballots that say how far the number of a person lies from what is predicted."""
+    expected = regressor.predict(rows.rows)
+    part = np.searchsorted(regressor.parts_, expected, side="right")
+    place = np.searchsorted(EDGES, rows.labels / STEPS - expected, side="right") - 1
+    cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
+    return cells[:, np.newaxis], np.full((len(cells), 1), STEPS)
 
 
 def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
@@ -106,23 +94,23 @@ class AdditiveMean(SumsOverSchema):
         The student follows from the sums.
     """
 
-    name: ClassVar[str] = "additive-mean"
-    title: ClassVar[str] = "additive model of a number"
-    needs: ClassVar[Needs] = SumsOverSchema.needs._replace(target=Numbers, start=True, weights=False)
+    name = "additive-mean"
+    title = "additive model of a number"
+    needs = SumsOverSchema.needs._replace(target=Numbers, start=True, weights=False)
     mechanism: NoisySum | None = None
     student: Any = None
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
-        d, n_bins = len(sizes.bins), sum(sizes.bins)
+        n_bins, n_columns = sum(sizes.bins), len(sizes.bins)
         return [
             (_SUMS, form_of_sums(sizes, n_bins)),
-            (_RESIDUALS, form_of_residuals(sizes, n_bins + d)),
-            (_WEIGHTS, form_of_joint(d + 2 + sizes.labeled, sizes.unit)),
+            (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
+            (_WEIGHTS, form_of_joint(n_columns + 2 + sizes.labeled, sizes.unit)),
             (_ERRORS, form_of_errors(sizes)),
         ]
 
-    def start(self, public: Public, first: Turn, /) -> Generator[Learned, Any, PublicStart | None]:
+    def start(self, public: Public, first: Turn, /) -> Asking[PublicStart | None]:
         """Return what public targets say, if there are any; of these rows, the bins are `rows`."""
         if public.labels is None:
             return None
@@ -132,35 +120,32 @@ class AdditiveMean(SumsOverSchema):
 
     def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
-        schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
-        form = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells))
-        found = yield from self.asked(0, form, partial(sums_of, cells), turn, past, sizes)
-        if found is None:
-            return None
-        sums = found.values, found.sigma, STEPS
-        means = Means.of(*sums, *of_columns)
+        sizes = public.sizes
+        form = form_of_sums(sizes, begun.n_cells)
+        ballots = partial(sum_of_entries, partial(sums_of, begun.cells, form))
+        sums, sigma, of_next = yield from self.asked(sizes, past, 0, turn, form, ballots)
+        of_sums = sums, sigma, STEPS, begun.cells, begun.schema.ordered
+        means = Means.of(*of_sums)
         if public.release is not None:
-            means = means.by_cell(*sums, *of_columns)
+            means = means.by_cell(*of_sums)
         means = means.beside(begun.start)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
-        found = yield from self.asked(1, form, partial(residuals_of, means), found.turn, past, sizes)
-        if found is None:
-            return None
+        ballots = partial(sum_of_entries, partial(residuals_of, means, partial(wrong_by, means), form))
+        residuals, sigma, of_next = yield from self.asked(sizes, past, 1, of_next, form, ballots)
         means = averaged(means, past["tables"], turn.n)
         of_effects, of_public = past["parts"].with_mean(np.array(means.begun), turn.n).tolist()
         means = replace(means, parts=(of_effects, of_public))
-        fitting = Fitting.of(means, *means.corrected(found.values, found.sigma, STEPS))
+        fitting = Fitting.of(means, *means.corrected(residuals, sigma, STEPS))
         form = form_of_joint(fitting.n_weights, public.unit)
-        found = yield from self.asked(2, form, partial(joint_of, fitting), found.turn, past, sizes)
-        if found is None:
-            return None
-        regressor = fitting.regressor(*noisy_means(found.values[0], found.sigma, turn.n), turn.n, schema)
+        ballots = partial(joint_sum, partial(joint_of, fitting), fitting.n_weights)
+        weights, sigma, of_next = yield from self.asked(sizes, past, 2, of_next, form, ballots)
+        of_people = noisy_means(weights[0], sigma, turn.n)
+        regressor = fitting.regressor(*of_people, turn.n, begun.schema)
         form = form_of_errors(sizes)
-        found = yield from self.asked(3, form, partial(errors_of, regressor), found.turn, Past(Average), sizes)
-        if found is None:
-            return None
+        ballots = partial(sum_of_entries, partial(errors_of, regressor, form))
+        errors, sigma, _ = yield from self.asked(sizes, Past(Average), 3, of_next, form, ballots)
         low, high = map(float, public.classes[:2])
-        return with_histograms(regressor, found.values / STEPS, found.sigma / STEPS, (low, high)), None
+        return with_histograms(regressor, errors / STEPS, sigma / STEPS, (low, high)), None
 
 
 def form_of_sums(sizes: Sizes, n_bins: int) -> Vector:

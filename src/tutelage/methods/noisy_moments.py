@@ -1,11 +1,10 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +29,9 @@ from tutelage.features.base import (
 from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.needs import Needs
-from tutelage.methods.over_releases import Average, Past, Turn
+from tutelage.methods.over_releases import Past, Turn, newest
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
-from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.methods.requests import Asking, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.methods.sums import NoisySums, PeopleReady, count_is_private, form_of_joint, sum_of_joint
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
@@ -49,11 +47,18 @@ from tutelage.teachers.vectors import sum_of_blocks
 _FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
 
 
+SeenOf = Callable[[PeopleBlock], Matrix]
+"""The features of the rows of a block; private."""
+
+
+@final
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SummedBallot(ABC):
+class SummedBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
+    sum_of: Callable[[SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]  # private, of some people
     features: Any  # public map
+    n_features: int
     number: int  # of the round
     rounds: int
     progress: bool
@@ -61,8 +66,7 @@ class SummedBallot(ABC):
     def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
-        people, is_last = prepared.people, self.number + 1 == self.rounds
-        prepared.vectors.begin(self.features)
+        people, vectors = prepared.people, prepared.vectors
         sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
         title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
 
@@ -71,63 +75,49 @@ class SummedBallot(ABC):
                 blocks, title, n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
             )
 
+        vectors.begin(self.features)
         try:
             return prepared.summed(form, sum_of, shown)
         finally:
-            prepared.vectors.begin(None if is_last else self.features)
-
-    @abstractmethod
-    def _sum_of(
-        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
-    ) -> BallotSum:
-        """Return the private sum of the ballots of some people."""
-
-    def _seen(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock, n_features: int) -> Matrix:
-        """Return the features of some private rows, which are kept for the next round."""
-        each = np.arange(len(block.rows))[:, np.newaxis]
-        return kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, n_features))
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VectorBallot(SummedBallot):
-    """The ballot that is vectors of a person's rows, times what the student so far gets wrong."""
-
-    teacher: VectorBallots
-    student: NoisySumClassifier
-    radius: float
-    n_scores: int  # columns after the vectors
+            is_last = self.number + 1 == self.rounds
+            vectors.begin(None if is_last else self.features)
 
     def _sum_of(
         self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
     ) -> BallotSum:
-        return self.teacher.cast(blocks, partial(self._products, vectors_of, kept), self.radius, unit)
+        """Return the private sum of the ballots of some people, whose features are kept for the next round."""
 
-    def _products(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock) -> tuple[Matrix, Matrix]:
-        """Return the vectors of some private rows, and what the student gets wrong on them."""
-        n_vectors = len(self.student.coef_)
-        seen = self._seen(vectors_of, kept, block, n_vectors + self.n_scores)
-        start = _start(seen, self.n_scores)
-        return seen[:, :n_vectors], self.student.residuals(seen[:, :n_vectors], block.labels, start)
+        def seen_of(block: PeopleBlock) -> Matrix:
+            each = np.arange(len(block.rows))[:, np.newaxis]
+            return kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, self.n_features))
+
+        return self.sum_of(seen_of, unit, blocks)
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class StackingBallot(SummedBallot):
-    """The ballot that says how much to believe of public labels and of the sums before."""
+def sum_of_vectors(
+    teacher: VectorBallots,
+    student: NoisySumClassifier,
+    radius: float,
+    n_scores: int,
+    seen_of: SeenOf,
+    unit: PrivacyUnit,
+    blocks: Iterable[PeopleBlock],
+) -> BallotSum:
+    """Return the sum of ballots that are vectors of a person's rows, times what the student so far gets wrong."""
 
-    stacking: Stacking
+    def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
+        seen = seen_of(block)
+        vectors = seen[:, : len(student.coef_)]
+        return vectors, student.residuals(vectors, block.labels, _start(seen, n_scores))
 
-    def _sum_of(
-        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
-    ) -> BallotSum:
-        n_vectors, m = len(self.stacking.student.coef_), len(self.stacking.student.classes_)
+    return teacher.cast(blocks, products_of, radius, unit)
 
-        def cast_by(block: PeopleBlock) -> BallotSum:
-            seen = self._seen(vectors_of, kept, block, n_vectors + m)
-            return sum_of_joint(self.stacking.ballots, self.stacking.n_weights, seen, block, unit)
 
-        return sum_of_blocks(blocks, cast_by)
+def sum_of_stacking(stacking: Stacking, seen_of: SeenOf, unit: PrivacyUnit, blocks: Iterable[PeopleBlock]) -> BallotSum:
+    """Return the sum of ballots that say how much to believe of public labels and of the sums before."""
+    return sum_of_blocks(
+        blocks, lambda block: sum_of_joint(stacking.ballots, stacking.n_weights, seen_of(block), block, unit)
+    )
 
 
 class SumsReleased(NamedTuple):
@@ -170,9 +160,9 @@ class NoisyMoments(NoisySums):
         As for `TeacherVotes`, if there is a `student`.
     """
 
-    name: ClassVar[str] = "noisy-moments"
-    title: ClassVar[str] = "vector ballots"
-    needs: ClassVar[Needs] = NoisySums.needs._replace(batches=True)
+    name = "noisy-moments"
+    title = "vector ballots"
+    needs = NoisySums.needs._replace(batches=True)
     n_landmarks: int = 1000
     quantile: float = 0.4
     rounds: int = 2
@@ -204,15 +194,17 @@ class NoisyMoments(NoisySums):
 
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
-        teacher, noise = self.teacher, self._of_rounds(labeled=sizes.labeled)
+        teacher, noise, simulated = self.teacher, self._of_rounds(sizes.labeled), sizes.simulated
         numbers = teacher.most_numbers(sizes.n_classes)
-        rounds = tuple(
-            teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=sizes.simulated)
-            for number in range(self.rounds)
-        )
-        return Composed((*rounds, *([self._event_of_stacking(sizes)] if sizes.labeled else [])))
+        events = list[Event]()
+        for number in range(self.rounds):
+            events.append(teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=simulated))
+        if sizes.labeled:
+            mechanism, form = self._stacking(sizes)
+            events.append(mechanism.most(form, simulated=simulated))
+        return Composed(tuple(events))
 
-    def _of_rounds(self, *, labeled: bool) -> float:
+    def _of_rounds(self, labeled: bool) -> float:
         """Return σ of one sum that costs as much as all rounds without the one that stacks."""
         return self.calibrated.noise_multiplier / (sqrt(1 - self.stack) if labeled else 1)
 
@@ -221,26 +213,22 @@ class NoisyMoments(NoisySums):
         form = form_of_joint(N_SCORES + sizes.n_classes, sizes.unit)
         return NoisySum(self.calibrated.noise_multiplier / sqrt(self.stack)), form
 
-    def _event_of_stacking(self, sizes: Sizes) -> Event:
-        mechanism, form = self._stacking(sizes)
-        return mechanism.most(form, simulated=sizes.simulated)
-
     def check(self, public: Public) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""
         if count_is_private(public.unit):
-            self._features(public, len(public.teacher_rows))
+            self._checked_features(public, len(public.teacher_rows))
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
         stack = [] if public.labels is None else [self.stack]
         turns = yield from self.turns(public, [settings_of(self.teacher), *stack, *public.digests])
-        first, following = turns[0], 1 if public.release is None else _FOLLOWING
+        first = turns[0]
+        n_people = first.n if public.release is None else _FOLLOWING * first.n
         stored = yield Learned(
             canonical([*first.subject, self.calibrated.key()]),
-            lambda: map_to_bytes(self._features(public, following * first.n)),
+            lambda: map_to_bytes(self._checked_features(public, n_people)),
         )
-        features: Any = map_from_bytes(stored)
-        whole = BesideScores(features, public.n_scores) if public.n_scores else features
+        whole = _beside_scores(map_from_bytes(stored), public.n_scores)
         released = yield from self._rounds(public, whole, turns)
         n_rows = len(public.teacher_rows)
         return Outcome(
@@ -255,78 +243,86 @@ class NoisyMoments(NoisySums):
 
     def _rounds(
         self, public: Public, whole: Any, turns: Sequence[Turn], spectrum: Spectrum | None = None
-    ) -> Generator[Request, Answer | None, SumsReleased]:
+    ) -> Asking[SumsReleased]:
         """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases."""
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
         vectors = seen[:, : seen.shape[1] - public.n_scores]
-        basis, past = Basis(whole, seen, vectors, spectrum or Spectrum.of(vectors)), Past(Average)
-        rounds, classifier = list[Moments](), NoisySumClassifier()
-        for turn in turns:
-            found = yield from self._turn(public, basis, turn, past)
-            rounds, classifier = found or (rounds, classifier)
-        weights = None
+        basis = Basis(whole, seen, vectors, spectrum or Spectrum.of(vectors))
+        rounds, classifier = yield from newest(turns, partial(self._turn, public, basis))
+        class_weight = None
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = weighted(classifier, weights)
+            class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         return SumsReleased(
             moments=tuple(rounds),
             student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
             predicted=classifier.predict(seen),
-            class_weight=None if weights is None else dict(zip(public.classes.tolist(), weights.tolist(), strict=True)),
+            class_weight=class_weight,
         )
 
-    def _turn(
-        self, public: Public, basis: Basis, turn: Turn, past: Past
-    ) -> Generator[Request, Answer | None, tuple[list[Moments], Any] | None]:
-        """Return what the sums of a release and of those before it say; of an earlier one that is not whole, None."""
-        teacher, n_scores = self.teacher, public.n_scores
-        vectors, start = basis.vectors, _start(basis.seen, n_scores)
-        of_public: Any = {"n_rows": turn.n, "classes": public.classes, "start": start, "spectrum": basis.spectrum}
-        student = NoisySumClassifier().fit_moments(vectors, [], **of_public)
+    def _turn(self, public: Public, basis: Basis, turn: Turn, past: Past) -> Asking[tuple[list[Moments], Any]]:
+        """Return what the sums of a release and of those before it say, and the student by them."""
+        teacher, n_scores, vectors = self.teacher, public.n_scores, basis.vectors
+        start, noise = _start(basis.seen, n_scores), self._of_rounds(n_scores > 0)
         form = Vector((len(public.classes), vectors.shape[1]), teacher.norm**2, public.unit)
-        ballot: dict[str, Any] = {
-            "features": basis.features,
-            "rounds": self.rounds + (n_scores > 0),
-            "progress": public.training.progress,
-        }
-        rounds, starts, turn = list[Moments](), list[FloatArray](), replace(turn, subject=[*turn.subject, []])
-        for number in range(self.rounds):
-            of_round = NoisySum(teacher.noise_of_round(self._of_rounds(labeled=n_scores > 0), number))
-            radius = student.radius(vectors, start)
-            cast = VectorBallot(
-                teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
+        ballot = partial(
+            SummedBallot,
+            features=basis.features,
+            n_features=basis.seen.shape[1],
+            rounds=self.rounds + (n_scores > 0),
+            progress=public.training.progress,
+        )
+        rounds, starts = list[Moments](), list[FloatArray]()
+
+        def fitted() -> NoisySumClassifier:
+            return NoisySumClassifier().fit_moments(
+                vectors,
+                rounds,
+                n_rows=turn.n,
+                classes=public.classes,
+                start=start,
+                spectrum=basis.spectrum,
+                starts=starts,
             )
+
+        student, after = fitted(), turn._replace(subject=[*turn.subject, []])
+        for number in range(self.rounds):
+            radius = student.radius(vectors, start)
+            cast = ballot(sum_of=partial(sum_of_vectors, teacher, student, radius, n_scores), number=number)
+            of_round = NoisySum(teacher.noise_of_round(noise, number))
             total = None if rounds else self.event_of_sums(public.sizes)
             scale = teacher.scale(radius) * turn.n
-            found = yield from turn.asked(of_round, form, cast, past[f"round {number}"], size=scale, total=total)
-            if found is None:
-                return None
-            values, sigma, turn = found
+            values, sigma, after = yield from after.asked(
+                of_round, form, cast, past[f"round {number}"], size=scale, total=total
+            )
             starts.append(past[f"start {number}"].with_mean(student.coef_, scale))
             rounds.append(Moments.of_sum(values, sigma, scale, radius))
-            student = NoisySumClassifier().fit_moments(vectors, rounds, starts=starts, **of_public)
+            student = fitted()
         if not n_scores:
             return rounds, student
-        stacking, (mechanism, form) = Stacking.of(student, basis.seen), self._stacking(public.sizes)
-        cast = StackingBallot(stacking=stacking, number=self.rounds, **ballot)
-        turn = replace(turn, subject=[*turn.subject, "stacking"])
-        found = yield from turn.asked(mechanism, form, cast, past["stacking"])
-        if found is None:
-            return None
-        values, sigma, _ = found
+        stacking = Stacking.of(student, basis.seen)
+        mechanism, form = self._stacking(public.sizes)
+        cast = ballot(sum_of=partial(sum_of_stacking, stacking), number=self.rounds)
+        after = after._replace(subject=[*after.subject, "stacking"])
+        values, sigma, _ = yield from after.asked(mechanism, form, cast, past["stacking"])
         return rounds, stacking.classifier(values[0], sigma, turn.n)
 
-    def _features(self, public: Public, n_people: int) -> Pipeline:
+    def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
-        features = self.teacher.features(
-            public.teacher_rows,
-            n_classes=len(public.classes),
-            n_people=n_people,
-            noise_multiplier=self._of_rounds(labeled=public.labels is not None),
-            n_scores=public.n_scores,
-        )
-        check_row_by_row(require_public_map(features, "NoisyMoments"), public.teacher_rows)
+        rows = public.teacher_rows
+        features = self._features(rows, len(public.classes), n_people, public.n_scores)
+        check_row_by_row(require_public_map(features, "NoisyMoments"), rows)
         return features
+
+    def _features(self, rows: Matrix, n_classes: int, n_people: int, n_scores: int) -> Pipeline:
+        return self.teacher.features(
+            rows,
+            n_classes=n_classes,
+            n_people=n_people,
+            noise_multiplier=self._of_rounds(n_scores > 0),
+            n_scores=n_scores,
+        )
 
     def check_plan(self) -> None:
         """Refuse another student than the one in closed form, which is the only one that is tried."""
@@ -340,24 +336,18 @@ class NoisyMoments(NoisySums):
 
         They start from scores by public labels, if there are any: of each row by a model that was not shown its label.
         """
-        noise_multiplier, n_classes, start = self.calibrated.noise_multiplier, known.n_classes, known.start(0)
-        n_scores = 0 if start is None else n_classes
+        start = known.start(0)
+        n_scores = 0 if start is None else known.n_classes
 
         def beside(rows: Matrix, scores: FloatArray | None) -> Matrix:
             return rows if start is None else np.hstack([rows, start.apart if scores is None else scores])
 
-        features = self.teacher.features(
-            beside(known.rows, None),
-            n_classes=n_classes,
-            n_people=people,
-            noise_multiplier=self._of_rounds(labeled=start is not None),
-            n_scores=n_scores,
-        )
-        whole: Any = BesideScores(features, n_scores) if n_scores else features
+        features = self._features(beside(known.rows, None), known.n_classes, people, n_scores)
+        whole = _beside_scores(features, n_scores)
         first = whole.transform(beside(known.labeled, None))
         of_public = first if start is not None else whole.transform(known.rows)
-        unchanged = make_pipeline(PublicScaling(np.zeros(first.shape[1]), np.ones(first.shape[1])))
-
+        n_features = first.shape[1]
+        unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
         at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()  # with the last scores: several trials have the same
 
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
@@ -368,20 +358,25 @@ class NoisyMoments(NoisySums):
                     changed = np.flatnonzero((scores != start.apart).any(axis=1))
                     public = labeled = first.copy()
                     labeled[changed] = whole.transform(beside(known.rows, scores)[changed])
-                at_hand[id(scores)] = labeled, public, Spectrum.of(public[:, : public.shape[1] - n_scores])
+                at_hand[id(scores)] = labeled, public, Spectrum.of(public[:, : n_features - n_scores])
             return at_hand[id(scores)]
 
         def predicted(taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None) -> IntArray:
             vectors, public_rows, spectrum = with_scores(scores)
-            shards = Shards.of_single_people(len(taught))
-            method = self.with_noise(noise_multiplier * len(taught) / people)
-            public = Public.of_labels(replace(known, rows=public_rows), shards.unit, len(taught), scored=n_scores > 0)
+            n_people = len(taught)
+            shards = Shards.of_single_people(n_people)
+            method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
+            public = Public.of_labels(replace(known, rows=public_rows), shards.unit, n_people, scored=n_scores > 0)
             cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
-            turns = [Turn([], len(taught))]
-            released = rehearsed(method._rounds(public, unchanged, turns, spectrum), cast_by, noise)
+            steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
+            released = rehearsed(steps, cast_by, noise)
             return released.student.predict(vectors).astype(np.int64)
 
         return predicted
+
+
+def _beside_scores(features: Any, n_scores: int) -> Any:
+    return BesideScores(features, n_scores) if n_scores else features
 
 
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:

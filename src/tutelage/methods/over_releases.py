@@ -5,8 +5,8 @@ sums before, and so differ from release to release: on average, they say what th
 """
 
 from collections import defaultdict
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import sqrt
 from typing import Any, NamedTuple, final
 
@@ -15,7 +15,7 @@ from tutelage.ballots import Vector
 from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.requests import Answer, Request
+from tutelage.methods.requests import Asking, Request, Result
 
 
 @final
@@ -29,13 +29,17 @@ class Average:
 
     def with_sum(self, values: Matrix, sigma: float, n: float) -> tuple[Matrix, float]:
         """Return the average with one more sum of size `n`, as such a sum, and the deviation of its noise."""
-        self._total, self._weight = self._total + n * values, self._weight + n * n
-        is_only = self._weight == n * n  # then the numbers stay whole
-        return values if is_only else self._total * (n / self._weight), sigma * n / sqrt(self._weight)
+        self._total += n * values
+        self._weight += n * n
+        mean = values  # of the only sum: the numbers stay whole
+        if self._weight != n * n:
+            mean = self._total * (n / self._weight)
+        return mean, sigma * n / sqrt(self._weight)
 
     def with_mean(self, values: Any, n: float) -> Any:
         """Return the average with one more value that belongs to such a sum."""
-        self._total, self._weight = self._total + n * n * values, self._weight + n * n
+        self._total += n * n * values
+        self._weight += n * n
         return values if self._weight == n * n else self._total / self._weight
 
 
@@ -47,9 +51,11 @@ class Summed(NamedTuple):
     turn: "Turn"  # by which the next sum is known: its ballots follow from this one
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Turn:
+class NoAnswerError(Exception):
+    """An earlier release has no answer to one of its requests."""
+
+
+class Turn(NamedTuple):
     """A release, as far as its sums are known; public."""
 
     subject: list[Any]  # by which its next sum is known
@@ -65,10 +71,10 @@ class Turn:
         *,
         size: float | None = None,
         total: Event | None = None,
-    ) -> Generator[Request, Answer | None, Summed | None]:
-        """Ask for a sum, or recall it, and return its average with those before; None where it has no answer.
+    ) -> Asking[Summed]:
+        """Ask for a sum, or recall it, and return its average with those before.
 
-        `size` is by default the number of people.
+        `size` is by default the number of people. A sum of an earlier release that has no answer is a `NoAnswerError`.
         """
         answer = yield Request(
             mechanism=mechanism,
@@ -79,13 +85,23 @@ class Turn:
             total=None if self.earlier else total,
         )
         if answer is None:
-            return None
+            raise NoAnswerError
         sigma = answer.sigma or mechanism.most(form, simulated=False).sigma
-        average.answers.append(answer.values.reshape(form.shape))
-        values, sigma = average.with_sum(average.answers[-1], sigma, size or self.n)
+        released = answer.values.reshape(form.shape)
+        average.answers.append(released)
+        values, sigma = average.with_sum(released, sigma, size or self.n)
         # By whole numbers: those of an average may have other last digits on another machine.
         known = data_digest(*average.answers).hex()
         return Summed(values, sigma, Turn([*self.subject, known], self.n, self.earlier))
 
 
 Past = defaultdict[str, Average]  # by the name of what is averaged
+
+
+def newest(turns: Sequence[Turn], made_by: Callable[[Turn, Past], Asking[Result]]) -> Asking[Result]:
+    """Ask for the sums of one release after the other, and return what was made of the newest with all its answers."""
+    past, made = Past(Average), None
+    for turn in turns:
+        with suppress(NoAnswerError):
+            made = yield from made_by(turn, past)
+    return made  # type: ignore[return-value]  this release is the last, and has all

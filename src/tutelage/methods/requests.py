@@ -261,14 +261,13 @@ def first_places(keys: Sequence[bytes]) -> dict[bytes, int]:
     return places
 
 
-Steps = Generator[Request | Learned, Any, Outcome]
 Result = TypeVar("Result")
+Asking = Generator[Request | Learned, Any, Result]
+Steps = Asking[Outcome]
 
 
 def driven(
-    steps: Generator[Request | Learned, Any, Result],
-    answer_to: Callable[[Request], Answer | None],
-    learned: Callable[[Learned], bytes],
+    steps: Asking[Result], answer_to: Callable[[Request], Answer | None], learned: Callable[[Learned], bytes]
 ) -> Result:
     """Answer one request after the other, and return what is made of the answers."""
     answer: Any = None

@@ -1,6 +1,6 @@
 """Rounds of select, ask, retrain: the next queries may depend on the labels so far, but on no vote."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -14,7 +14,7 @@ from tutelage.digests import row_bytes
 from tutelage.events import Composed
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
 from tutelage.mechanisms import Mechanism, Release
-from tutelage.methods.requests import Answer, Learned, Request
+from tutelage.methods.requests import Answer, Asking, Request, first_places
 from tutelage.students import fit_student
 from tutelage.students.selection import PublicKnowledge, QuerySelector
 
@@ -68,14 +68,15 @@ class Rounds:
 
     def steps(
         self, asking: Callable[[IntArray, FloatArray | None, bool], Request], known: PublicKnowledge | None = None
-    ) -> Generator[Request | Learned, Any, AskedRounds]:
+    ) -> Asking[AskedRounds]:
         """Ask round after round, and return all labels but those that are `known` before.
 
         `asking` makes a question of the numbers of the rows, their predictions, and whether the first of them are
         enough. The answer is for as many rows as the budget allowed; None for none.
         """
-        numbers = dict[bytes, int]()
-        same = np.array([numbers.setdefault(row, len(numbers)) for row in row_bytes(self.rows)])
+        keys = row_bytes(self.rows)
+        first = first_places(keys)
+        same = np.array([first[key] for key in keys])
         known, answers = known or PublicKnowledge.before(self.seen), list[tuple[IntArray, Release]]()
         for number, size in enumerate(self.sizes):
             selector = self.then if number else self.first

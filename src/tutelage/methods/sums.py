@@ -1,10 +1,10 @@
 """Methods of noisy sums: people cast ballots of numbers, and a student follows from the sums."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Turn
-from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes
+from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes
 from tutelage.people.blocks import People, PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite
 from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -59,8 +59,7 @@ class CountBallot:
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private number of people."""
-        people = prepared.people
-        return BallotSum(np.array([[people.n_people]]), 1, people.unit)
+        return BallotSum(np.array([[prepared.people.n_people]]), 1, prepared.people.unit)
 
 
 @final
@@ -74,7 +73,7 @@ class BallotOfRows:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
 
-        def summed(blocks: Iterable[PeopleBlock], _: Any) -> BallotSum:
+        def summed(blocks: Iterable[PeopleBlock], _: object) -> BallotSum:
             return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
 
         return prepared.summed(form, summed, lambda blocks, _: blocks)
@@ -84,9 +83,7 @@ class NoisySums(Method):
     """Methods that release noisy sums of vectors, from which a student follows in closed form."""
 
     __slots__ = ()
-    needs: ClassVar[Needs] = Needs(
-        student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN
-    )
+    needs = Needs(student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN)
 
     def __post_init__(self) -> None:
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
@@ -122,38 +119,38 @@ class NoisySums(Method):
             return []
         return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
 
-    def counted(self, public: Public) -> Generator[Request, Any, int]:
-        """Return how many people there are; where that is private, about how many."""
-        if public.n_teachers is not None or not count_is_private(public.unit):
+    def counted(self, public: Public, *, earlier: bool = False) -> Asking[int | None]:
+        """Return how many people there are; where that is private, about how many, unless it was never asked."""
+        if not earlier and (public.n_teachers is not None or not count_is_private(public.unit)):
             return public.n_teachers or 0
-        count = yield self._counting(public)
-        return max(1, int(count.values[0, 0]))
-
-    def _counting(self, public: Public) -> Request:
-        return Request(
+        count = yield Request(
             mechanism=self._count,
             form=_form_of_count(public.unit),
             subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
             total=self.event_of_one(public.sizes),
+            earlier=earlier,
         )
+        return None if count is None else max(1, int(count.values[0, 0]))
 
-    def turns(self, public: Public, about: list[Any]) -> Generator[Request, Any, list[Turn]]:
+    def turns(self, public: Public, about: list[Any]) -> Asking[list[Turn]]:
         """Return the earlier releases of the question, the oldest first, and this one.
 
         All are asked by what the first release of the question learned from public rows, and are known by its name.
         """
-        n_people: int = yield from self.counted(public)
-        found = list[Turn]()
+        n_people = yield from self.counted(public)
+        counts = list[tuple[Public, int | None, bool]]()
         for name in public.earlier:
             seen = replace(public, release=name)
-            count = yield replace(self._counting(seen), earlier=True)
+            count = yield from self.counted(seen, earlier=True)
+            counts.append((seen, count, True))
+        by, found = list[Any](), list[Turn]()
+        for seen, count, earlier in [*counts, (public, n_people, False)]:
             if count is not None:
-                found.append(Turn(subject_of(seen), max(1, int(count.values[0, 0])), earlier=True))
-        first, *others = [*found, Turn(subject_of(public), n_people)]
-        by = {"learned": first.subject[-1]}
-        known = [replace(first, subject=[*first.subject, first.n, *about])]
-        return known + [replace(one, subject=[*one.subject, one.n, *about, by]) for one in others]
+                subject = subject_of(seen)
+                found.append(Turn([*subject, count, *about, *by], count, earlier))
+                by = by or [{"learned": subject[-1]}]
+        return found
 
     @property
     def _count(self) -> NoisySum:
