@@ -78,7 +78,7 @@ class Method(ABC):
             Settings or, after two underscores, parameters of an estimator among them: ``teacher__max_depth``.
         """
         own = {name: value for name, value in params.items() if "__" not in name}
-        known = {one.name for one in fields(self)}  # type: ignore[arg-type]
+        known = self.get_params(deep=False)
         for name in params:
             if name.partition("__")[0] not in known:
                 raise ValueError(f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class CappedVotes(VotesOnQueries):
         How votes are released; its cap is that of all rounds together. Default: the least noise that ε allows.
     """
 
-    name: ClassVar[str] = "capped-votes"
-    title: ClassVar[str] = "few votes per person"
+    name = "capped-votes"
+    title = "few votes per person"
     votes: int = 5
     n_queries: int | None = None
     selection: str | QuerySelector = "first"
@@ -80,18 +80,18 @@ class CappedVotes(VotesOnQueries):
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of the votes of people on rows near their own, but never on their own row."""
-        shards = Shards.of_single_people(len(known.labeled))
-        ballots = NearestTeachers(
-            self.votes + known.own, known.labeled, known.classes, shards, n_classes=known.n_classes
-        ).few_votes(known.rows)
-        votes = (ballots.at(ballots.queries != ballots.teachers) if known.own else ballots).first(self.votes)
+        n_people, n_classes = len(known.labeled), known.n_classes
+        shards, most = Shards.of_single_people(n_people), self.votes + known.own
+        teachers = NearestTeachers(most, known.labeled, known.classes, shards, n_classes=n_classes)
+        votes = teachers.few_votes(known.rows)
+        if known.own:
+            votes = votes.at(votes.queries != votes.teachers)
+        votes = votes.first(self.votes)
         sigma = self.calibrated.sigma
 
         def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
-            takes_part = np.zeros(len(known.labeled), dtype=bool)
-            takes_part[taught] = True
-            cast = votes.at(takes_part[votes.teachers])
-            counts = np.zeros((len(known.rows), known.n_classes), dtype=np.int64)
+            cast = votes.at(np.isin(votes.teachers, taught))
+            counts = np.zeros((len(known.rows), n_classes), dtype=np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)
             noisy = counts + noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
             return taught_by(self.student, noisy.argmax(axis=1), known)
@@ -100,6 +100,8 @@ class CappedVotes(VotesOnQueries):
 
     def prepare(self, public: Public, people: PeopleInMemory, /) -> PeoplePresent:
         """Return the people, with their rows as the public map shows them; private."""
-        rows, seen = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows, public.teacher_map
-        n_classes, teacher = len(public.classes), NearestQueries(self.votes)
-        return PeoplePresent(teacher.fit(rows, people.labels, people.shards, n_classes=n_classes, features=seen))
+        rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
+        teachers = NearestQueries(self.votes).fit(
+            rows, people.labels, people.shards, n_classes=len(public.classes), features=public.teacher_map
+        )
+        return PeoplePresent(teachers)

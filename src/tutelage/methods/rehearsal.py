@@ -1,7 +1,7 @@
 """Rehearsals: the generator of a method, driven in memory over public rows, whose noise protects no one."""
 
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -10,7 +10,7 @@ import numpy as np
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning, Problem
 from tutelage.features.scored import Start
-from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
+from tutelage.methods.requests import Answer, Asking, Request, Result, Wishes, driven
 from tutelage.noise import NoiseSource
 from tutelage.students import fit_student, student_named
 from tutelage.targets import ClassWeights, Goal
@@ -43,11 +43,13 @@ class PublicLabels:
 
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
-        kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
-        if self.own:
-            came = None if self.came is None else self.came[kept]
-            self = replace(self, labeled=self.labeled[kept], classes=self.classes[kept], came=came)
-        return replace(self, rows=self.rows[kept])
+        n_rows = len(self.rows)
+        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[: max(2, round(share * n_rows))])
+        rows = self.rows[kept]
+        if not self.own:
+            return replace(self, rows=rows)
+        came = None if self.came is None else self.came[kept]
+        return replace(self, rows=rows, labeled=self.labeled[kept], classes=self.classes[kept], came=came)
 
     def order(self, number: int) -> IntArray:
         """Return the labels that are dealt, in the order of a deal."""
@@ -61,7 +63,7 @@ class PublicLabels:
         return self._starts.get(number)
 
 
-def rehearsed(steps: Generator[Request | Learned, Any, Result], prepared: Any, noise: NoiseSource) -> Result:
+def rehearsed(steps: Asking[Result], prepared: Any, noise: NoiseSource) -> Result:
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
         raise InvalidParameterError(Problem("the rehearsal.noise", "be simulated, because no ledger is charged"))
@@ -80,6 +82,6 @@ def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:
     """Return what a student of released labels, one for each public row or −1, predicts for the labeled rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
-        estimator = student_named(student) if isinstance(student, str) else student
-        fitted = fit_student(estimator, known.rows, labels, np.arange(known.n_classes), seed=0)
+        student = student_named(student) if isinstance(student, str) else student
+        fitted = fit_student(student, known.rows, labels, np.arange(known.n_classes), seed=0)
     return np.asarray(fitted.predict(known.labeled), dtype=np.int64)

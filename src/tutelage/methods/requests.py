@@ -183,18 +183,14 @@ class Request:
         return {**self.subject, "mechanism": self.mechanism.key(), "event": event.as_dict()}
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(NamedTuple):
     """A public value that is computed once, and is the same ever after on all machines."""
 
     name: str
     make: Callable[[], bytes]
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(NamedTuple):
     """The release for a request; public."""
 
     values: IntArray  # shape (answers, numbers): a class index each, or all numbers of a sum
@@ -233,9 +229,7 @@ class Outcome:
     class_weight: Mapping[Any, float] | None = None  # how much each class value counts in predictions
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """Statements of reports about how a method releases; public."""
 
     voters: str  # those who cast ballots

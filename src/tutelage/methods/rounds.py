@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,7 @@ from tutelage.students.selection import PublicKnowledge, QuerySelector
 _PARTS = 2**20
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class AskedRounds:
+class AskedRounds(NamedTuple):
     """Result of all rounds; public, like everything in it.
 
     Parameters
@@ -83,13 +81,15 @@ class Rounds:
             size = min(size, len(known.open))
             if size == 0:
                 break
-            if self.mechanism.takes_predictions or selector.needs_student:
+            takes_predictions, expected = self.mechanism.takes_predictions, None
+            if takes_predictions or selector.needs_student:
                 known = _with_predictions(known, self.student, self.n_classes, _seeds(self.seed, number)[1])
-            rows = round_rows(selector if selector.ready(known) else self.first, known, size, self.seed, number)
-            by_predictions = known.probabilities if self.mechanism.takes_predictions else None
-            answer: Answer | None = yield asking(
-                rows, None if by_predictions is None else by_predictions[rows], number > 0
-            )
+            if not selector.ready(known):
+                selector = self.first
+            rows = round_rows(selector, known, size, self.seed, number)
+            if takes_predictions and known.probabilities is not None:
+                expected = known.probabilities[rows]
+            answer: Answer | None = yield asking(rows, expected, number > 0)
             if answer is not None:
                 answers.append((rows[: len(answer.values)], Release(answer.labels, answer.event, answer.cost)))
                 known = known.after(*_with_twins(same, *answers[-1]))
@@ -106,11 +106,11 @@ class Rounds:
                 f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "
                 f"each. Got {sum(self.sizes)} queries, {len(self.rows)} public rows and features of {len(self.seen)}."
             )
-        selectors = [self.first] + [self.then] * (len(self.sizes) - 1)
-        for selector in selectors:
-            selector.check(self.seen, self.n_classes)
-        later = any(selector.needs_student or self.mechanism.takes_predictions for selector in selectors[1:])
-        student = self.student
+        student, later = self.student, False
+        self.first.check(self.seen, self.n_classes)
+        if len(self.sizes) > 1:
+            self.then.check(self.seen, self.n_classes)
+            later = self.then.needs_student or self.mechanism.takes_predictions
         if later and (student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))):
             raise InvalidParameterError(
                 Problem(
@@ -173,14 +173,12 @@ def _on_grid(probabilities: FloatArray) -> FloatArray:
 
 
 def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
-    releases = [release for _, release in answers]
-    together = Release(
-        np.concatenate([release.labels for release in releases]),
-        Composed(tuple(release.event for release in releases)) if len(releases) > 1 else releases[0].event,
-        sum(release.cost for release in releases),
-    )
-    queries, sizes = np.concatenate([rows for rows, _ in answers]), tuple(len(rows) for rows, _ in answers)
-    return AskedRounds(queries, together, sizes)
+    rows, releases = zip(*answers, strict=True)
+    labels = np.concatenate([release.labels for release in releases])
+    events = tuple(release.event for release in releases)
+    event = Composed(events) if len(events) > 1 else releases[0].event
+    together = Release(labels, event, sum(release.cost for release in releases))
+    return AskedRounds(np.concatenate(rows), together, tuple(map(len, rows)))
 
 
 def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
@@ -64,9 +64,9 @@ class TeacherVotes(VotesOnQueries):
     Papernot et al. (2017), arXiv:1610.05755v4; Papernot et al. (2018), arXiv:1802.08908v1.
     """
 
-    name: ClassVar[str] = "teacher-votes"
-    title: ClassVar[str] = "trained teachers"
-    needs: ClassVar[Needs] = Needs(shards=True)
+    name = "teacher-votes"
+    title = "trained teachers"
+    needs = Needs(shards=True)
     teacher: Any = field(default_factory=RandomForestClassifier)
     n_teachers: int = 250
     n_queries: int | None = None
@@ -122,13 +122,13 @@ class TeacherVotes(VotesOnQueries):
 
     def check_training(self, rows: Matrix, n_classes: int, /) -> None:
         """Train a teacher on public rows with made-up labels."""
-        places = np.resize(np.arange(len(rows)), _TRIAL_ROWS_PER_CLASS * n_classes)
-        made_up = np.arange(len(places)) % n_classes
+        trial = rows[np.resize(np.arange(len(rows)), _TRIAL_ROWS_PER_CLASS * n_classes)]
+        made_up = np.arange(len(trial)) % n_classes
         if not _is_recipe(self.teacher):
-            fit_clone(self.teacher, rows[places], made_up, seed=0)
+            fit_clone(self.teacher, trial, made_up, seed=0)
             return
-        one = Shards(np.zeros(len(places), dtype=np.int64), 1, ONE_TEACHER)
-        ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(rows[places], made_up, one, rows[:1])
+        one = Shards(np.zeros_like(made_up), 1, ONE_TEACHER)
+        ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(trial, made_up, one, rows[:1])
 
     @property
     def takes_missing_values(self) -> bool:
@@ -171,21 +171,22 @@ class TeacherVotes(VotesOnQueries):
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
-        asked = min(self.n_queries or len(known.rows), len(known.rows))
+        n_rows = len(known.rows)
+        asked = min(self.n_queries or n_rows, n_rows)
         queries = self.rule.select(PublicKnowledge.before(known.rows), asked, seed=0)
-        teachers, sigma = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0), self.noise or 0.0
+        teachers = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0)
+        sigma = self.noise or 0.0
 
         def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             number = max(2, round(self.n_teachers * len(taught) / people))
             shards = Shards.of_rows(len(taught), number, key=_KEY)
             ballots = teachers.fit_ballots(known.labeled[taught], known.classes[taught], shards, known.rows[queries])
             if known.own:
-                place = np.full(len(known.labeled), -1)
-                place[taught] = shards.assignment
-                own = place[queries]
-                ballots[own[own >= 0], np.flatnonzero(own >= 0)] = ABSTAIN
+                teacher_of = np.full(len(known.labeled), -1)
+                teacher_of[taught] = shards.assignment
+                ballots[teacher_of[queries] == np.arange(number)[:, None]] = ABSTAIN
             counts = tally(ballots, known.n_classes, shards.unit).counts
-            labels = np.full(len(known.rows), ABSTAIN)
+            labels = np.full(n_rows, ABSTAIN)
             noisy = counts + noise.discrete_gaussian(sigma * number / self.n_teachers, counts.shape)
             labels[queries] = noisy.argmax(axis=1)
             return taught_by(self.student, labels, known)
@@ -194,14 +195,12 @@ class TeacherVotes(VotesOnQueries):
 
     def prepare(self, public: Public, people: PeopleInMemory, /) -> TalliedVotes:
         """Train the teachers and return their votes on all rows that may be asked; private."""
-        training, n_classes, voted = public.training, len(public.classes), self.voted(public)
+        n_classes, shards, voted = len(public.classes), people.shards, self.voted(public)
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
-        how = {"seed": training.seed, "n_jobs": training.n_jobs, "progress": training.progress}
-        teachers = ensemble_of(self.teacher, n_classes=n_classes, **how)
-        ballots = teachers.fit_ballots(
-            rows, people.labels, people.shards, public.teacher_rows[voted], training.checkpoints
-        )
-        return TalliedVotes.on(tally(ballots, n_classes, people.shards.unit), public.rows[voted], ballots)
+        seed, n_jobs, progress, checkpoints = public.training
+        teachers = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+        ballots = teachers.fit_ballots(rows, people.labels, shards, public.teacher_rows[voted], checkpoints)
+        return TalliedVotes.on(tally(ballots, n_classes, shards.unit), public.rows[voted], ballots)
 
 
 def _is_recipe(teacher: Any) -> bool:

@@ -1,7 +1,8 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
@@ -14,8 +15,8 @@ from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Answer, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
-from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows
+from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
+from tutelage.methods.rounds import Rounds, even_rounds, round_rows
 from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
 from tutelage.teachers import NearestTeachers
@@ -82,8 +83,7 @@ class PeoplePresent(Private):
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram | Wishes:
         """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
-        people = self.people
-        votes = people.few_votes(request.rows[places])
+        people, votes = self.people, self.people.few_votes(request.rows[places])
         wishes = Wishes(votes, people.names, people.data_digest, request.form.cap or people.cap, people.unit)
         return wishes if request.campaign else wishes.counted(people.cap)
 
@@ -103,8 +103,11 @@ class VotesOnQueries(Method):
     def _check(self, own: Callable[[], object]) -> None:
         """Refuse settings that do not fit, those of the kind of votes among them: all at once."""
         checks = own, self._check_selection, self._check_rounds, self._check_student
-        found = [problem for check in checks for problem in problems_in(check)]
-        if found := [*found, *self._problems_of_student_features()]:
+        found = list[Problem]()
+        for check in checks:
+            found += problems_in(check)
+        found += self._problems_of_student_features()
+        if found:
             raise InvalidParameterError(*found)
 
     def _check_selection(self) -> None:
@@ -130,11 +133,7 @@ class VotesOnQueries(Method):
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.rounds",
-                    "be at most $n_queries",
-                    f"{self.rounds} rounds and {self.n_queries} queries",
-                )
+                Problem(f"{name}.rounds", "be at most $n_queries", f"{self.rounds} rounds and {self.n_queries} queries")
             )
 
     def _check_student(self) -> None:
@@ -153,8 +152,9 @@ class VotesOnQueries(Method):
     @property
     def rule(self) -> QuerySelector:
         """The rule that chooses the queries."""
-        owner = type(self).__name__
-        return selector_named(self.selection, owner) if isinstance(self.selection, str) else self.selection
+        if isinstance(self.selection, str):
+            return selector_named(self.selection, type(self).__name__)
+        return self.selection
 
     @property
     def is_adaptive(self) -> bool:
@@ -164,7 +164,7 @@ class VotesOnQueries(Method):
     @property
     def uses_predictions(self) -> bool:
         """Whether later rounds use a student's predictions."""
-        takes = self.mechanism is not None and self.mechanism.takes_predictions
+        takes = getattr(self.mechanism, "takes_predictions", False)
         return self.rounds > 1 and (takes or self.rule.needs_student)
 
     @property
@@ -175,7 +175,7 @@ class VotesOnQueries(Method):
     @property
     def noise(self) -> float | None:
         """σ of the mechanism, in votes; None where it follows from the budget."""
-        return None if self.mechanism is None else getattr(self.mechanism, "sigma", None)
+        return getattr(self.mechanism, "sigma", None)
 
     def n_answers(self, sizes: Sizes) -> int:
         """Return how many queries there are."""
@@ -189,8 +189,8 @@ class VotesOnQueries(Method):
         """Return the numbers of the public rows that may be asked."""
         if self.rounds > 1:
             return np.arange(len(public.rows))
-        known, size = PublicKnowledge.before(public.student_rows), self.n_answers(public.sizes)
-        return round_rows(self._first_rule, known, size, public.seed)
+        known = PublicKnowledge.before(public.student_rows)
+        return round_rows(self._first_rule, known, self.n_answers(public.sizes), public.seed)
 
     def reduced(self, _teachers: int, queries: int, /) -> Self:
         """Return the method with at most so many queries."""
@@ -199,23 +199,20 @@ class VotesOnQueries(Method):
 
     def steps(self, public: Public) -> Steps:
         """Ask for labels, round after round."""
-        sizes, rule = even_rounds(self.n_answers(public.sizes), self.rounds), self.rule
         rounds = Rounds(
             mechanism=self.calibrated,
             rows=public.rows,
             seen=np.array(public.student_rows),
             n_classes=len(public.classes),
-            sizes=sizes,
+            sizes=even_rounds(self.n_answers(public.sizes), self.rounds),
             first=self._first_rule,
-            then=rule,
-            student=self.student if len(sizes) > 1 else None,
+            then=self.rule,
+            student=self.student if self.rounds > 1 else None,
             seed=public.seed,
         )
         rounds.check()
         known = yield from self._labeled_before(public, PublicKnowledge.before(rounds.seen))
-        asked: AskedRounds = yield from rounds.steps(
-            lambda rows, predictions, partial: self._request(public, rows, predictions, partial=partial), known
-        )
+        asked = yield from rounds.steps(partial(self._request, public), known)
         before = np.flatnonzero(known.answered)
         return Outcome(
             queries=np.concatenate([asked.queries, before]),
@@ -224,32 +221,32 @@ class VotesOnQueries(Method):
             n_teachers=public.n_teachers,
         )
 
-    def _labeled_before(
-        self, public: Public, known: PublicKnowledge
-    ) -> Generator[Request, Answer | None, PublicKnowledge]:
+    def _labeled_before(self, public: Public, known: PublicKnowledge) -> Asking[PublicKnowledge]:
         """Return the labels of earlier releases, the newest first, as long as enough rows are left for this release."""
-        rows, open_at_least = np.arange(len(public.rows)), self.n_answers(public.sizes)
         for name in reversed(public.earlier):
-            request = self._request(replace(public, release=name), rows, None, partial=False)
+            request = self._request(replace(public, release=name), np.arange(len(public.rows)))
             answer = yield replace(request, earlier=True)
             if answer is None:
                 continue
             new = known.open[answer.labels[known.open] != ABSTAIN]
-            if len(known.open) - len(new) < open_at_least:
+            if len(known.open) - len(new) < self.n_answers(public.sizes):
                 break
             known = known.after(new, answer.labels[new])
         return known
 
-    def _request(self, public: Public, rows: IntArray, predictions: Any, *, partial: bool) -> Request:
-        question = canonical([public.question, [str(value) for value in public.classes.tolist()]])
+    def _request(self, public: Public, rows: IntArray, predictions: Any = None, in_part: bool = False) -> Request:
+        classes = [str(value) for value in public.classes.tolist()]
+        subject = {"question": canonical([public.question, classes])}
+        if public.release is not None:
+            subject["release"] = public.release
         return Request(
             mechanism=self.calibrated,
-            form=OneHot(len(public.classes), public.unit, self.cap),
-            subject={"question": question, **({} if public.release is None else {"release": public.release})},
+            form=OneHot(len(classes), public.unit, self.cap),
+            subject=subject,
             ballot=VOTES,
             rows=public.rows[rows],
             predictions=predictions,
-            partial=partial,
+            partial=in_part,
             campaign=self.cap is not None,
         )
 
@@ -261,13 +258,8 @@ class VotesOnQueries(Method):
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
             if value > len(seen):
-                raise InvalidParameterError(
-                    Problem(
-                        f"{type(self).__name__}.{name}",
-                        f"be at most {len(seen)}, the number of public rows",
-                        f"{value}",
-                    )
-                )
+                must = f"be at most {len(seen)}, the number of public rows"
+                raise InvalidParameterError(Problem(f"{type(self).__name__}.{name}", must, f"{value}"))
         self.rule.check(seen, n_classes)
 
     def describe_queries(self, n_rounds: int, /) -> str:
