@@ -1,17 +1,22 @@
 """Interface of teacher ensembles, and a seed for each teacher."""
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
+
+Own = Callable[[int], tuple[Matrix, IntArray, int]]
+"""The rows, the labels and the seed of a teacher, by its number; private."""
 
 
 def teacher_seed(seed: int, number: int) -> int:
@@ -88,9 +93,14 @@ class TeacherRecipe(Protocol):
 class Ensemble(NeverPickled):
     """Shared state of all ensembles of one process: their classes, and the unit of the shards they were trained on."""
 
-    def __init__(self, n_classes: int) -> None:
-        self._n_classes = integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
+    def __init__(self, n_classes: int, seed: int = 0, n_jobs: int | None = None, *, progress: bool = False) -> None:
+        owner = type(self).__name__
+        self._n_classes = integer_at_least(n_classes, 2, "n_classes", owner)
+        self._seed = integer_at_least(seed, 0, "seed", owner)
+        self._n_jobs = n_jobs
+        self._progress = progress
         self._unit: PrivacyUnit | None = None
+        self._kept: tuple[Any, tuple[int, ...]] | None = None  # teachers that `fit` trained, and the shape of a row
 
     @property
     def n_classes(self) -> int:
@@ -104,9 +114,26 @@ class Ensemble(NeverPickled):
             raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
         return self._unit
 
+    def _trained(self, X_public: npt.ArrayLike) -> tuple[Any, npt.NDArray[Any]]:
+        """Return the teachers that `fit` trained, and public rows for them."""
+        if self._kept is None:
+            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+        teachers, row_shape = self._kept
+        return teachers, public_rows(X_public, row_shape)
+
+    def _own(self, X: Matrix, y: IntArray, shards: Shards) -> Own:
+        rows = shards.rows
+
+        def own(number: int) -> tuple[Matrix, IntArray, int]:
+            # Cells that are objects could be changed, so each teacher gets its own copies.
+            return deepcopy(X[rows[number]]), y[rows[number]], teacher_seed(self._seed, number)
+
+        return own
+
     def _checked(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
         """Return private rows and labels as arrays that belong to the shards."""
-        rows, labels = X if isinstance(X, np.ndarray) else _numbers(X), np.asarray(y)
+        rows = X if isinstance(X, np.ndarray) else _numbers(X)
+        labels = np.asarray(y)
         if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
             raise InvalidDataError(
                 f"X, y and the shards must have one entry per private row. Got {len(rows) if rows.ndim else 0}, "
@@ -130,6 +157,14 @@ def _numbers(X: npt.ArrayLike) -> Matrix:
         "X must be numbers, rows of equal length, or a NumPy array of any type. Encode text by categories that are "
         "public."
     )
+
+
+def stacked(votes: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: int) -> Ballots:
+    """Return the ballots of all teachers; missing teachers abstain."""
+    ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
+    for number, vote in votes:
+        ballots[number] = vote
+    return ballots
 
 
 def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -20,8 +20,9 @@ from sklearn.base import BaseEstimator
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.teachers.base import Own
 
 _MOST_IDENTITY = 2**10  # bytes
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
@@ -67,7 +68,7 @@ def resumed(
     folder: str | Path | None,
     form: FileForm,
     settings: object,
-    own: Callable[[int], tuple[Matrix, IntArray, int]],
+    own: Own,
     n_teachers: int,
     run: Callable[[Sequence[int]], Iterable[tuple[int, Any]]],
 ) -> Iterator[tuple[int, Any]]:
@@ -131,12 +132,11 @@ def _code_in(setting: object) -> Iterator[type | Callable[..., Any]]:
     elif not isinstance(setting, str | int | float | None):
         kind = setting if isinstance(setting, type) else type(setting)
         yield from (base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _LIBRARIES)
+        parts: Any = setting if isinstance(setting, list | tuple) else ()
         if isinstance(setting, BaseEstimator):
-            for part in setting.get_params(deep=False).values():
-                yield from _code_in(part)
-        if isinstance(setting, list | tuple):
-            for part in setting:
-                yield from _code_in(part)
+            parts = setting.get_params(deep=False).values()
+        for part in parts:
+            yield from _code_in(part)
 
 
 def discard_checkpoints(folder: str | Path) -> None:

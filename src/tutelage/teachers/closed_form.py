@@ -26,7 +26,8 @@ from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.parallel import withheld
 
-_BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
+_QUERIES_SCORED = 256  # at once: the working arrays stay in a core's cache
+_TEACHERS_SCORED = 64
 _TEACHERS_AT_LEAST = 64  # fitted at once
 MEMORY = 2**28  # bytes, about, that teachers take which are fitted, asked and forgotten together
 
@@ -51,10 +52,11 @@ class LabeledShards:
         cells = self._cells()
         order = np.argsort(cells, kind="stable")
         present, starts = np.unique(cells[order], return_index=True)
-        sums = np.zeros((self.shards.n_shards * self.n_classes, self.X.shape[1]))
+        counts = self.counts()
+        sums = np.zeros((counts.size, self.X.shape[1]))
         if len(present):
             sums[present] = np.add.reduceat(self.X[order], starts, axis=0)  # row after row, within one cell
-        return sums.reshape(self.shards.n_shards, self.n_classes, -1) / np.maximum(self.counts(), 1)[:, :, None]
+        return sums.reshape(*counts.shape, -1) / np.maximum(counts, 1)[:, :, None]
 
     def _cells(self) -> IntArray:
         return self.shards.assignment * self.n_classes + self.y
@@ -78,22 +80,20 @@ class LinearScores:
         """Return the class of the largest score, the lowest index among equals."""
         n_teachers = self.biases.shape[1]
         ballots = np.full((n_teachers, len(X_public)), ABSTAIN, dtype=np.int16)
-        for first in range(0, n_teachers, _BLOCK[1]):
-            teachers = slice(first, min(first + _BLOCK[1], n_teachers))
-            for start in range(0, len(X_public), _BLOCK[0]):
-                queries = slice(start, start + _BLOCK[0])
-                ballots[teachers, queries] = self._block(X_public[queries], teachers).T
+        for first in range(0, n_teachers, _TEACHERS_SCORED):
+            teachers = slice(first, first + _TEACHERS_SCORED)
+            for start in range(0, len(X_public), _QUERIES_SCORED):
+                queries = slice(start, start + _QUERIES_SCORED)
+                self._vote(X_public[queries], teachers, ballots[teachers, queries].T)
         return ballots
 
-    def _block(self, rows: FloatArray, teachers: slice) -> npt.NDArray[np.int16]:
-        shape = len(rows), teachers.stop - teachers.start
-        best, votes = np.full(shape, -np.inf), np.full(shape, ABSTAIN, dtype=np.int16)
+    def _vote(self, rows: FloatArray, teachers: slice, votes: npt.NDArray[np.int16]) -> None:
+        best = np.full(votes.shape, -np.inf)
         for label, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
             scores = rows @ weights[:, teachers]
             scores += biases[teachers]
             np.copyto(votes, label, where=scores > best)
             np.maximum(scores, best, out=best)
-        return votes
 
 
 @final
@@ -115,30 +115,28 @@ class HeadTeachers(Ensemble):
 
     def __init__(self, head: "Head", *, n_classes: int) -> None:
         if isinstance(head, type) or not isinstance(head, Head):
-            got = head.__name__ if isinstance(head, type) else type(head).__name__
+            kind = head if isinstance(head, type) else type(head)
             raise InvalidParameterError(
-                Problem("HeadTeachers.head", "be a head in closed form, such as ClassMeans()", f"{got}")
+                Problem("HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__)
             )
         super().__init__(n_classes)
         self._head = head
-        self._fitted: tuple[Any, int] | None = None  # and the number of features
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
         rows, labels = self._checked(X, y, shards)
         rows = _finite(rows, "X")
         rows.setflags(write=False)
+        private = LabeledShards(rows, labels, shards, self._n_classes)
         with one_thread("blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
-            fitted = _of(self._head, self._head.fit, LabeledShards(rows, labels, shards, self._n_classes))
-        self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
+            self._kept = _of(self._head, self._head.fit, private), rows.shape[1:]
+        self._unit = shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
-        if self._fitted is None:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
-        fitted, n_features = self._fitted
-        rows = _finite(public_rows(X_public, (n_features,)), "X_public")
+        fitted, queries = self._trained(X_public)
+        rows = _finite(queries, "X_public")
         # One thread: products this small lose by threads that wait for each other.
         with one_thread("blas"), np.errstate(all="ignore"):
             return _of(self._head, fitted.ballots, rows)
@@ -233,29 +231,29 @@ class Ridge(Head):
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
         weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0
         for number, rows in enumerate(private.shards.rows):
-            X, y = private.X[rows], private.y[rows]
-            solution = self._solution(X, np.eye(private.n_classes)[y], counts[y]) if len(y) else None
-            if solution is None:
-                known[number] = False
-            else:
-                weights[number], biases[number] = solution
+            y = private.y[rows]
+            if len(y):
+                try:
+                    solution = self._solution(private.X[rows], np.eye(private.n_classes)[y], counts[y])
+                    weights[number], biases[number] = solution
+                except (linalg.LinAlgError, ValueError):  # singular to working precision, or beyond the largest float
+                    known[number] = False
         return LinearScores.of(weights, biases, known)
 
-    def _solution(self, X: FloatArray, targets: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        center, share = np.average(X, axis=0, weights=counts), np.average(targets, axis=0, weights=counts)
-        size = np.sqrt(counts)[:, np.newaxis]
+    def _solution(self, X: FloatArray, targets: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        center = np.average(X, axis=0, weights=counts)
+        share = np.average(targets, axis=0, weights=counts)
+        size = np.sqrt(counts)[:, None]
         rows, targets = size * (X - center), size * (targets - share)
-        try:
-            if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
-                weights = self._solve(rows @ rows.T, targets).T @ rows
-            else:
-                weights = self._solve(rows.T @ rows, rows.T @ targets).T
-        except (linalg.LinAlgError, ValueError):  # singular to working precision, or beyond the largest float
-            return None
+        if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
+            weights = self._solve(rows @ rows.T, targets).T @ rows
+        else:
+            weights = self._solve(rows.T @ rows, rows.T @ targets).T
         return weights, share - weights @ center
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
-        return linalg.cho_solve(linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True), targets)
+        factor = linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
+        return linalg.cho_solve(factor, targets)
 
 
 def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:

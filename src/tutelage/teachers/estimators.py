@@ -4,7 +4,7 @@ A teacher is a function of its own shard, its number and the public settings, ne
 other half of the sensitivity claim (`partition` is the first), and tests/test_one_row.py checks it ballot for ballot.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
@@ -14,10 +14,9 @@ import numpy as np
 from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError
+from tutelage.exceptions import InvalidBallotError
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
+from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, stacked
 from tutelage.teachers.checkpoints import BallotFile, resumed, source_of
 from tutelage.teachers.parallel import Job, attempted, train_each, without_lost
 
@@ -51,31 +50,27 @@ class EstimatorTeachers(Ensemble):
         self, estimator: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
     ) -> None:
         require_classifier(estimator, "estimator", "EstimatorTeachers")
-        super().__init__(n_classes)
+        super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._estimator = estimator
-        self._seed = integer_at_least(seed, 0, "seed", "EstimatorTeachers")
-        self._n_jobs = n_jobs
-        self._progress = progress
-        self._teachers: list[Any] = []
-        self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Train one teacher per shard and keep them in memory; see `TrainableTeachers.fit`."""
         values, labels = self._checked(X, y, shards)
         job = self._job(_train, values, labels, shards)
         trained = dict(self._shown(train_each(job, range(shards.n_shards), self._n_jobs), shards))
-        self._teachers = [trained.get(number) for number in range(shards.n_shards)]
-        self._unit, self._row_shape = shards.unit, values.shape[1:]
+        self._kept = [trained.get(number) for number in range(shards.n_shards)], values.shape[1:]
+        self._unit = shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
-        if not self._teachers:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
-        queries, n_teachers = public_rows(X_public, self._row_shape), len(self._teachers)
-        asked = queries, self._n_classes
-        votes = ((number, attempted(number, self._seed, _vote, it, *asked)) for number, it in enumerate(self._teachers))
-        return _stacked(without_lost(votes, n_teachers), n_teachers, len(queries))
+        teachers, queries = self._trained(X_public)
+
+        def votes() -> Iterator[tuple[int, Any]]:
+            for number, teacher in enumerate(teachers):
+                yield number, attempted(number, self._seed, _vote, teacher, queries, self._n_classes)
+
+        return stacked(without_lost(votes(), len(teachers)), len(teachers), len(queries))
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -86,43 +81,28 @@ class EstimatorTeachers(Ensemble):
         code = () if checkpoints is None else source_of(self._estimator)
         settings = self._estimator, code, self._n_classes, queries
         job = self._job(_train_and_vote, values, labels, shards, queries, self._n_classes)
-
-        def votes(numbers: Sequence[int]) -> Iterator[tuple[int, Ballots]]:
-            none = np.full(len(queries), ABSTAIN, dtype=np.int16)
-            cast = train_each(job, numbers, self._n_jobs)
-            return ((number, none if vote is None else vote) for number, vote in cast)
-
         form = BallotFile(len(queries), self._n_classes)
-        finished = resumed(checkpoints, form, settings, job.own, shards.n_shards, votes)
-        ballots = _stacked(self._shown(finished, shards), shards.n_shards, len(queries))
+        finished = resumed(
+            checkpoints,
+            form,
+            settings,
+            job.own,
+            shards.n_shards,
+            lambda numbers: train_each(job, numbers, self._n_jobs),
+        )
+        ballots = stacked(self._shown(finished, shards), shards.n_shards, len(queries))
         self._unit = shards.unit
         return ballots
 
     def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
-        rows = shards.rows
-
-        def own(number: int) -> tuple[Matrix, IntArray, int]:
-            # Cells that are objects could be changed, so each teacher gets its own copies.
-            cells = X[rows[number]]
-            return deepcopy(cells) if X.dtype == object else cells, y[rows[number]], teacher_seed(self._seed, number)
-
-        return Job(work, own, (self._estimator, *shared), self._seed, shards.n_shards)
+        return Job(work, self._own(X, y, shards), (self._estimator, *shared), self._seed, shards.n_shards)
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
 
-def _stacked(votes: Iterable[tuple[int, Ballots | None]], n_teachers: int, n_queries: int) -> Ballots:
-    """Return the ballots of all teachers; missing teachers abstain."""
-    ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
-    for number, vote in votes:
-        if vote is not None:
-            ballots[number] = vote
-    return ballots
-
-
-def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, *asked: Any) -> Ballots | None:
+def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, *asked: Any) -> Ballots:
     return _vote(_train(X, y, seed, estimator), *asked)
 
 
@@ -130,10 +110,10 @@ def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
     return fit_clone(estimator, X, y, seed) if len(y) else None
 
 
-def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots | None:
-    """Return a teacher's votes, None where there is no teacher; a refusal quotes none."""
+def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
+    """Return a teacher's votes, abstentions where there is no teacher; a refusal quotes none."""
     if teacher is None:
-        return None
+        return np.full(len(X_public), ABSTAIN, dtype=np.int16)
     # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
     ballot = np.asarray(teacher.predict(deepcopy(X_public)))
     if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():

@@ -24,7 +24,7 @@ from tutelage.exceptions import (
     TeacherTrainingError,
 )
 from tutelage.privacy import PrivacyUnit
-from tutelage.teachers.base import Ensemble
+from tutelage.teachers.base import Ensemble, stacked
 from tutelage.teachers.parallel import MachineFaultError, withheld, without_lost
 
 Teacher = Callable[[Any], npt.ArrayLike]
@@ -95,11 +95,10 @@ class CallableTeachers(Ensemble):
             except InvalidBallotError as error:
                 return number, TeacherTrainingError(str(error))
 
-        ballots = np.full((len(self._teachers), len(X_public)), ABSTAIN, dtype=np.int16)
+        n_teachers = len(self._teachers)
         with ThreadPoolExecutor(self._max_workers) as threads:
-            for number, ballot in without_lost(threads.map(ask, enumerate(self._teachers)), len(self._teachers)):
-                ballots[number] = ballot
-        return ballots
+            answers = threads.map(ask, enumerate(self._teachers))
+            return stacked(without_lost(answers, n_teachers), n_teachers, len(X_public))
 
 
 @final
@@ -124,7 +123,7 @@ class RecordedTeachers(Ensemble):
         self._unit = _known_unit(unit, "RecordedTeachers")
         keys = _keys(X_public)
         self._ballots = _checked(ballots, len(keys), n_classes, _BALLOTS)
-        self._places: dict[object, int] = {}
+        self._places = dict[object, int]()
         for place, key in enumerate(keys):
             first = self._places.setdefault(key, place)
             if first != place and np.any(self._ballots[:, first] != self._ballots[:, place]):

@@ -12,15 +12,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map
-from tutelage.features.rowwise import (
-    EXACT_FLOAT64,
-    distance_levels,
-    finite_rows,
-    in_chunks,
-    nearest,
-    on_grid,
-    reach_of,
-)
+from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, finite_rows, in_chunks, nearest, on_grid, reach_of
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble
 
@@ -107,8 +99,10 @@ class NearestTeachers(Ensemble):
         rows = finite_rows(rows, rows.shape[1], "NearestQueries")
         by_teacher = np.argsort(shards.assignment, kind="stable")
         self.cap: Final = cap
-        self._unit, self._shards = shards.unit, shards
-        self._rows, self._labels = rows[by_teacher], labels[by_teacher]
+        self._unit = shards.unit
+        self._shards = shards
+        self._rows = rows[by_teacher]
+        self._labels = labels[by_teacher]
         self._teachers = shards.assignment[by_teacher]
 
     @property
@@ -133,25 +127,27 @@ class NearestTeachers(Ensemble):
         public = finite_rows(seen, self._rows.shape[1], "NearestQueries")
         k = min(self.cap, len(public))
         found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
-        queries, distances = found[:, :k].astype(np.int64).ravel(), found[:, k:].ravel()
-        teachers, labels = np.repeat(self._teachers, k), np.repeat(self._labels, k)
-        shape = self._shards.n_shards, len(public), self._n_classes
-        votes = FewVotes(teachers, queries, labels, shape)
-        if np.all(self._teachers[1:] > self._teachers[:-1]):  # each has one row
+        queries = found[:, :k].astype(np.int64).ravel()
+        teachers = np.repeat(self._teachers, k)
+        labels = np.repeat(self._labels, k)
+        votes = FewVotes(teachers, queries, labels, (self._shards.n_shards, len(public), self._n_classes))
+        if np.all(np.diff(self._teachers) > 0):  # each has one row
             return votes  # what is below would come to the same
-        order = np.lexsort((labels, queries, distances, teachers))
+        order = np.lexsort((labels, queries, found[:, k:].ravel(), teachers))
         return votes.at(order).one_per_query().first(self.cap)
 
 
 def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:
     """Return the search for the `k` nearest public rows: their places, and then their distances in whole numbers."""
-    center, levels = np.zeros(1), distance_levels(public.shape[1], EXACT_FLOAT64)
+    center = np.zeros(1)
+    levels = distance_levels(public.shape[1], EXACT_FLOAT64)
     step = reach_of(public, center) * _BEYOND_PUBLIC / levels
     search = nearest(on_grid(public, center, step, levels), k)
 
     def found(rows: Matrix) -> FloatArray:
-        places, distances = search(on_grid(rows, center, step, levels))
-        order = np.lexsort((places, distances))  # along each row; the search leaves ties in any order
-        return np.hstack([np.take_along_axis(both, order, 1) for both in (places.astype(np.float64), distances)])
+        both = np.stack(search(on_grid(rows, center, step, levels)))
+        order = np.lexsort(both)  # along each row by distance and place; the search leaves ties in any order
+        places, distances = np.take_along_axis(both, order[None], 2)
+        return np.hstack([places, distances])
 
     return found

@@ -61,9 +61,10 @@ class PrivateStatistics(NeverPickled):
         ballots, labels = self._ballots, self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)
-        right, voted = ballots == labels, ballots != ABSTAIN
+        voted = ballots != ABSTAIN
+        right = (ballots == labels) & voted
         with np.errstate(invalid="ignore"):
-            accuracies = (right & voted).sum(axis=1) / voted.sum(axis=1)
+            accuracies = right.sum(axis=1) / voted.sum(axis=1)
         return RevealedStatistics(
             accuracies=accuracies,
             plurality=float(np.mean(counts.argmax(axis=0) == labels)),

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import final
 
 import numpy as np
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -16,6 +16,7 @@ from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features import PublicRows, PublicScaling, ballot_features
+from tutelage.features.base import chained
 from tutelage.people.blocks import PeopleBlock, in_turn
 from tutelage.privacy import PrivacyUnit
 
@@ -84,14 +85,15 @@ class VectorBallots:
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
         in_deviations = noise_multiplier * sqrt(n_classes) / n_people
-        public = PublicRows(X_public, "the public rows")
-        scales = [PublicScaling.learn(public)] if _is_uneven(X_public[:, : X_public.shape[1] - n_scores]) else []
+        public, scaling = PublicRows(X_public, "the public rows"), None
+        if _is_uneven(X_public[:, : X_public.shape[1] - n_scores]):
+            scaling = PublicScaling.learn(public)
         if n_scores:
-            scales = [_with_scores(scales[0] if scales else None, X_public, n_scores)]
-        for scale in scales:
-            public = public.through(scale)
+            scaling = _with_scores(scaling, X_public, n_scores)
+        if scaling is not None:
+            public = public.through(scaling)
         features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
-        return make_pipeline(*scales, *(step for _, step in features.steps))
+        return chained(scaling, features)
 
     def cast(
         self,
@@ -107,11 +109,7 @@ class VectorBallots:
         (rows, numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape
         (rows, classes). It is called from one thread per processor. Products longer than `radius` are shortened.
         """
-
-        def cast_by(block: PeopleBlock) -> BallotSum:
-            return self._cast(*products_of(block), block.people, radius, unit)
-
-        return sum_of_blocks(blocks, cast_by)
+        return sum_of_blocks(blocks, lambda block: self._cast(*products_of(block), block.people, radius, unit))
 
     def _cast(
         self, vectors: Matrix, residuals: Matrix, people: IntArray, radius: float, unit: PrivacyUnit
@@ -127,9 +125,8 @@ class VectorBallots:
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
         weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
-        return sum_of_products(
-            np.rint(weights).astype(np.int32), whole.astype(np.int16), people, norm=self.norm, unit=unit
-        )
+        weights, numbers = np.rint(weights).astype(np.int32), whole.astype(np.int16)
+        return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
 
     @property
     def norm(self) -> int:
@@ -177,7 +174,8 @@ def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int)
         center, deviation = scaling.center.copy(), scaling.deviation.copy()
         spread = (deviation[:-n_scores] > 0).astype(np.float64)
     usual = float(np.median(spread[spread > 0])) if np.any(spread > 0) else 1.0
-    center[-n_scores:], deviation[-n_scores:] = 0.0, float(np.std(X_public[:, -n_scores:])) / usual
+    center[-n_scores:] = 0.0
+    deviation[-n_scores:] = np.std(X_public[:, -n_scores:]) / usual
     return PublicScaling(center, deviation)
 
 

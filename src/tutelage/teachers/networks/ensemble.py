@@ -1,6 +1,6 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,9 @@ from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
+from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
 from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.sequential import Network, Weights
@@ -102,13 +101,8 @@ class NetworkTeachers(Ensemble):
             raise InvalidParameterError(
                 Problem("NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}")
             )
-        super().__init__(n_classes)
+        super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
-        self._seed = integer_at_least(seed, 0, "seed", "NetworkTeachers")
-        self._n_jobs = n_jobs
-        self._progress = progress
-        self._weights: list[Weights] = []
-        self._row_shape: tuple[int, ...] = ()
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards, checkpoints: str | Path | None = None) -> Self:
         """Train one network per shard and keep them in memory; see `TrainableTeachers.fit`.
@@ -119,19 +113,17 @@ class NetworkTeachers(Ensemble):
         """
         rows, labels = self._checked(X, y, shards)
         rows = _numbers(rows, "X")
-        self._weights = self._products(_Kept(self._network, self._n_classes), rows, labels, shards, checkpoints, ())
-        self._unit, self._row_shape = shards.unit, rows.shape[1:]
+        keep = _Kept(self._network, self._n_classes)
+        self._kept = self._products(keep, rows, labels, shards, checkpoints, ()), rows.shape[1:]
+        self._unit = shards.unit
         return self
 
     def ballots(self, X_public: npt.ArrayLike) -> Ballots:
         """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private."""
-        if not self._weights:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
-        queries = _numbers(public_rows(X_public, self._row_shape), "X_public")
-        keep = _Kept(self._network, self._n_classes, queries)
-        job = Job(_asked, own=lambda number: (self._weights[number],), shared=(keep,), seed=self._seed)
-        found = dict(self._one_by_one(job, range(len(self._weights))))
-        return np.stack([found.get(number, keep.of({})) for number in range(len(self._weights))])
+        weights, queries = self._trained(X_public)
+        keep = _Kept(self._network, self._n_classes, _numbers(queries, "X_public"))
+        job = Job(_asked, own=lambda number: (weights[number],), shared=(keep,), seed=self._seed)
+        return stacked(self._one_by_one(job, range(len(weights))), len(weights), len(queries))
 
     def fit_ballots(
         self,
@@ -154,22 +146,19 @@ class NetworkTeachers(Ensemble):
         self, keep: _Kept, X: Matrix, y: IntArray, shards: Shards, checkpoints: str | Path | None, settings: object
     ) -> list[Any]:
         """Return what is kept of each teacher, from checkpoints or from training."""
-        stacked = self._stacks(X.shape[1:])
-        rows = shards.rows
-
-        def own(number: int) -> tuple[Matrix, IntArray, int]:
-            return X[rows[number]], y[rows[number]], teacher_seed(self._seed, number)
+        together, n_shards = self._stacks(X.shape[1:]), shards.n_shards
+        own = self._own(X, y, shards)
+        shared = self._network, self._n_classes, keep
 
         def run(numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-            if stacked:
-                return self._in_stacks(own, shards.n_shards, numbers, keep)
-            shared = self._network, self._n_classes, keep
-            return self._one_by_one(Job(_trained, own, shared, self._seed, shards.n_shards), numbers)
+            if together:
+                return self._in_stacks(own, n_shards, numbers, keep)
+            return self._one_by_one(Job(_trained, own, shared, self._seed, n_shards), numbers)
 
-        known = () if checkpoints is None else (self._identity(stacked), settings)
-        made = resumed(checkpoints, keep.file, known, own, shards.n_shards, run)
-        found = dict(progress_bar(made, "Training networks", shards.n_shards, shown=self._progress))
-        return [found.get(number, keep.of({})) for number in range(shards.n_shards)]
+        known = () if checkpoints is None else (self._identity(together), settings)
+        made = resumed(checkpoints, keep.file, known, own, n_shards, run)
+        found = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
+        return [found.get(number, keep.of({})) for number in range(n_shards)]
 
     def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         # An accelerator is one device: processes that share it would only wait for each other.
@@ -177,13 +166,7 @@ class NetworkTeachers(Ensemble):
         with nullcontext() if on_processor else parallel_config(backend="sequential"):
             yield from train_each(job, numbers, self._n_jobs)
 
-    def _in_stacks(
-        self,
-        own: Callable[[int], tuple[Matrix, IntArray, int]],
-        n_shards: int,
-        numbers: Sequence[int],
-        keep: _Kept,
-    ) -> Iterator[tuple[int, Any]]:
+    def _in_stacks(self, own: Own, n_shards: int, numbers: Sequence[int], keep: _Kept) -> Iterator[tuple[int, Any]]:
         """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
         for first in range(0, n_shards, _STACK):
@@ -201,36 +184,33 @@ class NetworkTeachers(Ensemble):
 
     def _stacks(self, row_shape: tuple[int, ...]) -> bool:
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
-        wanted = self._network.engine
-        if wanted == "auto":
-            wanted = "sequential" if self._network.torch_device().type == "cpu" else "vectorized"
-        _try_module(self._network, self._n_classes, row_shape)
-        if wanted == "sequential":
+        network = self._network
+        _try_module(network, self._n_classes, row_shape)
+        if network.engine == "sequential" or (network.engine == "auto" and network.torch_device().type == "cpu"):
             return False
         try:
-            _try_stack(self._network, self._n_classes, row_shape)
+            _try_stack(network, self._n_classes, row_shape)
         except InvalidParameterError:
-            if self._network.engine == "vectorized":
+            if network.engine == "vectorized":
                 raise
             return False
         return True
 
-    def _identity(self, stacked: bool) -> tuple[object, ...]:
+    def _identity(self, together: bool) -> tuple[object, ...]:
         """Return what all teachers share; a factory is known by its code, its module and the first weights of that."""
-        module = self._network.module(self._n_classes, self._seed)
-        state = {
-            name: value.detach().cpu().numpy() for name, value in [*module.named_parameters(), *module.named_buffers()]
-        }
-        code, device = source_of(self._network.factory, *module.modules()), self._network.torch_device().type
-        return torch.__version__, self._network, device, self._n_classes, stacked, code, state
+        network = self._network
+        module = network.module(self._n_classes, self._seed)
+        state = {name: value.cpu().numpy() for name, value in sequential.weights_of(module).items()}
+        code, device = source_of(network.factory, *module.modules()), network.torch_device().type
+        return torch.__version__, network, device, self._n_classes, together, code, state
 
 
 def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
-    module = network.module(n_classes, 0).to(network.torch_device()).eval()
-    rows = torch.zeros((2, *row_shape), device=network.torch_device())
+    device = network.torch_device()
+    module = network.module(n_classes, 0).to(device).eval()
     try:
         with torch.inference_mode():
-            scores = module(rows)
+            scores = module(torch.zeros((2, *row_shape), device=device))
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
             Problem(
@@ -239,8 +219,8 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
                 fix=f"It raised {type(error).__name__}: {as_is(error)}",
             )
         ) from None
-    if not isinstance(scores, torch.Tensor) or scores.shape != (2, n_classes):
-        got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+    got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+    if got != (2, n_classes):
         raise InvalidParameterError(
             Problem(
                 "Network.factory", f"make a module that turns 2 rows into scores of shape (2, {n_classes})", f"{got}"
@@ -265,10 +245,8 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
 
 
 def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: _Kept) -> Any:
-    if len(y) == 0:
-        return keep.of({})
     shard = _shard(X, y, seed, network.torch_device())
-    return keep.of(sequential.train(network, shard.X, shard.y, n_classes, seed))
+    return keep.of(sequential.train(network, shard.X, shard.y, n_classes, seed) if len(y) else {})
 
 
 def _trained_together(shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: _Kept) -> Any:

@@ -103,11 +103,7 @@ class Network:
             module = self.factory(n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
-                Problem(
-                    "Network.factory",
-                    "return a torch module",
-                    f"a {type(module).__name__}",
-                )
+                Problem("Network.factory", "return a torch module", f"a {type(module).__name__}")
             )
         # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.
         return copy.deepcopy(module)
@@ -152,6 +148,11 @@ def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, se
             optimizer.zero_grad(set_to_none=True)
             functional.cross_entropy(module(X[rows].float()), y[rows]).backward()
             optimizer.step()
+    return weights_of(module)
+
+
+def weights_of(module: nn.Module) -> Weights:
+    """Return a copy of the weights of a module."""
     return {name: value.detach().clone() for name, value in [*module.named_parameters(), *module.named_buffers()]}
 
 

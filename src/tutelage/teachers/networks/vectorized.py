@@ -66,20 +66,23 @@ def train(network: Network, shards: Sequence[Shard], n_classes: int, seed: int) 
     """Return the weights of one network per shard, all on the device of the rows."""
     device = shards[0].X.device
     modules = [network.module(n_classes, shard.seed).to(device) for shard in shards]
-    parameters, buffers = stack_module_state(modules)
-    learning = {name for name, value in modules[0].named_parameters() if value.requires_grad}
-    weights = {name: value.detach() for name, value in parameters.items() if name in learning}
-    fixed = {**buffers, **{name: value.detach() for name, value in parameters.items() if name not in learning}}
+    parameters, fixed = stack_module_state(modules)
+    weights: Weights = {}
+    for name, value in modules[0].named_parameters():
+        kind = weights if value.requires_grad else fixed
+        kind[name] = parameters[name].detach()
     gradients = _gradients(modules[0].train(), fixed)
-    X, y = torch.cat([shard.X for shard in shards]), torch.cat([shard.y for shard in shards])
+    X = torch.cat([shard.X for shard in shards])
+    y = torch.cat([shard.y for shard in shards])
     sizes = torch.tensor([0, *(len(shard.y) for shard in shards[:-1])], device=device)
     starts = sizes.cumsum(0)[:, None]
     optimizer = _StackedAdamW(weights, network.weight_decay)
     with drawing_from(seed, device):
         for step in _steps(network, shards, device):
             places = starts + step.rows
-            weights = optimizer.step(weights, gradients(weights, X[places].float(), y[places], step.counts), step)
-    state = {**weights, **fixed}
+            found = gradients(weights, X[places].float(), y[places], step.counts)
+            weights = optimizer.step(weights, found, step)
+    state = weights | fixed
     return [{name: value[number].clone() for name, value in state.items()} for number in range(len(shards))]
 
 
@@ -119,8 +122,9 @@ def _steps(network: Network, shards: Sequence[Shard], device: torch.device) -> I
         counts = torch.zeros(len(shards), network.batch_size)
         for teacher, order in enumerate(orders):
             if number < len(order):
-                rows[teacher, : len(order[number])] = order[number]
-                counts[teacher, : len(order[number])] = 1
+                batch = order[number]
+                rows[teacher, : len(batch)] = batch
+                counts[teacher, : len(batch)] = 1
         rate = learning_rate(network, number, lengths)
         step = _Step(rows, counts, number < lengths, rate, torch.full_like(rate, number + 1))
         yield _Step(*(part.to(device) for part in step))
