@@ -90,13 +90,13 @@ class VoteHistogram(NeverPickled):
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
         if self.cap is not None:
             object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "VoteHistogram"))
-        _check_counts(np.asarray(self.counts))
-        counts = np.asarray(self.counts).astype(np.int64)
+        counts = np.asarray(self.counts)
+        _check_counts(counts)
+        counts = counts.astype(np.int64)
         if self.n_teachers > _MOST_TEACHERS:
             raise InvalidDataError(f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}.")
-        if counts.size and (
-            counts.min() < 0 or counts.max() > self.n_teachers or np.any(counts.sum(axis=1) > self.n_teachers)
-        ):
+        outside = np.any(counts < 0) or np.any(counts > self.n_teachers)
+        if outside or np.any(counts.sum(axis=1) > self.n_teachers):
             raise InvalidDataError(
                 f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
                 "Check the axis order (queries, classes) and the number of teachers."
@@ -139,9 +139,10 @@ class VoteHistogram(NeverPickled):
     def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
         """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
         queries = np.asarray(queries)
-        mask = queries.dtype == bool and queries.shape == (self.n_queries,)
-        index = np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1
-        if not mask and not (index and np.all((queries >= 0) & (queries < self.n_queries))):
+        fits = queries.dtype == bool and queries.shape == (self.n_queries,)
+        if np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1:
+            fits = np.all((queries >= 0) & (queries < self.n_queries))
+        if not fits:
             raise InvalidDataError(
                 f"`queries` must be a mask of shape ({self.n_queries},) or indices below {self.n_queries}. "
                 f"Got {queries.dtype} of shape {queries.shape}."
@@ -204,11 +205,12 @@ class VoteHistogram(NeverPickled):
         try:
             if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
                 raise ValueError
-            if (found := int(arrays["format"])) != _FORMAT:
+            found = int(arrays["format"])
+            if found != _FORMAT:
                 raise InvalidDataError(
                     f"{path} has another vote format ({found}); read it with the version of tutelage that made it."
                 )
-            name, relation = (str(word) for word in arrays["unit"])
+            name, relation = map(str, arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))
             cap = int(arrays["cap"]) if "cap" in arrays else None
             return cls(_counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"]), unit, cap)
@@ -284,15 +286,18 @@ def tally_few(
     """
     cap = integer_at_least(cap, 1, "cap", "tally_few")
     votes = [np.asarray(array) for array in (teachers, queries, labels)]
-    if any(one.ndim != 1 or len(one) != len(votes[0]) or not np.issubdtype(one.dtype, np.integer) for one in votes):
-        raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
-    if any(one.size and not 0 <= one.min() <= one.max() < size for one, size in zip(votes, shape, strict=True)):
-        raise InvalidBallotError("Votes must name a teacher, a query and a class from 0 on, below how many there are.")
+    for one in votes:
+        if one.ndim != 1 or len(one) != len(votes[0]) or not np.issubdtype(one.dtype, np.integer):
+            raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
+    for one, size in zip(votes, shape, strict=True):
+        if np.any((one < 0) | (one >= size)):
+            raise InvalidBallotError(
+                "Votes must name a teacher, a query and a class from 0 on, below how many there are."
+            )
     n_teachers, n_queries, n_classes = shape
-    _check_cap(np.bincount(votes[0], minlength=1), cap)
     who, where, what = (one.astype(np.int64) for one in votes)
-    cells = np.sort(who * n_queries + where)
-    if np.any(cells[1:] == cells[:-1]):
+    _check_cap(np.bincount(who, minlength=1), cap)
+    if len(np.unique(who * n_queries + where)) < len(who):
         raise InvalidBallotError("A teacher must cast one vote on a query at most. One cast two.")
     counts = np.bincount(where * n_classes + what, minlength=n_queries * n_classes)
     return VoteHistogram(counts.reshape(n_queries, n_classes), n_teachers, unit, cap)
@@ -369,7 +374,8 @@ class BallotSum(NeverPickled):
     @property
     def form(self) -> Vector:
         """The public form of the ballots."""
-        return Vector((self.totals.shape[0], self.totals.shape[1]), self.norm_squared, self.unit, self.nonnegative)
+        n_classes, numbers = self.totals.shape
+        return Vector((n_classes, numbers), self.norm_squared, self.unit, self.nonnegative)
 
     def moved(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
@@ -456,7 +462,9 @@ def sum_of_products(
         raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
-    weighted, numbers = weights.astype(np.float64), vectors.astype(np.float64)  # whole numbers below 2²⁴: exact
+    # Whole numbers below 2²⁴: exact.
+    weighted = weights.astype(np.float64)
+    numbers = vectors.astype(np.float64)
     # The comparison is false for NaN, so a ballot with NaN is refused.
     short = np.all(np.bincount(teachers, _norms(weighted, numbers)) <= norm)
     if not short or len(vectors) * norm >= _MOST_TOTAL:
@@ -481,7 +489,8 @@ def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: I
     # Entries of one person in one place are one number of the ballot.
     distinct, first, places = np.unique(people * size + cells, return_index=True, return_inverse=True)
     # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
-    largest, n_people = float(np.bincount(places, np.abs(numbers)).max(initial=0)), people.max(initial=0) + 1
+    largest = float(np.bincount(places, np.abs(numbers)).max(initial=0))
+    n_people = people.max(initial=0) + 1
     if max(largest, form.norm_squared, n_people * math.sqrt(form.norm_squared)) >= _MOST_TOTAL:
         raise InvalidBallotError(
             "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
@@ -489,7 +498,8 @@ def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: I
     sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
     ballots = np.sign(sums) * (np.abs(sums) // n_rows[first])
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
-    squares = np.bincount(distinct // size - distinct[:1].sum() // size, weights=ballots.astype(np.float64) ** 2)
+    whose = distinct // size - distinct[:1].sum() // size
+    squares = np.bincount(whose, weights=ballots.astype(np.float64) ** 2)
     if np.any(squares > form.norm_squared) or (form.nonnegative and np.any(ballots < 0)):
         raise InvalidBallotError(
             f"A ballot is too long, beyond a squared norm of {form.norm_squared}, or has a negative number that its "
@@ -501,8 +511,8 @@ def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: I
 
 def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return the norm of each product, rounded upward to whole numbers, the rounding of the root included."""
-    squares = [np.einsum("ij,ij->i", rows, rows) for rows in (weights, vectors)]
-    return np.ceil(np.sqrt(squares[0] * squares[1]) * _UPWARD)
+    of_weights, of_vectors = (np.einsum("ij,ij->i", rows, rows) for rows in (weights, vectors))
+    return np.ceil(np.sqrt(of_weights * of_vectors) * _UPWARD)
 
 
 def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) -> None:

@@ -10,6 +10,7 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from torch import nn
@@ -83,12 +84,12 @@ class RandomShift(nn.Module):
         if not self.training or self.pixels == 0:
             return images
         n_images, _, height, width = images.shape
-        padded = functional.pad(images, [self.pixels] * 4)
-        steps = torch.randint(0, 2 * self.pixels + 1, (2, n_images, 1), device=images.device)
-        lines = steps[0] + torch.arange(height, device=images.device)
-        columns = steps[1] + torch.arange(width, device=images.device)
-        each = torch.arange(n_images, device=images.device)[:, None, None]
-        return padded.permute(0, 2, 3, 1)[each, lines[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        numbers = partial(torch.arange, device=images.device)
+        padded = functional.pad(images, [self.pixels] * 4).permute(0, 2, 3, 1)
+        down, across = torch.randint(0, 2 * self.pixels + 1, (2, n_images, 1, 1), device=images.device)
+        lines = down + numbers(height)[:, None]
+        columns = across + numbers(width)
+        return padded[numbers(n_images)[:, None, None], lines, columns].permute(0, 3, 1, 2)
 
 
 @final
@@ -153,8 +154,8 @@ class TwoConvolutions:
         colors = (*self.image_shape, 1)[2]
         first, second = self.channels
         layers: list[nn.Module] = [ImageInput(self.image_shape, self.scale), RandomShift(self.shift)]
-        for wide, narrow in ((colors, first), (first, second)):
-            layers += [nn.Conv2d(wide, narrow, self.kernel), nn.MaxPool2d(2), nn.ReLU()]
+        for inputs, outputs in ((colors, first), (first, second)):
+            layers += [nn.Conv2d(inputs, outputs, self.kernel), nn.MaxPool2d(2), nn.ReLU()]
         layers.append(nn.Flatten())
         height, width = self._sides()
         units = second * height * width
@@ -167,5 +168,6 @@ class TwoConvolutions:
         """Return height and width after two convolutions and two poolings."""
         height, width = self.image_shape[:2]
         for _ in self.channels:
-            height, width = (height - self.kernel + 1) // 2, (width - self.kernel + 1) // 2
+            height = (height - self.kernel + 1) // 2
+            width = (width - self.kernel + 1) // 2
         return height, width

@@ -102,7 +102,7 @@ class Shards:
         if entity_ids is None:
             return cls(np.arange(n_rows), n_rows, unit)
         people, assignment = np.unique(canonical_ids(entity_ids), return_inverse=True)
-        return cls(assignment.astype(np.int64), len(people), unit, people)
+        return cls(assignment, len(people), unit, people)
 
     @classmethod
     def of_silos(
@@ -114,10 +114,11 @@ class Shards:
         """
         labels, assignment = np.unique(canonical_ids(silos), return_inverse=True)
         relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO
-        unit = PrivacyUnit("row" if entity_ids is None else name, relation)
-        if entity_ids is not None:
+        if entity_ids is None:
+            name = "row"
+        else:
             refuse_overlap(assignment, entity_ids)
-        return cls(assignment.astype(np.int64), len(labels), unit)
+        return cls(assignment, len(labels), PrivacyUnit(name, relation))
 
     @property
     def rows(self) -> list[IntArray]:
@@ -176,7 +177,7 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
         digest = hmac.digest(key, str(entity).encode("utf-8", "surrogatepass"), hashlib.sha256)
         return int.from_bytes(digest[:16], "big") % n_shards
 
-    return np.fromiter((shard(entity) for entity in ids), dtype=np.int64)
+    return np.fromiter(map(shard, ids), dtype=np.int64)
 
 
 def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -196,16 +197,17 @@ def canonical_ids(values: npt.ArrayLike, what: str = "An id") -> npt.NDArray[np.
     array = as_column(values)
     if array.ndim != 1:
         raise InvalidDataError(f"Ids must form one column, one id per row. Got shape {array.shape}.")
+    ids = list[str]()
     for value in array.tolist():
         if isinstance(value, bool) or not isinstance(value, Integral | str):
             raise InvalidDataError(
                 f"{what} is of type {type(value).__name__}. Ids must be integers or strings; floating-point and "
                 "missing ids do not name an entity."
             )
-    ids = np.array([_canonical(str(value)) for value in array.tolist()], dtype=object)
-    if np.any(ids == ""):
+        ids.append(_canonical(str(value)))
+    if "" in ids:
         raise InvalidDataError(f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown.")
-    return ids
+    return np.array(ids, dtype=object)
 
 
 def _canonical(text: str) -> str:
@@ -228,5 +230,5 @@ def folded_ids(ids: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
 
 def _folded(name: str) -> str:
     visible = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cf", "Cc"))
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
-    return _canonical(" ".join(folded.split()))
+    folded = unicodedata.normalize("NFKC", visible).casefold()
+    return _canonical(" ".join(unicodedata.normalize("NFKC", folded).split()))

@@ -42,9 +42,9 @@ class _Checked(Mechanism):
         labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
         counts = votes.counts[passed]
         labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(self.sigma_vote, counts.shape))
-        one = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated)
-        times = votes.n_queries, int(passed.sum())  # what was run, so what is paid
-        happened = tuple(Repeated(part.event, ran) for part, ran in zip(one.flatten(), times, strict=True))
+        check, answer = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated).flatten()
+        # What was run, so what is paid.
+        happened = Repeated(check.event, votes.n_queries), Repeated(answer.event, int(passed.sum()))
         return Release(labels, Composed(happened), by_vote=passed)
 
 
@@ -68,7 +68,7 @@ class ConfidentGNMax(_Checked):
     threshold is a number of votes, not a share: teachers that do not vote make it harder to reach and cost nothing.
     """
 
-    key_name: ClassVar[str] = "confident:v1"
+    key_name = "confident:v1"
     noises_votes_as_given = shows_every_answer = True
     _check = ConfidenceCheck
 
@@ -102,7 +102,7 @@ class InteractiveGNMax(_Checked):
     enter the check as public values: `offsets` says which.
     """
 
-    key_name: ClassVar[str] = "interactive:v1"
+    key_name = "interactive:v1"
     noises_votes_as_given = shows_every_answer = True
     _check = InteractiveCheck
     confidence: float

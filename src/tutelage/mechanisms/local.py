@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from itertools import permutations
 from math import exp, inf, nextafter
 from typing import Any, ClassVar, TypeVar, final
 
@@ -206,7 +207,8 @@ class _Clamped(_OfEpsilon):
         return _scale_above(distance, self.epsilon)
 
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
-        size, drawn = n_classes + self._beyond, noise.discrete_laplace(self._scale(n_classes), classes.shape)
+        size = n_classes + self._beyond
+        drawn = noise.discrete_laplace(self._scale(n_classes), classes.shape)
         return (np.clip(classes + self._beyond + drawn, 0, size - 1) - self._beyond) % size
 
 
@@ -332,14 +334,14 @@ def decode(
                 found = invert_channel(counts, channel)
             case Decoder.LIKELIHOOD:
                 found = maximize_likelihood(counts, channel)
-        return np.where(counts.sum(axis=1) > 0, found.argmax(axis=1), ABSTAIN)
+        return np.where(counts.any(axis=1), found.argmax(axis=1), ABSTAIN)
     sums = np.asarray(reports)
     if sums.ndim != 3 or sums.shape[2] != n_classes or not np.issubdtype(sums.dtype, np.integer):
         raise InvalidBallotError(
             f"`reports` of LocalGaussian must be an integer array of shape (entities, queries, {n_classes}). "
             f"Got {sums.dtype} of shape {sums.shape}."
         )
-    return np.where(np.any(sums != 0, axis=(0, 2)), sums.sum(axis=0).argmax(axis=1), ABSTAIN)
+    return np.where(sums.any(axis=(0, 2)), sums.sum(axis=0).argmax(axis=1), ABSTAIN)
 
 
 def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
@@ -383,7 +385,8 @@ def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     heard = np.flatnonzero(counts.sum(axis=1))
     for start in range(0, len(heard), _QUERIES_AT_ONCE):
         part = heard[start : start + _QUERIES_AT_ONCE]
-        frequencies, found = counts[part] / counts[part].sum(axis=1, keepdims=True), shares[part]
+        frequencies = counts[part] / counts[part].sum(axis=1, keepdims=True)
+        found = shares[part]
         for _ in range(_MOST_STEPS):
             before = found
             found = before * ((frequencies / (before @ channel)) @ channel.T)
@@ -404,14 +407,15 @@ def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
     channel : array of shape (classes, outcomes)
         `ClassResponse.channel`, or the same in exact numbers.
     """
-    n_classes, highest = len(channel), channel[0, 0] * 0
-    for winner in range(n_classes):
-        for rival in set(range(n_classes)) - {winner}:
-            behind = channel[:, rival] - channel[:, winner]
-            lead, most = -behind[winner], max(np.delete(behind, winner))
-            if lead <= 0:
-                return 1 + highest * 0
-            highest = max(highest, most / (most + lead)) if most > 0 else highest
+    highest = channel[0, 0] * 0
+    for winner, rival in permutations(range(len(channel)), 2):
+        behind = channel[:, rival] - channel[:, winner]
+        lead = -behind[winner]
+        if lead <= 0:
+            return 1 + highest * 0
+        most = max(np.delete(behind, winner))
+        if most > 0:
+            highest = max(highest, most / (most + lead))
     return highest
 
 

@@ -58,7 +58,7 @@ class LNMax(_ReportsWinner):
     and Theorem 2). The noise is integer-valued; ties after noise go to the lowest class index.
     """
 
-    key_name: ClassVar[str] = "lnmax:v1"
+    key_name = "lnmax:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = NoisyArgmaxLaplace
     scale: float
@@ -83,7 +83,7 @@ class GNMax(_ReportsWinner):
     section 4.1). The noise is integer-valued; ties after noise go to the lowest class index.
     """
 
-    key_name: ClassVar[str] = "gnmax:v1"
+    key_name = "gnmax:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = NoisyArgmaxGaussian
     sigma: float
@@ -112,7 +112,7 @@ class CappedGNMax(_ReportsWinner):
     is integer-valued; ties after noise go to the lowest class index. Proof: docs/proofs/ballots.md.
     """
 
-    key_name: ClassVar[str] = "capped:v1"
+    key_name = "capped:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = CappedArgmaxGaussian
     sigma: float
@@ -142,7 +142,7 @@ class ExponentialMax(_ReportsWinner):
     Durfee and Rogers 2020, arXiv:1909.13830), which composes better than Laplace noise of the same pure loss.
     """
 
-    key_name: ClassVar[str] = "exponential:v1"
+    key_name = "exponential:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = ExponentialArgmax
     scale: float
@@ -167,7 +167,7 @@ class PermuteAndFlip(_ReportsWinner):
     arXiv:2010.12603), but its losses have no bounded range, so that many labels compose worse.
     """
 
-    key_name: ClassVar[str] = "permute-and-flip:v1"
+    key_name = "permute-and-flip:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = events.PermuteAndFlip
     scale: float

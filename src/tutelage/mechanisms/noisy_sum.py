@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import ClassVar, NamedTuple, final
+from typing import NamedTuple, final
 
-from tutelage import events
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
 from tutelage.ballots import BallotSum, Vector
@@ -42,7 +41,7 @@ class NoisySum:
     integer-valued. Proof: docs/proofs/ballots.md.
     """
 
-    key_name: ClassVar[str] = "noisy-sum:v1"
+    key_name = "noisy-sum:v1"
     noise_multiplier: float
 
     def __post_init__(self) -> None:
@@ -63,8 +62,7 @@ class NoisySum:
                 )
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
-        bounds = form.norm_squared, prod(form.shape), form.unit
-        return events.NoisySumGaussian(sigma, *bounds, simulated, form.nonnegative)
+        return NoisySumGaussian(sigma, form.norm_squared, prod(form.shape), form.unit, simulated, form.nonnegative)
 
     def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:
         """Raise what `release` would refuse: nothing of a sum."""

@@ -1,5 +1,6 @@
 """Contract of mechanisms, as tests that its author can run."""
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 from math import exp
@@ -84,13 +85,12 @@ class MechanismContract:
             for size in _SIZES:
                 votes = self._votes(counts, size)
                 release = self._release(votes, SystemNoise())
-                announced, happened = (
-                    counted([event]) for event in (self.mechanism.event(votes, simulated=False), release.event)
-                )
+                announced = counted([self.mechanism.event(votes, simulated=False)])
+                happened = counted([release.event])
                 assert not happened - announced
-                checks = {event: times for event, times in announced.items() if isinstance(event, Check)}
-                assert {event: times for event, times in happened.items() if isinstance(event, Check)} == checks
-                answers = sum(times for event, times in happened.items() if not isinstance(event, Check))
+                checks = _checks_in(announced)
+                assert _checks_in(happened) == checks
+                answers = happened.total() - checks.total()
                 campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)  # any number
                 assert campaign or answers == release.voted.sum()
                 if self.prediction is None:
@@ -152,7 +152,8 @@ class MechanismContract:
                 assert not np.any(release.voted & ~release.answered), "an answer was drawn and not shown"
             if self.mechanism.noises_votes_as_given is True:
                 seen = _tallied(np.where(release.voted, release.labels, ABSTAIN), len(counts))
-                law = label_law(self.event_of_one(np.array(counts)), np.array(counts), self._offsets(counts))
+                votes = np.array(counts)
+                law = label_law(self.event_of_one(votes), votes, self._offsets(counts))
                 _compare(counts, seen, {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()})
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
@@ -175,16 +176,18 @@ class MechanismContract:
         for lag in (1, 2, 3, 5, 8, len(labels) // 4, len(labels) // 3, len(labels) // 2):
             for phase in (0, 1):
                 first = np.flatnonzero(np.arange(len(labels) - lag) // lag % 2 == phase)  # no row is in two pairs
-                agreements = int(np.sum(labels[first] == labels[first + lag]))
-                found = stats.binomtest(agreements, len(first), by_chance) if len(first) else None
-                assert found is None or found.pvalue > ALPHA, f"rows {lag} apart share noise"
+                if len(first):
+                    agreements = int(np.sum(labels[first] == labels[first + lag]))
+                    found = stats.binomtest(agreements, len(first), by_chance)
+                    assert found.pvalue > ALPHA, f"rows {lag} apart share noise"
 
     def test_neighbors_are_as_close_as_it_claims(self) -> None:
         """No set of labels is more likely, on one histogram or on its neighbor, than the claimed (ε, δ) allows."""
         event = self.event_of_one(np.array(self.histograms[0]))
         claims = [(data_independent.epsilon(event, delta).epsilon, delta) for delta in _DELTAS]
         for counts in self.histograms[:2]:
-            here, there = self._frequencies(counts), self._frequencies(_moved(counts))
+            here = self._frequencies(counts)
+            there = self._frequencies(_moved(counts))
             for epsilon, delta in claims:
                 assert not _refuted(here, there, epsilon, delta)
                 assert not _refuted(there, here, epsilon, delta)
@@ -224,6 +227,10 @@ class MechanismContract:
         return self._drawn[setting][1]
 
 
+def _checks_in(events: Counter[Event]) -> Counter[Event]:
+    return Counter({event: times for event, times in events.items() if isinstance(event, Check)})
+
+
 def _tallied(labels: IntArray, n_classes: int) -> IntArray:
     found = np.bincount(labels + 1, minlength=n_classes + 1)
     return np.append(found[1:], found[0])
@@ -246,13 +253,13 @@ def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 def _refuted(here: IntArray, there: IntArray, epsilon: float, delta: float) -> bool:
     """Return whether the counts show P(S) > e^ε P′(S) + δ for some set S of labels, by Clopper-Pearson bounds."""
-    labels = range(len(here))
     level = ALPHA / _MOST_COMPARISONS
+    n_here, n_there = here.sum(), there.sum()
     for size in range(1, len(here)):
-        for chosen in combinations(labels, size):
-            more, less = int(here[list(chosen)].sum()), int(there[list(chosen)].sum())
-            at_least = stats.beta.ppf(level, more, here.sum() - more + 1) if more else 0.0
-            at_most = stats.beta.ppf(1 - level, less + 1, there.sum() - less) if less < there.sum() else 1.0
+        for chosen in map(list, combinations(range(len(here)), size)):
+            more, less = here[chosen].sum(), there[chosen].sum()
+            at_least = stats.beta.ppf(level, more, n_here - more + 1) if more else 0.0
+            at_most = stats.beta.ppf(1 - level, less + 1, n_there - less) if less < n_there else 1.0
             if at_least > exp(epsilon) * at_most + delta:
                 return True
     return False

@@ -68,8 +68,10 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
 
 def made_up_votes(mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int) -> VoteHistogram:
     """Return `n` rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
-    capped = isinstance(mechanism, CappedGNMax)
-    cap, teachers = (mechanism.cap, max(teachers, 1) * rows) if capped else (None, teachers)
+    cap = None
+    if isinstance(mechanism, CappedGNMax):
+        cap = mechanism.cap
+        teachers = max(teachers, 1) * rows
     return VoteHistogram(np.tile(counts, (rows, 1)), teachers, cap=cap)
 
 
@@ -96,11 +98,12 @@ def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
         return np.where(inside, masses[np.clip(index, 0, len(masses) - 1)], 0)
 
     mass = np.stack([at(count) for count in counts])
-    below = np.cumsum(mass, axis=1) - mass
     up_to = np.cumsum(mass, axis=1)
-    return np.array(
-        [np.sum(mass[j] * np.prod(below[:j], axis=0) * np.prod(up_to[j + 1 :], axis=0)) for j in range(len(counts))]
-    )
+    below = up_to - mass
+    law = np.zeros(len(counts))
+    for j in range(len(counts)):
+        law[j] = np.sum(mass[j] * np.prod(below[:j], axis=0) * np.prod(up_to[j + 1 :], axis=0))
+    return law
 
 
 def _permute_and_flip_law(counts: IntArray, scale: float) -> FloatArray:
@@ -117,5 +120,6 @@ def _permute_and_flip_law(counts: IntArray, scale: float) -> FloatArray:
 
 def _chance_to_pass(check: Check, counts: IntArray, offsets: IntArray | None) -> float:
     reach = ceil(_REACH * check.sigma)
-    above = (counts - (0 if offsets is None else np.asarray(offsets))).max() + np.arange(-reach, reach + 1)
-    return float(discrete_gaussian_masses(check.sigma, reach)[above >= check.threshold].sum())
+    most = (counts if offsets is None else counts - offsets).max()
+    passes = most + np.arange(-reach, reach + 1) >= check.threshold
+    return float(discrete_gaussian_masses(check.sigma, reach)[passes].sum())
