@@ -72,23 +72,25 @@ class EdgesAndLevels(PublicFeatureMap):
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
-        rows = number_rows(flat_images(X, tuple(self.image_shape)), prod(self.image_shape), "EdgesAndLevels")
+        rows = number_rows(flat_images(X, self.image_shape), prod(self.image_shape), "EdgesAndLevels")
         if rows.dtype.kind == "f" and np.isnan(rows).any():
             raise InvalidDataError("X of EdgesAndLevels must hold numbers. Fill the missing pixels first.")
-        directions, (height, width, n_channels) = self.directions(), (*self.image_shape, 1)[:3]
+        directions = self.directions()
+        height, width, n_channels = (*self.image_shape, 1)[:3]
 
         def features(chunk: Matrix) -> FloatArray:
-            # Sums of squares of whole levels are exact, in whatever order they are added.
+            # Sums of whole levels, and of their squares, are exact, in whatever order they are added.
             levels = np.rint(np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white))
-            channels = levels.reshape(-1, height, width, n_channels)
-            gray = np.rint(sum(channels[..., channel] for channel in range(n_channels)) / n_channels)
-            return np.hstack([edge_histograms(gray.astype(np.float32), directions), unit_rows(levels)])
+            total = levels.reshape(-1, height, width, n_channels).sum(axis=3)
+            gray = np.rint(total / n_channels).astype(np.float32)
+            return np.hstack([edge_histograms(gray, directions), unit_rows(levels)])
 
         return in_chunks(features, rows)
 
     def directions(self) -> "Directions":
         """Return in which directions gradients are counted, and in which cells."""
-        return Directions.of((self.image_shape[0], self.image_shape[1]), _CELL)
+        height, width, *_ = self.image_shape
+        return Directions.of((height, width), _CELL)
 
 
 class Directions(NamedTuple):
@@ -103,8 +105,7 @@ class Directions(NamedTuple):
     def of(cls, shape: tuple[int, int], cell: int) -> "Directions":
         """Return the directions for images of this height and width, and cells with a side of so many pixels."""
         height, width = (_gaussians(side, max(1, round(side / cell))) for side in shape)
-        both = np.einsum("yi,xj->yxij", height, width).reshape(shape[0] * shape[1], -1)
-        weights = np.rint(both * _POOL).astype(np.float32)
+        weights = np.rint(np.kron(height, width) * _POOL).astype(np.float32)
         edge = float(np.cos(2 * np.pi / _ORIENTATIONS))
         largest = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
         angles = 2 * np.pi * np.arange(_ORIENTATIONS // 2) / _ORIENTATIONS
@@ -116,14 +117,18 @@ def edge_histograms(images: Matrix, by: Directions) -> Matrix:
 
     A gradient of length m at the angle t from a direction gives m · max(0, cos t − cos(one step)), in whole numbers.
     """
-    n_images, n_pixels = len(images), len(by.weights)
-    across, down = np.zeros_like(images), np.zeros_like(images)
+    across = np.zeros_like(images)
     across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
+    down = np.zeros_like(images)
     down[:, 1:-1] = images[:, 2:] - images[:, :-2]
     threshold = np.sqrt(across * across + down * down) * np.float32(by.edge * by.scale)
-    along = [across * np.float32(by.scale * np.cos(a)) + down * np.float32(by.scale * np.sin(a)) for a in by.angles]
-    edges = [np.rint(np.maximum(sign * part - threshold, 0)) for sign in (1, -1) for part in along]
-    rows = np.hstack([part.reshape(n_images, n_pixels) @ by.weights for part in edges])
+    parts = list[Matrix]()
+    for size in (by.scale, -by.scale):
+        for angle in by.angles:
+            along = across * np.float32(size * np.cos(angle)) + down * np.float32(size * np.sin(angle))
+            edges = np.rint(np.maximum(along - threshold, 0))
+            parts.append(edges.reshape(len(images), len(by.weights)) @ by.weights)
+    rows = np.hstack(parts)
     total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
     return np.sqrt(rows / np.where(total > 0, total, 1)).astype(np.float32)
 
@@ -131,7 +136,8 @@ def edge_histograms(images: Matrix, by: Directions) -> Matrix:
 def _gaussians(side: int, n_cells: int) -> Matrix:
     width = side / n_cells
     middles = (np.arange(n_cells) + 0.5) * width - 0.5
-    weights = np.exp(-0.5 * ((np.arange(side)[:, np.newaxis] - middles) / (width / 2)) ** 2)
+    distances = np.arange(side)[:, None] - middles
+    weights = np.exp(-0.5 * (distances / (width / 2)) ** 2)
     return weights / weights.sum(axis=0)
 
 
@@ -171,4 +177,5 @@ def image_features(
 def flat_images(X: Any, image_shape: tuple[int, ...]) -> Any:
     """Return images of this shape as rows of numbers, and anything else as it is."""
     rows = np.asarray(X)
-    return rows.reshape(len(rows), -1) if rows.ndim > 2 and rows.shape[1:] == tuple(image_shape) else X
+    is_image = rows.ndim > 2 and rows.shape[1:] == tuple(image_shape)
+    return rows.reshape(len(rows), -1) if is_image else X

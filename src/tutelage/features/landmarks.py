@@ -119,7 +119,7 @@ class PublicKernel(PublicFeatureMap):
         for name in ("reach", "distance"):
             number_between(getattr(self, name), *_SIZES, name, "PublicKernel")
         center, points = np.shape(self.center), np.shape(self.points)
-        if len(center) != 1 or len(points) != 2 or points[1:] != center or 0 in points:
+        if len(points) != 2 or points[1:] != center or 0 in points:
             raise InvalidParameterError(
                 Problem(
                     "PublicKernel.points",
@@ -190,7 +190,8 @@ def ballot_features(
         kernel = replace(kernel, distance=_NARROW * kernel.distance)
     with one_thread("blas"):  # or the last bits would depend on the machine's load
         alike = kernel.transform(values)
-        center, landmarks = alike.mean(axis=0), kernel.points * kernel.weights.step + kernel.center
+        center = alike.mean(axis=0)
+        landmarks = kernel.points * kernel.weights.step + kernel.center
         directions = _shaped(alike - center, kernel.transform(landmarks), noise)
     projection = PublicProjection(center, directions, reach_of(alike, center))
     lengths = np.linalg.norm(projection.transform(alike), axis=1)
@@ -210,9 +211,10 @@ def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
     values, axes = np.linalg.eigh(among)  # Nyström: features are K(x, Z)·K(Z, Z)^−½
     kept = values > _LEAST_EIGENVALUE * values.max()
     whitening = axes[:, kept] / np.sqrt(values[kept])
-    spread, turned = np.linalg.eigh((white := alike @ whitening).T @ white / len(white))
-    most = max(1, min(len(spread), len(alike) // _ROWS_PER_FEATURE))
-    spread, turned = spread[::-1][:most], turned[:, ::-1][:, :most]
+    white = alike @ whitening
+    spread, turned = np.linalg.eigh(white.T @ white / len(white))
+    largest = slice(None, -max(1, len(alike) // _ROWS_PER_FEATURE) - 1, -1)
+    spread, turned = spread[largest], turned[:, largest]
     shares = water_filling(np.maximum(spread, 0), noise**2)
     told = shares > 0
     return whitening @ turned[:, told] * np.sqrt(shares[told] / spread[told])
@@ -228,12 +230,13 @@ def water_filling(spread: FloatArray, variance: float) -> FloatArray:
     """
     prior = spread**_POWER
     prior *= _EXPLAINED / prior.sum()
-    precision = np.sort(1 / prior[prior > 0])
+    known = prior > 0
+    precision = np.sort(1 / prior[known])
     # With the n lowest precisions covered, v·(n/θ − their sum) = 1.
     levels = (1 / variance + np.cumsum(precision)) / np.arange(1, len(precision) + 1)
-    level = levels[np.flatnonzero(levels > precision)[-1]]
+    level = levels[levels > precision][-1]
     shares = np.zeros(len(spread))
-    shares[prior > 0] = np.maximum(level - 1 / prior[prior > 0], 0) * variance
+    shares[known] = np.maximum(level - 1 / prior[known], 0) * variance
     return shares / shares.sum()
 
 

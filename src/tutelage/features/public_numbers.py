@@ -51,11 +51,13 @@ class PublicTrees:
         while queue:
             node, at = queue.pop()
             one = nodes[node]
-            self.below[tree, at], self.value[tree, at] = at, one["value"]
+            self.below[tree, at] = at
+            self.value[tree, at] = one["value"]
             if not one["is_leaf"]:
-                self.feature[tree, at], self.threshold[tree, at] = one["feature_idx"], one["num_threshold"]
+                self.feature[tree, at] = one["feature_idx"]
+                self.threshold[tree, at] = one["num_threshold"]
                 self.below[tree, at] = place
-                queue += [(int(one["left"]), place), (int(one["right"]), place + 1)]
+                queue += [(one["left"], place), (one["right"], place + 1)]
                 place += 2
 
     def shares(self, bins: Matrix) -> FloatArray:
@@ -64,7 +66,8 @@ class PublicTrees:
         return np.concatenate([np.zeros(0), *parts])
 
     def _shares(self, bins: Matrix) -> FloatArray:
-        found, rows = np.full(len(bins), self.base), np.arange(len(bins))
+        found = np.full(len(bins), self.base)
+        rows = np.arange(len(bins))
         for feature, threshold, below, value in zip(*(getattr(self, name) for name in _ARRAYS), strict=True):
             node = np.zeros(len(bins), dtype=np.int64)
             for _ in range(DEPTH):
@@ -95,8 +98,8 @@ class PublicStart:
 
     def to_bytes(self) -> bytes:
         """Return what was learned, without the rows, as the bytes of an npz file."""
-        file, trees = BytesIO(), {name: getattr(self.trees, name) for name in ("base", *_ARRAYS)}
-        np.savez(file, apart=self.apart, **trees)
+        file = BytesIO()
+        np.savez(file, apart=self.apart, **vars(self.trees))
         return file.getvalue()
 
     @classmethod

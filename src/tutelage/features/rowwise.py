@@ -28,9 +28,11 @@ _CHUNK = 256  # rows that are worked on at once by one thread; no result depends
 def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _CHUNK) -> Matrix:
     """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
     starts = range(0, max(len(X), 1), at_once)
+    parts = on_all_cores(lambda at: function(X[at : at + at_once]), starts)
     found = np.empty(0)
-    for start, part in zip(starts, on_all_cores(lambda at: function(X[at : at + at_once]), starts), strict=True):
-        found = found if start else np.empty((len(X), *part.shape[1:]), part.dtype)
+    for start, part in zip(starts, parts, strict=True):
+        if start == 0:
+            found = np.empty((len(X), *part.shape[1:]), part.dtype)
         found[start : start + at_once] = part
     return found
 
@@ -137,11 +139,12 @@ def nearest(points: Matrix, k: int) -> Callable[[Matrix], tuple[IntArray, Matrix
         table = X @ factors
         table += squares
         table = table.reshape(len(X), depth, n_groups)
-        groups = np.argpartition(table.min(axis=1), k - 1, axis=1)[:, :k]
-        found = np.take_along_axis(table, groups[:, np.newaxis], axis=2).reshape(len(X), depth * k)
-        indices = (np.arange(depth)[:, np.newaxis] * n_groups + groups[:, np.newaxis]).reshape(len(X), depth * k)
+        groups = np.argpartition(table.min(axis=1), k - 1, axis=1)[:, np.newaxis, :k]
+        found = np.take_along_axis(table, groups, axis=2).reshape(len(X), depth * k)
+        indices = (np.arange(depth)[:, np.newaxis] * n_groups + groups).reshape(len(X), depth * k)
         best = np.argpartition(found, k - 1, axis=1)[:, :k]
-        best = np.take_along_axis(best, np.argsort(np.take_along_axis(found, best, 1), axis=1, kind="stable"), 1)
+        order = np.take_along_axis(found, best, 1).argsort(axis=1, kind="stable")
+        best = np.take_along_axis(best, order, 1)
         distances = np.take_along_axis(found, best, 1) + (X**2).sum(axis=1, keepdims=True)
         return np.take_along_axis(indices, best, 1), distances
 

@@ -6,6 +6,7 @@ The model never sees a private row while it is learned, so its scores are a publ
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -32,6 +33,25 @@ _FEWEST_OF_TREES = 200  # rows with labels
 _TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "random_state": 0}
 _MOST_CLASSES = 10  # of which a plan grows trees, one for each class
 _SHARPEST = 3.0  # times that scores are made larger or smaller, as logarithms up to about this
+
+
+class Labeled(NamedTuple):
+    """Public rows, as they came and as teachers see them, and their labels."""
+
+    rows: Matrix
+    seen: Matrix
+    labels: IntArray  # class indices, or −1
+    n_classes: int
+
+    def at(self, places: npt.NDArray[Any]) -> "Labeled":
+        """Return some of the rows, by index or by a mask."""
+        return self._replace(rows=self.rows[places], seen=self.seen[places], labels=self.labels[places])
+
+    def folds(self, order: IntArray) -> IntArray:
+        """Return the fold of each row, into which those in `order` are dealt, class by class; −1 for the others."""
+        fold = np.full(len(self.labels), ABSTAIN)
+        fold[order[np.argsort(self.labels[order], kind="stable")]] = np.arange(len(order)) % _FOLDS
+        return fold
 
 
 class PublicModel(NamedTuple):
@@ -88,24 +108,20 @@ class ScoredRows(PublicFeatureMap):
                 "`y_public` must hold at least two classes with two rows each, which a model can learn from. Leave it "
                 "out, or give more labels."
             )
-        places = np.flatnonzero(known)
-        fold = np.full(len(labels), ABSTAIN)
-        shuffled = np.random.default_rng(0).permutation(places)
-        fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(places)) % _FOLDS
-        best = None
+        public = Labeled(rows, seen, labels, n_classes)
+        fold = public.folds(np.random.default_rng(0).permutation(np.flatnonzero(known)))
+        unseen = np.where(known, fold, 0)  # a row without a label is scored by the model of the first fold
+        trials = list[tuple[float, float, Any, FloatArray]]()
         for fit in _fits(rows, known):
-            # A row without a label is scored by the model of the first fold.
-            unseen, apart = np.where(known, fold, 0), np.zeros((len(labels), n_classes))
+            apart = np.zeros((len(labels), n_classes))
             for number in range(_FOLDS):
-                taught, scored = known & (fold != number), unseen == number
+                scored = unseen == number
                 if scored.any():
-                    model = fit(rows[taught], seen[taught], labels[taught], n_classes)
+                    model = fit(public.at(known & (fold != number)))
                     apart[scored] = model.scores(rows[scored], seen[scored])
-            sharpness, surprise = _sharpness(apart[known], labels[known])
-            if best is None or surprise < best[0]:
-                best = surprise, fit, sharpness, apart
-        _, fit, sharpness, apart = best  # type: ignore[misc]
-        model = fit(rows[known], seen[known], labels[known], n_classes)._replace(sharpness=sharpness)
+            trials.append((*_sharpness(apart[known], labels[known]), fit, apart))
+        sharpness, _, fit, apart = min(trials, key=itemgetter(1))
+        model = fit(public.at(known))._replace(sharpness=sharpness)
         return cls(seen_by, model), np.hstack([seen, log_chances(chances_of(sharpness * apart))])
 
     @property
@@ -139,29 +155,34 @@ class Start(NamedTuple):
         """
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:  # or a model could be left with one class
             return None
-        fold = np.full(len(labels), ABSTAIN)
-        fold[order[np.argsort(labels[order], kind="stable")]] = np.arange(len(order)) % _FOLDS
+        public = Labeled(rows, seen, labels, n_classes)
+        fold = public.folds(order)
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
 
         def scores_by(fit: Any, without: tuple[int, ...], places: IntArray) -> FloatArray:
-            taught = np.setdiff1d(order, np.concatenate([parts[number] for number in without]))
-            return fit(rows[taught], seen[taught], labels[taught], n_classes).scores(rows[places], seen[places])
+            model = fit(public.at(~np.isin(fold, (ABSTAIN, *without))))
+            return model.scores(rows[places], seen[places])
 
         def surprise(fit: Any) -> float:
             return _sharpness(scores_by(fit, (0,), parts[0]), labels[parts[0]])[1]
 
-        kinds = [fit for fit in _fits(rows, fold != ABSTAIN) if fit is not _trees or n_classes <= _MOST_CLASSES]
-        best, apart = min(kinds, key=surprise), np.zeros((len(labels), n_classes))
-        for number, part in enumerate(parts):  # rows that are not dealt are scored as the first part is
-            places = np.flatnonzero((fold == 0) | (fold == ABSTAIN)) if number == 0 else part
+        kinds = _fits(rows, fold != ABSTAIN)
+        best = min((fit for fit in kinds if fit is not _trees or n_classes <= _MOST_CLASSES), key=surprise)
+        apart = np.zeros((len(labels), n_classes))
+        scored_with = np.maximum(fold, 0)  # rows that are not dealt are scored as the first part is
+        for number in range(_FOLDS):
+            places = np.flatnonzero(scored_with == number)
             apart[places] = scores_by(best, (number,), places)
-        sharpness, pairs = _sharpness(apart[order], labels[order])[0], list[FloatArray]()
+        sharpness, _ = _sharpness(apart[order], labels[order])
         apart = log_chances(chances_of(sharpness * apart))
+        pairs = list[FloatArray]()
         for pair in ((0, 1), (2, 3), (4, 0)):
             both = np.concatenate([parts[number] for number in pair])
-            pairs.append(apart.copy())
-            pairs[-1][both] = log_chances(chances_of(sharpness * scores_by(best, pair, both)))
-        return cls(parts, apart, (pairs[0], pairs[0], pairs[1], pairs[1], pairs[2]))
+            scores = apart.copy()
+            scores[both] = log_chances(chances_of(sharpness * scores_by(best, pair, both)))
+            pairs.append(scores)
+        first, second, third = pairs
+        return cls(parts, apart, (first, first, second, second, third))
 
     def partner(self, number: int) -> IntArray:
         """Return the part that casts ballots where another one is scored."""
@@ -204,26 +225,26 @@ def _fits(rows: Matrix, known: npt.NDArray[np.bool_]) -> Iterator[Any]:
         yield _trees
 
 
-def _linear(
-    _rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, *, equal_columns: bool, penalty: float
-) -> PublicModel:
+def _linear(public: Labeled, *, equal_columns: bool, penalty: float) -> PublicModel:
+    seen = public.seen
     scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
     if not equal_columns:
         scaling = PublicScaling(scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation)))
     with one_thread("blas"):  # or the last bits would depend on the machine's load
-        fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), labels)
-    directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, np.newaxis]
+        fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), public.labels)
+    directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, None]
     offsets = np.asarray(fitted.intercept_)
     if len(fitted.classes_) == 2:
-        directions, offsets = np.hstack([-directions, directions]) / 2, np.hstack([-offsets, offsets]) / 2
+        directions = np.hstack([-directions, directions]) / 2
+        offsets = np.hstack([-offsets, offsets]) / 2
     linear = PublicProjection(scaling.center, directions, reach_of(seen, scaling.center))
-    return PublicModel(linear, offsets, None, fitted.classes_.astype(np.int64), n_classes)
+    return PublicModel(linear, offsets, None, fitted.classes_.astype(np.int64), public.n_classes)
 
 
-def _trees(rows: Matrix, _seen: Matrix, labels: IntArray, n_classes: int) -> PublicModel:
+def _trees(public: Labeled) -> PublicModel:
     with one_thread("openmp"):
-        fitted = HistGradientBoostingClassifier(**_TREES).fit(rows, labels)
-    return PublicModel(None, np.zeros(0), fitted, np.asarray(fitted.classes_, dtype=np.int64), n_classes)
+        fitted = HistGradientBoostingClassifier(**_TREES).fit(public.rows, public.labels)
+    return PublicModel(None, np.zeros(0), fitted, np.asarray(fitted.classes_, dtype=np.int64), public.n_classes)
 
 
 def _sharpness(scores: FloatArray, labels: IntArray) -> tuple[float, float]:

@@ -6,7 +6,6 @@ person change all ballots, and a map that failed on some rows would tell which r
 Within these limits no number overflows and every product of matrices is exact: docs/proofs/ballots.md, claim 8.
 """
 
-from dataclasses import fields
 from io import BytesIO
 from typing import Any
 
@@ -27,14 +26,13 @@ _LEAST, _LARGEST = 1e-60, 1e60
 
 def map_to_bytes(features: Pipeline) -> bytes:
     """Return a map as the bytes of an npz file."""
-    steps = [step for _, step in features.steps]
-    arrays = {
-        f"map {place} {each.name}": np.asarray(getattr(step, each.name), dtype=np.float64)
-        for place, step in enumerate(steps)
-        for each in fields(step)
-    }
+    names, arrays = list[str](), dict[str, Any]()
+    for place, (_, step) in enumerate(features.steps):
+        names.append(type(step).__name__)
+        for name, value in vars(step).items():
+            arrays[f"map {place} {name}"] = np.asarray(value, dtype=np.float64)
     file = BytesIO()
-    np.savez(file, names=np.array([type(step).__name__ for step in steps]), **arrays)  # type: ignore[arg-type]
+    np.savez(file, names=names, **arrays)
     return file.getvalue()
 
 
@@ -56,10 +54,12 @@ def map_from_bytes(content: bytes) -> Pipeline:
     }
     steps: list[Any] = []
     for place, kind in enumerate(kinds):
-        taken = {name: arrays[f"map {place} {name}"] for name in shapes[kind.__name__]}
+        taken = dict[str, Any]()
         for name, shape in shapes[kind.__name__].items():
-            _require_moderate(taken[name], shape)
-        steps.append(kind(**{name: array if array.ndim else float(array) for name, array in taken.items()}))
+            array = arrays[f"map {place} {name}"]
+            _require_moderate(array, shape)
+            taken[name] = array if shape else float(array)
+        steps.append(kind(**taken))
     projection = steps[-2]
     projector(projection.center, projection.directions, projection.reach)
     return make_pipeline(*steps)
