@@ -258,8 +258,13 @@ class VotesOnQueries(Method):
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
             if value > len(seen):
-                must = f"be at most {len(seen)}, the number of public rows"
-                raise InvalidParameterError(Problem(f"{type(self).__name__}.{name}", must, f"{value}"))
+                raise InvalidParameterError(
+                    Problem(
+                        f"{type(self).__name__}.{name}",
+                        f"be at most {len(seen)}, the number of public rows",
+                        f"{value}",
+                    )
+                )
         self.rule.check(seen, n_classes)
 
     def describe_queries(self, n_rounds: int, /) -> str:
