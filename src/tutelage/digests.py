@@ -113,7 +113,8 @@ def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
         raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
-    shape, flat = str(array.shape[1:]).encode(), array.reshape(len(array), prod(array.shape[1:]))
+    shape = str(array.shape[1:]).encode()
+    flat = array.reshape(len(array), prod(array.shape[1:]))
     is_plain = array.dtype.kind in "biuf" and array.dtype.itemsize <= _FLOAT_BYTES
     if not is_plain or np.any(np.abs(flat[np.isfinite(flat)].astype(np.float64)) >= _EXACT):
         return [shape + b"".join(map(_cell, row)) for row in flat.tolist()]
@@ -178,7 +179,8 @@ class RunningDigest:
 
     def add_digest(self, other: "RunningDigest") -> None:
         """Add all that was added to another digest."""
-        self._total, self._count = (self._total + other._total) % 2 ** (32 * _WORDS), self._count + other._count
+        self._total = (self._total + other._total) % 2 ** (32 * _WORDS)
+        self._count = self._count + other._count
 
     def digest(self) -> bytes:
         """Return the digest."""
@@ -187,7 +189,8 @@ class RunningDigest:
     def _add(self, hashes: list[bytes]) -> None:
         words = np.frombuffer(b"".join(hashes), dtype="<u4").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
         total = sum(word << (32 * place) for place, word in enumerate(words.tolist()))
-        self._total, self._count = (self._total + total) % 2 ** (32 * _WORDS), self._count + len(hashes)
+        self._total = (self._total + total) % 2 ** (32 * _WORDS)
+        self._count = self._count + len(hashes)
 
 
 def table_digest(table: Table) -> bytes:

@@ -42,7 +42,8 @@ CERTAIN = 2**60  # the chance of what always happens, in the units of `Publicati
 
 
 def _bound_of_ballot(value: object, name: str, owner: str) -> int:
-    whole, bits = integer_at_least(value, 1, name, owner), _MOST_BITS[name]
+    whole = integer_at_least(value, 1, name, owner)
+    bits = _MOST_BITS[name]
     if whole > 2**bits:
         raise InvalidParameterError(Problem(f"{owner}.{name}", f"be an integer up to 2**{bits}", "a larger one"))
     return whole
@@ -455,7 +456,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 def _event_from_text(text: str) -> Event:
     record = json.loads(text)
     try:
-        name, values = record["event"], {key: value for key, value in record.items() if key != "event"}
+        name = record["event"]
+        values = {key: value for key, value in record.items() if key != "event"}
         match name:
             case "SummedNoise":
                 return SummedNoise(event_from_dict(values["of"]), values["shares"])  # type: ignore[arg-type]

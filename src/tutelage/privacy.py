@@ -241,7 +241,8 @@ def printed_up(value: float, spec: str = "g") -> str:
     if not math.isfinite(100 * value):  # which percent would print
         return format(math.inf, spec)
     digits = "".join(_DIGITS.findall(spec.replace("n", "g"))[0])  # n is g as a language writes it
-    above, step = value, math.ulp(value)
+    above = value
+    step = math.ulp(value)
     while float(format(above, digits).replace("%", "e-2")) < value:
         above = value + step
         step *= 2

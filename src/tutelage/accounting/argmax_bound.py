@@ -5,13 +5,14 @@ the best of the others. Rényi divergence is quasi-convex, so the worst position
 any number of classes; it is searched by branch and bound. Proofs: docs/proofs/argmax_bound.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, inf, pi, sqrt
 from typing import cast, final
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
 from tutelage._internal.typing import FloatArray, IntArray
@@ -73,39 +74,35 @@ class Positions:
     """Log probabilities of the three outcomes on a lattice of positions, before the move and after it.
 
     Position (x, y): the class that loses a vote beats the best other where its noise is at least x, the class that
-    gains one where its noise is at least y. `loser[t][y − x, x]` and `gainer[t][x − y, y]` are the log probabilities
-    that these two win, and `other_x[t][x] + other_y[t][y]` that the third does, at time t = 0, 1.
+    gains one where its noise is at least y. `loser[t, y − x, x]` and `gainer[t, x − y, y]` are the log probabilities
+    that these two win, and `other_x[t, x] + other_y[t, y]` that the third does, at time t = 0, 1.
     """
 
     step: int  # votes between positions
     last: int  # positions are numbered 0..last
     largest_ratio: float  # no log ratio of two outcomes is larger
-    loser: tuple[FloatArray, FloatArray]
-    gainer: tuple[FloatArray, FloatArray]
-    other_x: tuple[FloatArray, FloatArray]
-    other_y: tuple[FloatArray, FloatArray]
+    loser: FloatArray
+    gainer: FloatArray
+    other_x: FloatArray
+    other_y: FloatArray
 
-    def three(self, x: IntArray, y: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return log probabilities before and after, shape (3, …): loser, gainer, other."""
-        before, after = (
-            np.stack(
-                [
-                    self.loser[time][y - x + self.last, x],
-                    self.gainer[time][x - y + self.last, y],
-                    self.other_x[time][x] + self.other_y[time][y],
-                ]
-            )
-            for time in (0, 1)
-        )
-        return before, after
+    @property
+    def finest(self) -> int:
+        """How many positions the smallest cell has beyond its first one: none where each position is one vote."""
+        return int(self.step > 1)
 
-    def two(self, difference: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the same, shape (2, …), where the third is far behind, by x − y."""
-        before, after = (
-            np.stack([self.loser[time][self.last - difference, 0], self.gainer[time][self.last + difference, 0]])
-            for time in (0, 1)
-        )
-        return before, after
+    def three(self, x: IntArray, y: IntArray) -> FloatArray:
+        """Return log probabilities before and after, shape (2, 3, …): loser, gainer, other."""
+        loser = self.loser[:, y - x + self.last, x]
+        gainer = self.gainer[:, x - y + self.last, y]
+        other = self.other_x[:, x] + self.other_y[:, y]
+        return np.stack([loser, gainer, other], axis=1)
+
+    def two(self, difference: IntArray) -> FloatArray:
+        """Return the same, shape (2, 2, …), where the third is far behind, by x − y."""
+        loser = self.loser[:, self.last - difference, 0]
+        gainer = self.gainer[:, self.last + difference, 0]
+        return np.stack([loser, gainer], axis=1)
 
 
 def _argmax(noise: Noise | None, order: float) -> float:
@@ -125,75 +122,75 @@ def divergence(excess: FloatArray | float, order: float) -> FloatArray:
 
 def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
     """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach."""
-    at_least = [np.cumsum(density[::-1])[::-1] for density in (noise.here, noise.fewer)]
-    below = [np.cumsum(density) for density in (noise.here, noise.fewer)]
-    before, after = (np.log([above[1:], under[:-1]]) for above, under in zip(at_least, below, strict=True))
+    before, after = (
+        np.log([np.cumsum(density[::-1])[-2::-1], np.cumsum(density)[:-1]])  # at least x, and below
+        for density in (noise.here, noise.fewer)
+    )
     ratio = before - after
     return np.maximum(_excess(after, ratio, ratio, order), _excess(before, -ratio, -ratio, order))
 
 
 def excess_of_two(positions: Positions, order: float) -> FloatArray:
     """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
-    low = np.arange(-positions.last, positions.last + (positions.step == 1))
-    high = low + (positions.step > 1)
-    return _cell_excess(positions.two(low), positions.two(high), None, positions.largest_ratio, order)
+    low = np.arange(-positions.last, positions.last + 1 - positions.finest)
+    high = low + positions.finest
+    return _cell_excess([positions.two(low), positions.two(high)], positions.largest_ratio, order)
 
 
 def excess_at(positions: Positions, x: IntArray, y: IntArray, order: float) -> FloatArray:
     """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
-    return _bound(positions, x, y, 0 if positions.step == 1 else 1, order)
+    return _bound(positions, x, y, positions.finest, order)
 
 
 def _worst_of_three_outcomes(positions: Positions, order: float, best: float) -> float:
     """Return the worst E[φ] over all positions, or the best known where it is larger, by branch and bound."""
-    corner = np.arange(0, positions.last + 1, _SPANS[0])
-    x, y = (axis.ravel() for axis in np.meshgrid(corner, corner, indexing="ij"))
-    finest = 0 if positions.step == 1 else 1
+    x, y = _square(positions.last + 1, _SPANS[0])
     upper = np.zeros(0)
     for span, next_span in zip(_SPANS, (*_SPANS[1:], 0), strict=True):
         best = max(best, float(_bound(positions, x, y, 0, order).max(initial=0)))
-        upper = _bound(positions, x, y, span - 1 + finest, order)
+        upper = _bound(positions, x, y, span - 1 + positions.finest, order)
         hopeful = upper > best * (1 + _TOLERANCE)
-        x, y, upper = x[hopeful], y[hopeful], upper[hopeful]
+        x = x[hopeful]
+        y = y[hopeful]
+        upper = upper[hopeful]
         if next_span:
-            shift = np.arange(0, span, next_span)
-            x, y = (
-                axis.ravel()
-                for axis in np.broadcast_arrays(x[:, None, None] + shift[:, None], y[:, None, None] + shift)
-            )
-            inside = (x <= positions.last) & (y <= positions.last)
-            x, y = x[inside], y[inside]
+            right, up = _square(span, next_span)
+            x = np.add.outer(x, right).ravel()
+            y = np.add.outer(y, up).ravel()
+            inside = np.maximum(x, y) <= positions.last
+            x = x[inside]
+            y = y[inside]
     return max(best * (1 + _TOLERANCE), float(upper.max(initial=0)))
+
+
+def _square(side: int, step: int) -> tuple[IntArray, IntArray]:
+    """Return x and y of the points of a grid below `side` in both."""
+    x, y = np.mgrid[:side:step, :side:step]
+    return x.ravel(), y.ravel()
 
 
 def _bound(positions: Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
     """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
-    far_x, far_y = np.minimum(x + span, positions.last), np.minimum(y + span, positions.last)
+    far_x = np.minimum(x + span, positions.last)
+    far_y = np.minimum(y + span, positions.last)
     favors_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
     favors_gainer = positions.three(far_x, y)
     favors_other = positions.three(far_x, far_y)
-    return _cell_excess(favors_loser, favors_gainer, favors_other, positions.largest_ratio, order)
+    return _cell_excess([favors_loser, favors_gainer, favors_other], positions.largest_ratio, order)
 
 
-def _cell_excess(
-    favors_loser: tuple[FloatArray, FloatArray],
-    favors_gainer: tuple[FloatArray, FloatArray],
-    favors_other: tuple[FloatArray, FloatArray] | None,
-    largest_ratio: float,
-    order: float,
-) -> FloatArray:
-    """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio."""
+def _cell_excess(favoring: Sequence[FloatArray], largest_ratio: float, order: float) -> FloatArray:
+    """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio.
+
+    `favoring` are the log probabilities, shape (2, outcomes, …), where each outcome wins most.
+    """
     with np.errstate(invalid="ignore"):
-        smallest = favors_loser[0] - favors_loser[1]
-        largest = favors_gainer[0] - favors_gainer[1]
+        smallest, largest = (before - after for before, after in favoring[:2])
     smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)  # an outcome that cannot be there
     largest = np.where(np.isfinite(largest), largest, largest_ratio)
-    most: list[FloatArray] = []
-    for time in (0, 1):
-        mass = [favors_loser[time][0], favors_gainer[time][1]]
-        most.append(np.stack(mass if favors_other is None else [*mass, favors_other[time][2]]))
-    forward = _excess(most[1], smallest, largest, order)
-    return np.maximum(forward, _excess(most[0], -largest, -smallest, order))
+    before, after = np.stack([each[:, outcome] for outcome, each in enumerate(favoring)], axis=1)
+    forward = _excess(after, smallest, largest, order)
+    return np.maximum(forward, _excess(before, -largest, -smallest, order))
 
 
 def _excess(log_mass: FloatArray, smallest: FloatArray, largest: FloatArray, order: float) -> FloatArray:
@@ -212,38 +209,42 @@ def positions_of(noise: Noise) -> Positions:
     width = 2 * noise.reach + 1
     step = ceil(width / _LATTICE)
     last = ceil(width / step)
-    laws = (noise.here, noise.here), (noise.fewer, noise.more)
-    # The loser wins a tie of how far the two beat the other; the opposite tie-break is this one with roles swapped.
-    loser = tuple(_log_wins(loses, gains, 0, step, last) for loses, gains in laws)
-    gainer = tuple(_log_wins(gains, loses, 1, step, last) for loses, gains in laws)
+    pairs = np.array([[noise.here, noise.fewer], [noise.here, noise.more]])  # before and after, loser and gainer
+    losing, gaining = pairs
     at = np.minimum(np.arange(last + 1) * step, width)
     with np.errstate(divide="ignore"):
-        other = [[np.log(np.append(0, np.cumsum(density)))[at] for density in law] for law in laws]
-        ratio = np.log(noise.here) - np.log(noise.fewer), np.log(noise.here) - np.log(noise.more)
+        logs = np.log(pairs)
+        up_to = np.cumsum(np.pad(pairs, ((0, 0), (0, 0), (1, 0))), axis=2)
+        other_x, other_y = np.log(up_to[..., at])
     return Positions(
         step=step,
         last=last,
-        largest_ratio=float(np.abs(ratio[0]).max() + np.abs(ratio[1]).max()),
-        loser=(loser[0], loser[1]),
-        gainer=(gainer[0], gainer[1]),
-        other_x=(other[0][0], other[1][0]),
-        other_y=(other[0][1], other[1][1]),
+        largest_ratio=float(np.abs(logs[:, 0] - logs[:, 1]).max(axis=1).sum()),
+        # The loser wins a tie of how far the two beat the other; the opposite tie-break is this one, roles swapped.
+        loser=_log_wins(losing, gaining, 0, step, last),
+        gainer=_log_wins(gaining, losing, 1, step, last),
+        other_x=other_x,
+        other_y=other_y,
     )
 
 
-def _log_wins(own: FloatArray, rival: FloatArray, strictly: int, step: int, last: int) -> FloatArray:
-    """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x."""
-    padded = np.zeros(last * step)
-    padded[: len(own)] = own
-    side = last * step + strictly
-    below = np.concatenate([np.zeros(side), np.cumsum(rival)])
-    below = np.append(below, np.full(side + len(padded) + last * step + 1 - len(rival), below[-1]))
-    windows = np.lib.stride_tricks.sliding_window_view(below, len(padded))[: 2 * last * step + 1 : step]
-    wins = np.zeros((2 * last + 1, last + 1))
-    for row, window in enumerate(windows):
-        wins[row, :last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]
+def _log_wins(owns: FloatArray, rivals: FloatArray, strictly: int, step: int, last: int) -> FloatArray:
+    """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x.
+
+    The first axis is that of the pairs of noises, before and after the move.
+    """
+    length = last * step
+    side = length + strictly
+    wins = np.zeros((len(owns), 2 * last + 1, last + 1))
+    for own, rival, table in zip(owns, rivals, wins, strict=True):
+        padded = np.pad(own, (0, length - len(own)))
+        below = np.pad(np.cumsum(rival), (side, 0))
+        below = np.pad(below, (0, side + 2 * length + 1 - len(rival)), mode="edge")
+        windows = sliding_window_view(below, length)[: 2 * length + 1 : step]
+        for row, window in zip(table, windows, strict=True):
+            row[:last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]
     with np.errstate(divide="ignore"):
-        return np.log(wins)
+        return np.log(wins, out=wins)
 
 
 def laplace_noise(scale: float, order: float) -> Noise | None:

@@ -17,9 +17,12 @@ from tutelage.events import Event, NoisyBallot, Repeated
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
 
-_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
+_LEAST_NOISE = 1e-3
+_MOST_NOISE = 1e6  # lengths of the longest ballot, or votes
 _DIGITS = 5  # of noise that is found here
-_SECANTS, _LONGEST_STEP, _LEAST_SLOPE = 12, 10.0, 0.5  # of the search for it, in logarithms
+_SECANTS = 12
+_LONGEST_STEP = 10.0
+_LEAST_SLOPE = 0.5  # of the search for it, in logarithms
 _NOTHING = 1e-300  # budgets: less has no logarithm
 _A_LITTLE_MORE = 1 + 1e-5  # noise
 _MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote
@@ -109,11 +112,13 @@ def least_noise(share: Callable[[float], float]) -> float:
     `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
     If no noise is enough, `epsilon` is refused.
     """
-    low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
+    low = log(_LEAST_NOISE)
+    high = log(_MOST_NOISE)
     before, here = (_Tried.at(place, share) for place in (high, high - 1))
     if before.excess > 0:
         raise InvalidParameterError(Problem("epsilon", "be larger, because no amount of noise meets it"))
-    secants, moved = _SECANTS, inf
+    secants = _SECANTS
+    moved = inf
     while min(moved, high - low) > 10.0**-_DIGITS:
         slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
         place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
@@ -122,12 +127,15 @@ def least_noise(share: Callable[[float], float]) -> float:
         else:
             secants -= 1
         moved = abs(place - here.place)
-        before, here = here, _Tried.at(place, share)
+        before = here
+        here = _Tried.at(place, share)
         low, high = (place, high) if here.excess > 0 else (low, place)
     unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
-    whole, more = ceil(exp(here.place) / unit), 1
+    whole = ceil(exp(here.place) / unit)
+    more = 1
     while share(noise := float(f"{whole * unit:.{_DIGITS}g}")) > 1:
-        whole, more = whole + more, 2 * more
+        whole = whole + more
+        more = 2 * more
     return noise
 
 

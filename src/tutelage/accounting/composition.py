@@ -40,7 +40,8 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
         return np.inf
     losers = np.arange(count + 1)
     log_ways = special.gammaln(count + 1) - special.gammaln(losers + 1) - special.gammaln(count - losers + 1)
-    log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
+    log_lie = special.log_expit(-epsilon)
+    log_truth = special.log_expit(epsilon)
     mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
     # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomized responses.
@@ -150,9 +151,11 @@ def most_shifts(epsilon: float, delta: float) -> float:
         left = epsilon - 2 * apart
         return left >= 0 and _gaussian_dp_delta(mu, left, _TAIL_ERROR * (1 + epsilon)) <= moved
 
-    low, high = 0.0, _LEAST_MU
+    low = 0.0
+    high = _LEAST_MU
     while holds(high):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     while low and high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -236,7 +239,8 @@ def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: f
     """Return the smallest ε ≥ 0 with delta_at(ε) ≤ delta, from above, for a decreasing delta_at."""
     if delta_at(0.0) <= delta:
         return 0.0
-    low, high = 0.0, upper
+    low = 0.0
+    high = upper
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         if middle in (low, high):

@@ -352,7 +352,8 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[
     kinds = {part.event.without_shares() for part in releases}
     if len(kinds) != 1:
         return []
-    kind, count = kinds.pop(), sum(part.times for part in releases)
+    kind = kinds.pop()
+    count = sum(part.times for part in releases)
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         value = gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of discrete Gaussian noise", None)]

@@ -11,11 +11,10 @@ Proofs and error budget: docs/proofs/exact.md.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from math import log
-from typing import cast, final, get_args
+from typing import NamedTuple, final, get_args
 
 import numpy as np
 from scipy import special
@@ -25,7 +24,7 @@ from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import MOST_VOTES
 from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw
+from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw, log_sum_exp
 from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     Check,
@@ -54,22 +53,26 @@ def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
 
     Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
-    queries, sources = laws.possible.shape[:2]
+    sources = laws.possible.shape[1]
     step = max(1, _NUMBERS_AT_ONCE * sources // max(1, laws.log_ratio.size))
     parts = [laws.from_sources(slice(start, start + step)) for start in range(0, sources, step)]
     any_in_doubt = any(_in_doubt(part).any() for part in parts)
-    worst = [_worst_of(part, orders, any_in_doubt=any_in_doubt) for part in parts]
-    return np.concatenate([np.empty((queries, 0, len(orders))), *worst], axis=1)
+    return np.hstack([_worst_of(part, orders, any_in_doubt=any_in_doubt) for part in parts])
 
 
 def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> FloatArray:
     log_mass, away, reachable = _away_from_zero(laws, any_in_doubt=any_in_doubt)
-    forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
+    forward = _Terms.of(log_mass, away)
+    backward = _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
     aside = None if laws.remainder is None else (laws.remainder.log_mass, *laws.remainder.log_ratios())
     for column, order in enumerate(orders.tolist()):
-        from_here, to_here = (None, None) if aside is None else _remainders(*aside, order)
-        there, back = forward.log_moment(order, from_here), backward.log_moment(order, to_here)
+        there = forward.log_moment(order)
+        back = backward.log_moment(order)
+        if aside is not None:
+            from_here, to_here = _remainders(*aside, order)
+            there = _add_in_logs(there, from_here)
+            back = _add_in_logs(back, to_here)
         larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
     return worst
@@ -84,7 +87,8 @@ def _in_doubt(laws: MoveLaws) -> np.ndarray:
 def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, FloatArray, np.ndarray]:
     """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
     slack = np.copysign(_WIDER * laws.slack, laws.log_ratio)
-    away, log_mass = laws.log_ratio + slack, laws.log_mass
+    away = laws.log_ratio + slack
+    log_mass = laws.log_mass
     reachable = np.asarray(np.isfinite(away).all(axis=-1))
     away[~reachable] = 0
     if any_in_doubt:  # the ratio may lie on the other side of 0: count that end too
@@ -96,9 +100,7 @@ def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, 
     return log_mass, away, reachable
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Terms:
+class _Terms(NamedTuple):
     """Terms that the moments of one direction share over all orders; the last axis holds outcomes."""
 
     log_mass: FloatArray
@@ -111,52 +113,54 @@ class _Terms:
     @classmethod
     def of(cls, log_mass: FloatArray, log_ratio: FloatArray) -> "_Terms":
         linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
-        rounding = 4 * _EPS * np.abs(linear)
-        largest = float(np.max(log_ratio, initial=0))
-        mass = np.exp(np.maximum(log_mass, _LEAST_LOG_MASS))
-        return cls(log_mass, log_ratio, mass, linear, rounding, largest)
+        return cls(
+            log_mass,
+            log_ratio,
+            mass=np.exp(np.maximum(log_mass, _LEAST_LOG_MASS)),
+            linear=linear,
+            rounding=4 * _EPS * np.abs(linear),
+            largest=float(np.max(log_ratio, initial=0)),
+        )
 
-    def log_moment(self, order: float, log_remainder: FloatArray | None) -> FloatArray:
-        """Return log(1 + Σ_j mass_j φ(log_ratio_j) + remainder), an upper bound on log E[ratio^order]."""
+    def log_moment(self, order: float) -> FloatArray:
+        """Return log(1 + Σ_j mass_j φ(log_ratio_j)), an upper bound on log E[ratio^order]."""
         exponents = order * self.log_ratio
-        linear, rounding = self.linear, self.rounding
-        some_huge = order * self.largest > _LARGEST_EXPONENT
-        huge = exponents > _LARGEST_EXPONENT if some_huge else np.zeros(0, dtype=bool)
-        if some_huge:
+        linear = self.linear
+        rounding = self.rounding
+        huge = None
+        if order * self.largest > _LARGEST_EXPONENT:
+            huge = exponents > _LARGEST_EXPONENT
             exponents[huge] = 0
-            linear, rounding = np.where(huge, 0, linear), np.where(huge, 0, rounding)
+            linear = np.where(huge, 0, linear)
+            rounding = np.where(huge, 0, rounding)
         terms = np.expm1(exponents, out=exponents)
         terms -= order * linear
         np.maximum(terms, 0, out=terms)
         terms += order * rounding
         terms *= self.mass
         total = np.log1p(terms.sum(axis=-1) * _UPWARD)
-        if some_huge:  # φ(t) ≤ e^{λt} for t ≥ 0
+        if huge is not None:  # φ(t) ≤ e^{λt} for t ≥ 0
             upward = 1 + _EXPONENT_ROUNDING
             in_logs = np.where(huge, self.log_mass / upward + order * upward * self.log_ratio, -np.inf)
-            total = _add_in_logs(total, _log_sum_exp(in_logs, axis=-1))
-        if log_remainder is not None:
-            total = _add_in_logs(total, log_remainder[:, None, None])
+            total = _add_in_logs(total, log_sum_exp(in_logs, axis=-1))
         return total
-
-
-def _log_sum_exp(log_terms: FloatArray, axis: int) -> FloatArray:
-    return cast("FloatArray", special.logsumexp(log_terms, axis=axis))
 
 
 def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     """Return log(e^one + e^other), rounded upward; exact digits are kept where `other` is far below."""
     share = log_other - log_one
-    grown = np.where(share < 0, log_one + np.log1p(np.exp(np.minimum(share, 0))), np.logaddexp(log_one, log_other))
-    return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * np.minimum(1, np.exp(np.minimum(share, 0)))
+    below_one = np.exp(np.minimum(share, 0))
+    grown = np.where(share < 0, log_one + np.log1p(below_one), np.logaddexp(log_one, log_other))
+    return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * below_one
 
 
-def _remainders(mass: FloatArray, more: FloatArray, less: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
-    """Return upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
+def _remainders(mass: FloatArray, more: FloatArray, less: FloatArray, order: float) -> Iterator[FloatArray]:
+    """Yield upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
     # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
     here = np.logaddexp(order * more, np.log(order - 1))
     there = np.logaddexp((1 - order) * less, np.log(order - 1) + more)
-    return _log_sum_exp(mass + here, axis=1), _log_sum_exp(mass + there, axis=1)
+    for sums in (here, there):
+        yield log_sum_exp(mass + sums, axis=1)[:, None, None]
 
 
 _NUMBERS_KEPT = 3 * 2**24  # laws kept between calls: 384 MiB; beyond it they are computed again
@@ -164,7 +168,8 @@ _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
-_LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
+_LEAST_SCALE = 1 / 30
+_LEAST_SIGMA = 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
 _Tabulated = NoisyArgmaxLaplace | NoisyArgmaxGaussian
 _Known = _Tabulated | ExponentialArgmax | PermuteAndFlip | Check
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
@@ -180,12 +185,13 @@ class ExactCosts(NeverPickled):
     ) -> None:
         offsets = None if offsets is None else np.asarray(offsets, dtype=np.float64)
         event = _fitting(event, votes, offsets)
-        self._event, self._progress = event, progress
-        entering = votes.counts.sum(axis=1) < votes.n_teachers
-        needed = np.zeros(votes.counts.shape, dtype=np.int64)
+        self._event = event
+        self._progress = progress
+        counts = votes.counts
+        entering = counts.sum(axis=1) < votes.n_teachers
+        needed = np.zeros(counts.shape, dtype=np.int64)
         if isinstance(event, Check):  # votes that each class needs for the check to pass without noise
             needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
-        counts = votes.counts
         if isinstance(event, ExponentialArgmax | PermuteAndFlip):  # class order plays no part: more rows are equal
             counts = np.sort(counts, axis=1)
         rows, self._inverse = np.unique(np.column_stack([entering, counts, needed]), axis=0, return_inverse=True)
@@ -204,30 +210,32 @@ class ExactCosts(NeverPickled):
         """Return about the total, from every eighth chunk of alike histograms: to find an order, never a cost."""
         if len(self._chunks) < 2 * _SAMPLED_CHUNKS:
             return self.total(orders)
-        chunks = range(_SAMPLED_CHUNKS // 2, len(self._chunks), _SAMPLED_CHUNKS)
-        rows = np.concatenate([self._chunks[number][0] for number in chunks])
-        sampled = self._multiplicity[rows] @ self._costs(orders, chunks)[rows]
-        return sampled * (self._multiplicity.sum() / self._multiplicity[rows].sum())
+        some = slice(_SAMPLED_CHUNKS // 2, None, _SAMPLED_CHUNKS)
+        rows = np.concatenate([rows for rows, _ in self._chunks[some]])
+        times = self._multiplicity[rows]
+        sampled = times @ self._costs(orders, some)[rows]
+        return sampled * (self._multiplicity.sum() / times.sum())
 
     def per_query(self, orders: FloatArray) -> FloatArray:
         """Return the cost of each query at each order, shape (queries, orders), in nats."""
         return self._costs(orders)[self._inverse]
 
-    def _costs(self, orders: FloatArray, chunks: Sequence[int] | None = None) -> FloatArray:
+    def _costs(self, orders: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Return the costs of the distinct histograms, or of those in some chunks, shape (distinct, orders)."""
         limit = rdp(self._event, orders).values
         out = np.full((len(self._known), len(orders)), np.inf)
-        chunks = range(len(self._chunks)) if chunks is None else chunks
-        work = sum(len(self._chunks[number][0]) * self._chunks[number][1] ** 3 for number in chunks) * len(orders)
+        numbers = range(len(self._chunks))[some]
+        work = sum(len(rows) * kept**3 for rows, kept in self._chunks[some]) * len(orders)
 
         def evaluate(number: int) -> None:
-            out[self._chunks[number][0]] = worst_divergences(self._law(number), orders).max(axis=1)
+            rows, _ = self._chunks[number]
+            out[rows] = worst_divergences(self._law(number), orders).max(axis=1)
 
         pool = ThreadPoolExecutor(os.cpu_count())
         try:
-            done = pool.map(evaluate, chunks)
+            done = pool.map(evaluate, numbers)
             shown = self._progress and work > _LONG_WORK
-            for _ in progress_bar(done, "exact cost", len(chunks), shown=shown):
+            for _ in progress_bar(done, "exact cost", len(numbers), shown=shown):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not finish the rest first
@@ -238,7 +246,9 @@ class ExactCosts(NeverPickled):
             return self._laws[number]
         rows, kept = self._chunks[number]
         laws = _law_of(self._event, self._known[rows], self._entering[rows], self._needed[rows], kept)
-        size = laws.log_ratio.size + laws.slack.size + (0 if laws.remainder is None else laws.remainder.log_mass.size)
+        size = laws.log_ratio.size + laws.slack.size
+        if laws.remainder is not None:
+            size += laws.remainder.log_mass.size
         if size <= self._room:
             self._room -= size
             self._laws[number] = laws
@@ -264,38 +274,40 @@ def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> 
 
 def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
     """Return rows worked on together, and the number of classes kept apart; rows not to be followed are in none."""
+    reach = 0.0
     if isinstance(event, NoisyArgmaxGaussian | Check):
-        too_little, reach = event.sigma < _LEAST_SIGMA, 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
+        too_little = event.sigma < _LEAST_SIGMA
+        reach = 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
     else:
-        too_little, reach = event.scale < _LEAST_SCALE, 0.0
+        too_little = event.scale < _LEAST_SCALE
     if too_little:
         return []
-    classes = known.shape[1]
-    spread = known.max(axis=1) - known.min(axis=1)
+    kept = np.full(len(known), known.shape[1])
+    spread = np.ptp(known, axis=1)
     tabulated = isinstance(event, _Tabulated)
     if tabulated:
-        law, kept = _noise_of(event), _number_kept(event, known)
+        law = _noise_of(event)
+        kept = _number_kept(event, known, kept)
         width = (law.below + law.above + spread) + reach
     else:
-        kept, width = np.full(len(known), classes), 2.0 * np.abs(known - needed).max(axis=1) + reach
+        width = 2.0 * np.abs(known - needed).max(axis=1) + reach
     chunks: list[tuple[IntArray, int]] = []
-    for number in np.unique(kept):
+    for number in np.unique(kept).tolist():
         rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))
         rows = rows[np.argsort(spread[rows], kind="stable")]
         values = int(np.median(width[rows])) if tabulated and rows.size else 1
-        step = max(1, int(_NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2))))
-        chunks += [(rows[start : start + step], int(number)) for start in range(0, len(rows), step)]
+        step = max(1, _NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2)))
+        chunks += [(rows[start : start + step], number) for start in range(0, len(rows), step)]
     return chunks
 
 
-def _number_kept(event: _Tabulated, known: IntArray) -> IntArray:
+def _number_kept(event: _Tabulated, known: IntArray, kept: IntArray) -> IntArray:
     """Return how many classes to keep apart: enough that the others hardly ever win; only tightness rests on it."""
     classes = known.shape[1]
-    kept = np.full(len(known), classes)
     if classes <= _ALL_KEPT:
         return kept
-    behind = -np.sort(-known, axis=1)
-    behind = behind[:, :1] - behind
+    behind = known.max(axis=1, keepdims=True) - known
+    behind.sort(axis=1)
     second = _log_chance(event, behind[:, 1])
     for number in (64, 32, 16, 8, 4, 2):
         if number < classes:

@@ -122,7 +122,8 @@ class RenyiFilter(_Filter):
     @classmethod
     def suited_to(cls, epsilon: float, delta: float, event: Event | None = None) -> Self:
         """Return the budget at the order that holds the most of `event`, or of Gaussian noise where none is named."""
-        epsilon, delta = _epsilon(epsilon), probability(delta, "delta", "the budget")
+        epsilon = _epsilon(epsilon)
+        delta = probability(delta, "delta", "the budget")
         # Gaussian noise costs in proportion to the order, whatever its σ.
         best = float(_ORDERS[np.argmax((epsilon - _of_conversion(_ORDERS, delta)) / _ORDERS)])
         if event is not None:
@@ -188,7 +189,8 @@ class GaussianFilter(_Filter):
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-        least, more = epsilon_of_shifts(_payable(data_independent.mu_squared(event), event), delta), 1e-9
+        least = epsilon_of_shifts(_payable(data_independent.mu_squared(event), event), delta)
+        more = 1e-9
         least = least if isfinite(least) else 0.0
         while (found := cls(least * (1 + more) + more, delta)).cost(event) > found.capacity:
             more *= 4
@@ -225,7 +227,8 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
     """
     if not +released:
         return 0.0
-    orders, delta = _orders_of_odometer(limit.epsilon, limit.delta), limit.delta / len(_SHARES)
+    orders = _orders_of_odometer(limit.epsilon, limit.delta)
+    delta = limit.delta / len(_SHARES)
     costs = data_independent.rdp_of_three_outcomes(event_of(+released), orders).values * _UPWARD
     above = orders - 1
 
@@ -249,7 +252,8 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
 @lru_cache(maxsize=256)
 def _orders_of_odometer(epsilon: float, delta: float) -> FloatArray:
     """Return its orders, each the best for Gaussian noise that spends one of the shares."""
-    conversion, whole = _of_conversion(_ORDERS, delta / len(_SHARES)), most_shifts(epsilon, delta) / 2
+    conversion = _of_conversion(_ORDERS, delta / len(_SHARES))
+    whole = most_shifts(epsilon, delta) / 2
     return np.array([_ORDERS[np.argmin(share * whole * _ORDERS + conversion)] for share in _SHARES])
 
 

@@ -60,7 +60,8 @@ def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
 
 def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return the summed Rényi cost α(l)/l of all queries at l = 1..8 with continuous noise, in nats; private."""
-    log_q, total = log_q_laplace(votes, scale), np.zeros(len(MOMENTS_2017))
+    log_q = log_q_laplace(votes, scale)
+    total = np.zeros(len(MOMENTS_2017))
     step = max(1, _CHUNK_2017 // len(MOMENTS_2017))
     for start in range(0, len(log_q), step):
         total += log_moments(log_q[start : start + step], scale, MOMENTS_2017).sum(axis=0)
@@ -84,7 +85,8 @@ def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
     With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is
     a^d (d(1−a) + (1+a+2a²)/(1+a)) / (1+a)².
     """
-    a, rest = np.exp(-1 / scale), -np.expm1(-1 / scale)
+    a = np.exp(-1 / scale)
+    rest = -np.expm1(-1 / scale)
     return -needed / scale + np.log(needed * rest + (1 + a + 2 * a**2) / (1 + a)) - 2 * np.log1p(a)
 
 
@@ -120,7 +122,8 @@ def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatAr
     # Proposition 10, arXiv:1802.08908v1: μ₂ = σ √log(1/q̃), μ₁ = μ₂ + 1. GNMax is (μ, μ/σ²)-RDP at every μ.
     mu_2 = sigma * np.sqrt(-log_q)
     mu_1 = mu_2 + 1
-    epsilon_1, epsilon_2 = mu_1 / sigma**2, mu_2 / sigma**2
+    epsilon_1 = mu_1 / sigma**2
+    epsilon_2 = mu_2 / sigma**2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Theorem 6's conditions: λ ≤ μ₁ and q̃ ≤ e^{(μ₂−1)ε₂} / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}.
         most = (mu_2 - 1) * epsilon_2 - mu_2 * (np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1)))

@@ -16,8 +16,11 @@ Conversion = Callable[["RenyiCurve", float], FloatArray]
 DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
 DEFAULT_ORDERS.setflags(write=False)
 _SEARCHED = (1e-2, 1e5)  # least and largest λ − 1 of a search
-_COARSE, _FINE, _REFINEMENTS = 15, 6, 3
-_NEAR, _FEW = 1.5, 5  # where and how often to look once an estimate has said where
+_COARSE = 15
+_FINE = 6
+_REFINEMENTS = 3
+_NEAR = 1.5
+_FEW = 5  # where and how often to look once an estimate has said where
 
 
 @final
@@ -82,12 +85,15 @@ def _narrow_in(
     def best_of(offsets: FloatArray) -> EpsilonAtOrder:
         return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
 
-    found, span = best_of(offsets), offsets[-1] / offsets[0]
+    found = best_of(offsets)
+    span = offsets[-1] / offsets[0]
     ratio: float = offsets[1] / offsets[0]
-    low, high = offsets[0], offsets[-1]
+    low = offsets[0]
+    high = offsets[-1]
     while found.order == 1 + low > 1 + _SEARCHED[0] or found.order == 1 + high < 1 + _SEARCHED[1]:
         offsets = offsets * (span if found.order == 1 + high else 1 / span)
-        low, high = min(low, offsets[0]), max(high, offsets[-1])
+        low = min(low, offsets[0])
+        high = max(high, offsets[-1])
         found = min(found, best_of(offsets))
     for _ in range(refinements):
         offset = found.order - 1

@@ -13,7 +13,9 @@ class FitsWithoutLedger:
     """Counts the fits without a ledger in this process; public."""
 
     def __init__(self) -> None:
-        self._fits, self._queries, self._units = 0, Counter[Event](), set[str]()
+        self._fits = 0
+        self._queries = Counter[Event]()
+        self._units = set[str]()
         self._lock = BriefLock()
 
     def count(self, one: Event, queries: int, unit: str) -> int:

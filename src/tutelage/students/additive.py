@@ -67,7 +67,8 @@ class TableOfEffects(BaseEstimator, ABC):
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
         self.effects_ = [effect[group] for effect, group in zip(effects, groups, strict=True)]
         self.noise_ = [one[group] for one, group in zip(noise, groups, strict=True)]
-        self.cells_, self.ordered_ = schema.cells, list(schema.ordered)
+        self.cells_ = schema.cells
+        self.ordered_ = list(schema.ordered)
         return self
 
     def totals(self, X: npt.ArrayLike) -> FloatArray:
@@ -122,8 +123,10 @@ class TableOfEffects(BaseEstimator, ABC):
         """
         found = list[Curve]()
         for column, output, *_ in self.influences()[:_MOST_DRAWN]:
-            place, of = list(self.cells_).index(column), self.outputs.index(output)
-            effects, noise = self.effects_[place][:-1, of], BAND * self.noise_[place][:-1, of]
+            place = list(self.cells_).index(column)
+            of = self.outputs.index(output)
+            effects = self.effects_[place][:-1, of]
+            noise = BAND * self.noise_[place][:-1, of]
             chosen = np.arange(len(effects))
             if not self.ordered_[place]:
                 large = np.argsort(-np.abs(effects), kind="stable")[:_MOST_SHOWN]
@@ -180,7 +183,8 @@ def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
     first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
     if not others:
         return first
-    (low, *upper), (*lower, high) = first.split(" to "), others[-1].split(" to ")
+    (low, *upper) = first.split(" to ")
+    (*lower, high) = others[-1].split(" to ")
     return f"{low} to {high}" if upper and lower and is_number(low) else f"{first} … {others[-1]}"
 
 
@@ -210,7 +214,8 @@ def by_column(
 
     The second value is the group of each bin of each column, and the third the sums over all people.
     """
-    sizes, noisy = [int(one[-1]) + 1 for one in cells], list[Noisy]()
+    sizes = [int(one[-1]) + 1 for one in cells]
+    noisy = list[Noisy]()
     per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
     for found, follow in zip(per_column, ordered, strict=True):
         runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
@@ -298,7 +303,8 @@ class Scores(Effects):
         n_people = np.mean([size.sum() for size in self.sizes])
         agreement = float((residuals.T / scale * np.vstack(self.tables)).sum()) / n_people
         labels, totals, means = self._made_up_by_class()
-        each, hot = np.arange(len(labels)), np.eye(len(self.shares))[labels]
+        each = np.arange(len(labels))
+        hot = np.eye(len(self.shares))[labels]
 
         def off(stretch: float) -> float:
             scores = means + stretch * (totals - means)
@@ -319,7 +325,8 @@ class Scores(Effects):
 
         Within a class, the columns have nothing to do with each other.
         """
-        rng, m = np.random.default_rng(0), len(self.shares)
+        rng = np.random.default_rng(0)
+        m = len(self.shares)
         labels = np.sort(rng.choice(m, _MADE_UP, p=self.shares))
         counts = np.bincount(labels, minlength=m).tolist()
         totals, means = np.zeros((2, len(labels), m))
@@ -338,15 +345,16 @@ class Scores(Effects):
         """
         made_up = made_up_rows(self.sizes)
         chances = chances_of(self.start(made_up))
-        spreads, found = chances * (1 - chances), list[tuple[FloatArray, FloatArray]]()
+        spreads = chances * (1 - chances)
+        found = list[tuple[FloatArray, FloatArray]]()
         per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
         for place, (wrong, size) in enumerate(zip(per_column, self.sizes, strict=True)):
             within = np.zeros_like(wrong)
             np.add.at(within, made_up[:, place], spreads)
-            rows = np.bincount(made_up[:, place], minlength=len(size))[:, np.newaxis]
+            rows = np.bincount(made_up[:, place], minlength=len(size))[:, None]
             spread = (within + _PRIOR_ROWS * spreads.mean(axis=0)) / (rows + _PRIOR_ROWS)
             known = size > 0
-            weights = (size[:, np.newaxis] * np.maximum(spread, _LEAST_VARIANCE))[known]
+            weights = (size[:, None] * np.maximum(spread, _LEAST_VARIANCE))[known]
             wrong = (wrong - wrong.mean(axis=1, keepdims=True))[known]
             wrong = wrong - weights * (wrong.sum(axis=0) / weights.sum(axis=0))  # the intercept follows from the rest
             noise = (sigma / scale / weights) ** 2 * (1 - 1 / len(self.base))
@@ -401,7 +409,8 @@ class Weighing:
         parts = Parts(self.scores.tables, self.scores.doubts, self.corrections, self.doubts)
         by_group, noise = parts.believed(np.append(self.scores.part + weights[:d], weights[d]), moved)
         made = AdditiveClassifier()
-        made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
+        made.classes_ = np.asarray(classes)
+        made.intercept_ = self.scores.base + biases - biases.mean()
         made.n_features_in_ = d
         return made.with_table(by_group, noise, self.scores.groups, schema)
 
@@ -416,8 +425,10 @@ class Parts(NamedTuple):
 
     def believed(self, weights: FloatArray, moved: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the effects and their doubts, by a weight for each column and one for the correction."""
-        effects, noise = list[FloatArray](), list[FloatArray]()
-        (*each, last), (*each_moved, last_moved) = weights, moved[: len(weights)]
+        effects = list[FloatArray]()
+        noise = list[FloatArray]()
+        (*each, last) = weights
+        (*each_moved, last_moved) = moved[: len(weights)]
         for weight, move, table, doubt, correction, of_it in zip(each, each_moved, *self, strict=True):
             effects.append(weight * table + last * correction)
             variances = (weight * doubt) ** 2 + (move * table) ** 2 + (last * of_it) ** 2
@@ -481,19 +492,20 @@ def _scored(
     held = np.zeros((n_groups + 1, m))
     np.add.at(held, group, counts.T)
     held = held[:n_groups]
-    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups, np.newaxis])
+    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups, None])
     people = np.maximum(held.sum(axis=1, keepdims=True), noise * sqrt(m))
     scale = np.sqrt(shares * (1 - shares))
     beyond = (held - shares * held.sum(axis=1, keepdims=True)) / people / scale
     of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
     effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior_of(people[:, 0], walk))
     # As many times their share as the classes have in all; the logarithms less their mean are the scores.
-    found, moved = 1 + scale * effects / shares, scale * doubts / shares
+    found = 1 + scale * effects / shares
+    moved = scale * doubts / shares
     low, scores, high = (np.log(np.maximum(found + move, _LEAST_SHARE)) for move in (-moved, 0, moved))
     scores -= scores.mean(axis=1, keepdims=True)
     # The noise of the classes adds up to none.
     centered = np.eye(m) - 1 / m
-    spread = (centered * ((high - low) / 2)[:, np.newaxis]) @ centered
+    spread = (centered * ((high - low) / 2)[:, None]) @ centered
     doubts = np.sqrt((spread**2).sum(axis=2) * m / (m - 1))
     return np.vstack([scores, np.zeros(m)]), np.vstack([doubts, np.zeros(m)]), np.append(people, 0.0)
 
@@ -514,18 +526,18 @@ def expected_effects(
     `around` and `noise` are the variances of what was seen, by the people and by the noise. The second array is the
     doubt: the deviation of the effects that would be expected without noise from these.
     """
-    spreads = np.append(0.0, _SPREADS)[:, np.newaxis, np.newaxis, np.newaxis]
+    spreads = np.append(0.0, _SPREADS)[:, None, None, None]
     exact = spreads * prior + np.array([np.diag(one) for one in np.broadcast_to(around, noise.shape).T])
     covariance = exact + np.array([np.diag(one) for one in noise.T])
     factor = np.linalg.cholesky(covariance)
-    shown = np.linalg.solve(factor, np.broadcast_to(seen.T[..., np.newaxis], (*factor.shape[:-1], 1)))
+    shown = np.linalg.solve(factor, np.broadcast_to(seen.T[..., None], (*factor.shape[:-1], 1)))
     surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + (shown**2).sum(axis=(1, 2, 3))
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
     before = np.append(0.0, np.full(len(_SPREADS), 2 * np.log(len(_SPREADS))))
     likely = np.exp(-(surprise + before - (surprise + before).min()) / 2)
-    weights = np.linalg.solve(covariance, np.broadcast_to(seen.T[..., np.newaxis], shown.shape))
+    weights = np.linalg.solve(covariance, np.broadcast_to(seen.T[..., None], shown.shape))
     expected = (spreads * (prior @ weights))[..., 0]
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
     given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
-    doubts = np.sqrt(np.tensordot(likely / likely.sum(), (given * noise.T[..., np.newaxis]).sum(axis=2), 1))
+    doubts = np.sqrt(np.tensordot(likely / likely.sum(), (given * noise.T[..., None]).sum(axis=2), 1))
     return np.tensordot(likely / likely.sum(), expected, 1).T, doubts.T

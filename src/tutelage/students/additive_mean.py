@@ -69,7 +69,8 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Return the expected number of each row, shape (rows,)."""
-        found, (low, high) = self.totals(X)[:, 0], self.range_
+        found = self.totals(X)[:, 0]
+        (low, high) = self.range_
         if self.public_ is not None:
             found = found + self.part_ * (high - low) * self.public_.shares(np.asarray(X))
         return np.clip(found, low, high)
@@ -78,7 +79,8 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
         """Return the root of the mean squared error of public targets alone, if there were any."""
         if self.public_ is None:
             return None
-        (low, high), expected = self.range_, self.public_.shares(np.asarray(X))
+        (low, high) = self.range_
+        expected = self.public_.shares(np.asarray(X))
         return float(np.sqrt(np.mean((low + (high - low) * expected - truth) ** 2)))
 
     def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float]) -> FloatArray:
@@ -87,10 +89,11 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
             raise InvalidParameterError(
                 Problem("AdditiveRegressor.quantiles", "be shares between 0 and 1, such as (0.1, 0.5, 0.9)")
             )
-        expected, (low, high) = self.predict(X), self.range_
+        expected = self.predict(X)
+        (low, high) = self.range_
         offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (high - low)
         part = np.searchsorted(self.parts_, expected, side="right")
-        return np.clip(expected[:, np.newaxis] + offsets[part], low, high)
+        return np.clip(expected[:, None] + offsets[part], low, high)
 
 
 @final
@@ -119,8 +122,9 @@ class Means(Effects):
         """Return these with what public targets say, in the parts by which public rows are predicted best."""
         if public is None:
             return self
-        effects, expected = self._beyond(self.rows(public.bins)), public.apart - self.mean
-        wrong = public.shares - self.mean - _PARTS[:, np.newaxis] * expected
+        effects = self._beyond(self.rows(public.bins))
+        expected = public.apart - self.mean
+        wrong = public.shares - self.mean - _PARTS[:, None] * expected
         errors = [[np.mean((one - part * effects) ** 2) for one in wrong] for part in _PARTS]
         best = np.unravel_index(np.argmin(errors), (len(_PARTS), len(_PARTS)))
         return replace(self, public=public, parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])))
@@ -141,7 +145,7 @@ class Means(Effects):
         return self.parts or (1 / sqrt(len(self.tables)), 0.0)
 
     def _beyond(self, rows: IntArray) -> FloatArray:
-        return summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
+        return summed([table[:, None] for table in self.tables], rows)[:, 0]
 
     def examples(self) -> tuple[IntArray, FloatArray | None]:
         """Return public rows as groups, and what public targets say of them; without them made-up rows."""
@@ -151,12 +155,15 @@ class Means(Effects):
 
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
-        found, ends = list[tuple[FloatArray, FloatArray]](), np.cumsum(list(map(len, self.tables)))[:-1]
+        found = list[tuple[FloatArray, FloatArray]]()
+        ends = np.cumsum(list(map(len, self.tables)))[:-1]
         for wrong, size, walk in zip(np.split(residuals[0] / scale, ends), self.sizes, self.walks, strict=True):
-            (correction, doubt), known = np.zeros((2, len(size))), size > 0
+            (correction, doubt) = np.zeros((2, len(size)))
+            known = size > 0
             people = size[known]
             beyond = wrong[known] - people * (wrong[known].sum() / people.sum())  # the intercept follows from the rest
-            noise, prior = (sigma / scale / people) ** 2, prior_of(people, walk)
+            noise = (sigma / scale / people) ** 2
+            prior = prior_of(people, walk)
             correction[known], doubt[known] = _expected(beyond / people, people, noise, prior, self.variance)
             found.append((correction, doubt))
         corrections, doubts = zip(*found, strict=True)
@@ -184,8 +191,9 @@ def _expected(
     seen: FloatArray, people: FloatArray, noise: FloatArray, prior: FloatArray, variance: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the expected effects, of a size expected in units of the deviation of the numbers, and their doubts."""
-    shown, of_noise = (seen / sqrt(variance))[:, np.newaxis], (noise / variance)[:, np.newaxis]
-    effects, doubts = expected_effects(shown, 1 / people[:, np.newaxis], of_noise, prior)
+    shown = (seen / sqrt(variance))[:, None]
+    of_noise = (noise / variance)[:, None]
+    effects, doubts = expected_effects(shown, 1 / people[:, None], of_noise, prior)
     return sqrt(variance) * effects[:, 0], sqrt(variance) * doubts[:, 0]
 
 
@@ -214,33 +222,39 @@ class Fitting:
     def explained(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, shape (rows, weights); exact by row."""
         each = [table[places] for table, places in zip(self.means.tables, rows.T, strict=True)]
-        correction = summed([one[:, np.newaxis] for one in self.corrections], rows)[:, 0]
+        correction = summed([one[:, None] for one in self.corrections], rows)[:, 0]
         public = [] if known is None else [known - self.means.mean]
         return np.column_stack([*each, correction, *public, np.full(len(rows), sqrt(self.means.variance))])
 
     def shown(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, at a length of at most 1."""
         explained = self.explained(rows, known)
-        return explained / np.maximum(_lengths(explained), self.radius)[:, np.newaxis]
+        return explained / np.maximum(_lengths(explained), self.radius)[:, None]
 
     def regressor(self, means: FloatArray, noise: float, n_people: int, schema: Schema) -> AdditiveRegressor:
         """Return the student that follows from a noisy mean of gradient and Gram matrix, for numbers from 0 to 1."""
-        d, size = len(self.corrections), self.n_weights
-        gram, (rows, columns) = np.zeros((size, size)), np.triu_indices(size)
+        d = len(self.corrections)
+        size = self.n_weights
+        gram = np.zeros((size, size))
+        (rows, columns) = np.triu_indices(size)
         gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
-        gradient, variance = LARGEST_RESIDUAL * means[:size], self.means.variance / n_people
+        gradient = LARGEST_RESIDUAL * means[:size]
+        variance = self.means.variance / n_people
         weights, moved = np.array(step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)) / self.radius
         parts = Parts(self.means.tables, self.means.doubts, self.corrections, self.doubts)
         of_effects, of_public = self.means.begun
         believed = parts.believed(np.append(of_effects + weights[:d], weights[d]), moved)
-        by_group, doubts = ([one[:, np.newaxis] for one in each] for each in believed)
-        made, rest = AdditiveRegressor(), self.means.mean
+        by_group, doubts = ([one[:, None] for one in each] for each in believed)
+        made = AdditiveRegressor()
+        rest = self.means.mean
         if self.means.public is not None:
-            made.public_, made.part_ = self.means.public.trees, of_public + float(weights[d + 1])
+            made.public_ = self.means.public.trees
+            made.part_ = of_public + float(weights[d + 1])
             rest *= 1 - made.part_
         made.intercept_ = np.array([rest + weights[-1] * sqrt(self.means.variance)])
         made.with_table(by_group, doubts, self.means.groups, schema)
-        made.n_features_in_, made.range_ = d, (0.0, 1.0)
+        made.n_features_in_ = d
+        made.range_ = (0.0, 1.0)
         rows, known = self.means.examples()
         expected = made.intercept_[0] + summed(by_group, rows)[:, 0]
         expected = expected if known is None else expected + made.part_ * known
@@ -257,13 +271,15 @@ def with_histograms(
     # A part of few people tells little by itself.
     few = sigma * sqrt(counts.shape[1]) + 1
     mixed = held / few + together / together.sum()
-    made, (low, high) = copy(regressor), ends
+    made = copy(regressor)
+    (low, high) = ends
     shares = mixed / mixed.sum(axis=1, keepdims=True)
     made.below_ = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
     made.intercept_ = low + (high - low) * regressor.intercept_
     made.effects_ = [(high - low) * effect for effect in regressor.effects_]
     made.noise_ = [(high - low) * doubt for doubt in regressor.noise_]
-    made.parts_, made.range_ = low + (high - low) * regressor.parts_, ends
+    made.parts_ = low + (high - low) * regressor.parts_
+    made.range_ = ends
     return made
 
 

@@ -195,12 +195,14 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
         raise InvalidDataError(
             "No query was answered, so there is nothing to learn from. Ask more, or with less noise."
         )
-    X, y = X_public[answered], classes[labels[answered]]
+    X = X_public[answered]
+    y = classes[labels[answered]]
     if np.all(y == y[0]):
         warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
     elif learns_from_unlabeled(estimator):
         refuse_class_of_unlabeled(estimator, classes)
-        X, y = X_public.copy(), _with_unlabeled(y, answered)  # some students work in place
+        X = X_public.copy()
+        y = _with_unlabeled(y, answered)  # some students work in place
     return fit_clone(estimator, X, y, seed)
 
 

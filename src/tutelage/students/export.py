@@ -53,8 +53,11 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     raise ModuleNotFoundError(f"ONNX files need their extra: {install('onnx')}.", name=error.name) from error
 
 _ROWS = "rows"
-_FLOAT, _INT64, _DOUBLE = 1, 7, 11  # codes of types in ONNX
-_MADE_UP, _SAME = 256, 0.99  # rows, and the share of labels that must be the same
+_FLOAT = 1
+_INT64 = 7
+_DOUBLE = 11  # codes of types in ONNX
+_MADE_UP = 256
+_SAME = 0.99  # rows, and the share of labels that must be the same
 _WITH_GAPS: tuple[type, ...] = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)  # missing values
 _TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
@@ -157,7 +160,7 @@ def _agrees(student: Any, first: Any, content: bytes) -> bool:
 
     if isinstance(first, PublicColumns):
         rows: Any = {name: cells(known) for name, known in zip(first.names, first.categories, strict=True)}
-        inputs = {name: column[:, np.newaxis] for name, column in rows.items()}
+        inputs = {name: column[:, None] for name, column in rows.items()}
     else:
         rows = np.stack([cells() for _ in range(first.n_features_in_)], axis=1)
         inputs = {_ROWS: rows}
@@ -227,7 +230,8 @@ class _Node:
     """A value of a graph, with the operators of ONNX as methods, and those of numpy for numbers."""
 
     def __init__(self, node: Any, version: int) -> None:
-        self.node, self.version = node, version
+        self.node = node
+        self.version = version
 
     def __getattr__(self, kind: str) -> Callable[..., "_Node"]:
         def apply(*others: Any, **settings: Any) -> _Node:
@@ -291,7 +295,8 @@ def _codes(cells: _Node, known: Sequence[str], codes: dict[str, int], unknown: f
     spellings = {text: codes[by_value(text)] for text in known} | dict(codes)
     spellings |= {f"{text}.0": code for text, code in codes.items() if text.lstrip("-").isdigit()}
     spellings |= {text.lower(): code for text, code in codes.items() if text in ("True", "False")}
-    keys, values = list(spellings), [float(code) for code in spellings.values()]
+    keys = list(spellings)
+    values = [float(code) for code in spellings.values()]
     code = cells.LabelEncoder(keys_strings=keys, values_floats=values, default_float=float(unknown), op_version=2)
     return code.Cast(to=_DOUBLE)
 
@@ -353,11 +358,13 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
     def difference(axis: int) -> _Node:
         places = np.moveaxis(pixels, axis, 0)
         both = places.copy(), places.copy()  # at the edge of an image, the pixel itself
-        both[0][1:-1], both[1][1:-1] = places[2:], places[:-2]
+        both[0][1:-1] = places[2:]
+        both[1][1:-1] = places[:-2]
         after, before = (gray.Gather(np.moveaxis(one, 0, axis).ravel(), axis=1) for one in both)
         return after - before
 
-    across, down = difference(1), difference(0)
+    across = difference(1)
+    down = difference(0)
     weights, angles, edge, scale = part.directions()
     threshold = (across * across + down * down).Sqrt() * np.float32(edge * scale)
     along = [across * np.float32(scale * np.cos(a)) + down * np.float32(scale * np.sin(a)) for a in angles]
@@ -374,7 +381,8 @@ def _through(feature_map: Any, rows: _Node) -> _Node:
 
 
 def _scored(part: ScoredRows, rows: _Node) -> _Node:
-    model, seen = part.model, rows if part.seen_by is None else _through(part.seen_by, rows)
+    model = part.model
+    seen = rows if part.seen_by is None else _through(part.seen_by, rows)
     if model.linear is not None:
         scores = _projected(model.linear, seen) + model.offsets
     else:
@@ -432,7 +440,8 @@ def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
 
 def _totals(operator: Any, container: Any) -> _Node:
     """Return the sums of the effects of each row."""
-    part, bins = operator.raw_operator, _Node(operator.inputs[0], container.target_opset)
+    part = operator.raw_operator
+    bins = _Node(operator.inputs[0], container.target_opset)
     sizes = np.array([len(effects) for effects in part.effects_])
     places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
     effects = _Node(np.concatenate(part.effects_), bins.version).Gather(places.Cast(to=_INT64), axis=0)
@@ -448,7 +457,8 @@ def _shape_of_numbers(operator: Any) -> None:
 
 
 def _convert_numbers(scope: Any, operator: Any, container: Any) -> None:
-    part, found = operator.raw_operator, _totals(operator, container)
+    part = operator.raw_operator
+    found = _totals(operator, container)
     low, high = map(np.array, part.range_)
     if part.public_ is not None:
         bins = _Node(operator.inputs[0], container.target_opset)
@@ -460,7 +470,7 @@ def _convert_numbers(scope: Any, operator: Any, container: Any) -> None:
 def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
     """Return the number from 0 to 1 that trees of public rows expect of each row, shape (rows, 1)."""
     first = np.arange(len(trees.below)) * trees.below.shape[1]
-    arrays = trees.feature, trees.threshold, trees.below + first[:, np.newaxis], trees.value
+    arrays = trees.feature, trees.threshold, trees.below + first[:, None], trees.value
     feature, threshold, below, value = (_Node(one.ravel(), bins.version) for one in arrays)
     nodes = (bins.sums() * np.zeros(len(first))).Cast(to=_INT64).Add(first)
     for _ in range(DEPTH):

@@ -70,7 +70,8 @@ class ForestStudent(SemiSupervisedClassifier):
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         generator = np.random.default_rng(self.random_state)
         seed = int(generator.integers(2**31))
-        rows, labels = X[labels != ABSTAIN], labels[labels != ABSTAIN]
+        rows = X[labels != ABSTAIN]
+        labels = labels[labels != ABSTAIN]
         fold = np.empty(len(labels), dtype=np.int64)  # every class is dealt out evenly
         fold[np.lexsort((generator.random(len(labels)), labels))] = np.arange(len(labels)) % _FOLDS
         held_out = [part for part in (fold == number for number in np.unique(fold)) if not part.all()]

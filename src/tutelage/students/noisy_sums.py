@@ -18,10 +18,12 @@ _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in prop
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
-_UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
+_UNEXPLAINED = 0.5
+_UNEXPLAINED_LATER = 0.05
 # Of the lengths of what a student gets wrong, those that are kept: so large a share, and of each class on average so
 # large a one. Where a class is rare, it is wrong about little else, and would be shortened to the length of the others.
-_QUANTILE, _QUANTILE_OF_CLASS = 0.85, 0.7
+_QUANTILE = 0.85
+_QUANTILE_OF_CLASS = 0.7
 # Longest correction by a later round, in lengths of what was learned before, beyond what noise explains. Where public
 # rows are like the private ones it is about as short; where they are not, a longer one makes matters worse. Chosen on
 # other splits than those of docs/ballots.md.
@@ -74,7 +76,7 @@ class Spectrum(NamedTuple):
         """Return the spectrum of features of public rows."""
         values, axes = np.linalg.eigh(X_public.T @ X_public / len(X_public))
         kept = values > _LEAST_SPREAD * values.max()
-        return cls(values[kept][:, np.newaxis], axes[:, kept])
+        return cls(values[kept][:, None], axes[:, kept])
 
 
 @final
@@ -145,7 +147,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         starts : sequence of arrays of shape (features, classes), optional
             For each round, weights of the classifier that was wrong. Default: those that follow from the rounds before.
         """
-        self.classes_, self.n_features_in_, self.weights_ = np.asarray(classes), X_public.shape[1], 1.0
+        self.classes_ = np.asarray(classes)
+        self.n_features_in_ = X_public.shape[1]
+        self.weights_ = 1.0
         m = len(self.classes_)
         if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
             raise InvalidDataError(
@@ -155,7 +159,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         if not rounds:
             return self
         spread, axes = spectrum or Spectrum.of(X_public)
-        weighted, precision = np.zeros((len(spread), m)), np.zeros((len(spread), 1))
+        weighted = np.zeros((len(spread), m))
+        precision = np.zeros((len(spread), 1))
         given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
@@ -167,7 +172,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             around = (moments.noise / share) ** 2 * (1 - 1 / m)
             around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
             before = weighted, precision
-            weighted, precision = weighted + seen / around, precision + 1 / around
+            weighted = weighted + seen / around
+            precision = precision + 1 / around
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             found = _mean(prior, spread, weighted, precision)
             if number:
@@ -264,12 +270,14 @@ def _corrected(
 
 def _likeliest_prior(seen: FloatArray, spread: FloatArray, around: FloatArray) -> FloatArray:
     """Return the prior variance of the weights along each direction under which the moments are likeliest."""
-    best, prior = np.inf, spread
+    best = np.inf
+    prior = spread
     for power in _POWERS:
         shape = spread**power
         for level in _LEVELS:
             variance = level * shape * spread**2 + around
             surprise = float((np.log(variance) + seen**2 / variance).sum())
             if surprise < best:
-                best, prior = surprise, level * shape
+                best = surprise
+                prior = level * shape
     return prior

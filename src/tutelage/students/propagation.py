@@ -52,7 +52,7 @@ class Propagation:
     def __init__(self, graph: csr_array, alpha: float) -> None:
         sums = np.asarray(graph.sum(axis=1)).ravel()
         self._degrees = np.where(sums > 0, sums, 1)
-        self._scale = 1 / np.sqrt(self._degrees)[:, np.newaxis]
+        self._scale = 1 / np.sqrt(self._degrees)[:, None]
         root = diags_array(self._scale[:, 0])
         self._step = csr_array(alpha * (root @ graph @ root)).astype(np.float32)
 
@@ -63,10 +63,11 @@ class Propagation:
 
     def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
-        centered = -self._degrees[:, np.newaxis] * (sources.sum(axis=0) / self._degrees.sum())
+        centered = -self._degrees[:, None] * (sources.sum(axis=0) / self._degrees.sum())
         centered[rows] += sources
         residual = (self._scale * centered).astype(np.float32)
-        solution, direction = np.zeros_like(residual), residual.copy()
+        solution = np.zeros_like(residual)
+        direction = residual.copy()
         size = (residual**2).sum(axis=0)
         enough = _TOLERANCE**2 * size
         for _ in range(_MOST_STEPS):
@@ -156,7 +157,9 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         told = np.eye(len(self.classes_))[labels[known]]
         self.trusts_ = np.full(len(X), np.nan)
         if len(self.classes_) == 1:
-            self.label_distributions_, self.trusts_[known], self.label_noise_ = np.ones((len(X), 1)), 1.0, 0.0
+            self.label_distributions_ = np.ones((len(X), 1))
+            self.trusts_[known] = 1.0
+            self.label_noise_ = 0.0
         else:
             graph = neighbor_graph(X, self.n_neighbors)
             beliefs = [_belief(Propagation(graph, a), known, told, seed) for a in alphas]
@@ -188,7 +191,8 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         sure = weights >= _NEXT_TO_NOTHING * weights.max()
         self.estimator_ = fit_clone(SVC(), X[sure], chosen[sure], seed, weights[sure] / weights.max())
         sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
-        scores, beliefs = self._scores(X[sample]), self.label_distributions_[sample]
+        scores = self._scores(X[sample])
+        beliefs = self.label_distributions_[sample]
         losses = [-np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES]
         self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
@@ -198,7 +202,8 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
 
     def _scores(self, rows: Matrix) -> FloatArray:
         """Return the score of each class; of a class that no row was believed to have, −∞."""
-        known, scores = self.estimator_.classes_, np.full((len(rows), len(self.classes_)), -np.inf)
+        known = self.estimator_.classes_
+        scores = np.full((len(rows), len(self.classes_)), -np.inf)
         found = self.estimator_.decision_function(rows) if len(known) > 1 else np.zeros((len(rows), 1))
         scores[:, known] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
         return scores
@@ -224,7 +229,8 @@ def _belief(field: Propagation, known: IntArray, told: FloatArray, seed: int) ->
             break
         before = labeled
         sharpness, grid, labeled = _weighed(told, others(labeled))
-    evidence, weights = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size)), softmax(grid)
+    evidence = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size))
+    weights = softmax(grid)
     spread = _normalized(field.spread(known, labeled), labeled.sum(axis=0))
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
@@ -241,17 +247,19 @@ def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArr
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)
     given = [softmax(sharp * fields, axis=1) for sharp in sharpness]
-    rates = _rates(told.shape[1])[:, np.newaxis]
-    right, wrong = 1 - rates, rates / (told.shape[1] - 1)
+    rates = _rates(told.shape[1])[:, None]
+    right = 1 - rates
+    wrong = rates / (told.shape[1] - 1)
     seen = [(classes * told).sum(axis=1) for classes in given]
     evidence = [right * s + wrong * (1 - s) for s in seen]  # (rates, labels) each
     grid = np.array([np.log(e).sum(axis=1) for e in evidence])
     weights = softmax(grid)
     believed = np.zeros_like(told)
     for classes, weight, likelihood in zip(given, weights, evidence, strict=True):
-        ratio = weight[:, np.newaxis] / likelihood
-        as_told, otherwise = (right * ratio).sum(axis=0), (wrong * ratio).sum(axis=0)
-        believed += classes * np.where(told > 0, as_told[:, np.newaxis], otherwise[:, np.newaxis])
+        ratio = weight[:, None] / likelihood
+        as_told = (right * ratio).sum(axis=0)
+        otherwise = (wrong * ratio).sum(axis=0)
+        believed += classes * np.where(told > 0, as_told[:, None], otherwise[:, None])
     return sharpness, grid, believed
 
 
@@ -271,7 +279,8 @@ def _leaving_out(field: Propagation, known: IntArray, seed: int) -> Callable[[Fl
     fold = np.random.default_rng(seed).permutation(n_labels) % _FOLDS
 
     def without_fold(sources: FloatArray) -> FloatArray:
-        fields, masses = np.zeros_like(sources), np.zeros_like(sources)
+        fields = np.zeros_like(sources)
+        masses = np.zeros_like(sources)
         for number in range(_FOLDS):
             inside = fold == number
             worth = field.spread(known[inside], sources[inside])[known]

@@ -100,8 +100,10 @@ class PublicKnowledge:
 
         Rows and labels have the shape (queries,); a label is −1 where there was no answer.
         """
-        all_labels, asked = self.labels.copy(), self.asked.copy()
-        all_labels[rows], asked[rows] = labels, True
+        all_labels = self.labels.copy()
+        asked = self.asked.copy()
+        all_labels[rows] = labels
+        asked[rows] = True
         return PublicKnowledge(X=self.X, labels=all_labels, asked=asked)
 
     @property

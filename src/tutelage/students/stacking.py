@@ -99,8 +99,10 @@ class Stacking:
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
         gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
-        whole, scores = self.deviations[_BEYOND] * self.radius, slice(N_SCORES)
-        left, moved = (gradient - gram @ weights)[scores], whole * gram[scores, _BEYOND]
+        whole = self.deviations[_BEYOND] * self.radius
+        scores = slice(N_SCORES)
+        left = (gradient - gram @ weights)[scores]
+        moved = whole * gram[scores, _BEYOND]
         covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + gram[scores, scores] / n_people
         is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4
         return whole if is_shown and moved @ np.linalg.solve(covariance, left - moved / 2) > 0 else 0.0
@@ -111,10 +113,14 @@ class Stacking:
         coef = np.vstack([weights[1] * beyond + weights[2] * whole, (1 + weights[0]) * np.eye(m)]).T
         offsets = biases - biases.mean()
         if m == 2:  # as scikit-learn has it: one row, of the second class against the first
-            coef, offsets = coef[1:] - coef[:1], offsets[1:] - offsets[:1]
+            coef = coef[1:] - coef[:1]
+            offsets = offsets[1:] - offsets[:1]
         made: Any = LogisticRegression()
-        made.classes_, made.n_features_in_ = self.student.classes_, coef.shape[1]
-        made.coef_, made.intercept_, made.n_iter_ = coef, offsets, np.ones(1, dtype=np.int32)
+        made.classes_ = self.student.classes_
+        made.n_features_in_ = coef.shape[1]
+        made.coef_ = coef
+        made.intercept_ = offsets
+        made.n_iter_ = np.ones(1, dtype=np.int32)
         return made
 
     @property
@@ -124,7 +130,8 @@ class Stacking:
     def _scores(self, seen: FloatArray) -> FloatArray:
         """Return the scores of each class, less their mean, shape (rows, scores, classes); exact by row."""
         m = len(self.student.classes_)
-        vectors, start = seen[:, :-m], seen[:, -m:]
+        vectors = seen[:, :-m]
+        start = seen[:, -m:]
         found = [projector(np.zeros(len(coef)), coef, 1.0)(vectors) for coef in self._coefs]
         scores = np.stack([start, *found], axis=1)
         return scores - scores.mean(axis=2, keepdims=True)
@@ -132,7 +139,7 @@ class Stacking:
     def _explained(self, seen: FloatArray) -> FloatArray:
         """Return what the weights explain: scores in deviations and one number for each class, for each class."""
         m = len(self.student.classes_)
-        scores = self._scores(seen) / self.deviations[:, np.newaxis]
+        scores = self._scores(seen) / self.deviations[:, None]
         ones = np.broadcast_to(np.eye(m) - 1 / m, (len(seen), m, m))
         return np.concatenate([np.swapaxes(scores, 1, 2), ones], axis=2)
 
@@ -149,7 +156,7 @@ def radius_of(explained: FloatArray) -> float:
 
 def in_steps(explained: FloatArray, radius: float) -> FloatArray:
     """Return what the weights explain at a length of at most ½, in whole steps."""
-    sizes = np.maximum(2 * lengths_of(explained), radius)[:, np.newaxis, np.newaxis]
+    sizes = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
     return np.rint(explained / sizes * (_STEPS - sqrt(explained.shape[2])))
 
 
@@ -160,7 +167,8 @@ def joint_ballots(
 
     `explained`, shape (rows, classes, weights), is what the weights explain of each class.
     """
-    shown, size = in_steps(explained, radius), explained.shape[2]
+    shown = in_steps(explained, radius)
+    size = explained.shape[2]
     mean, _ = _moments(shown, _whole(chances))
     gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
     mean, second = _moments(shown, _whole(softer))
@@ -181,7 +189,7 @@ def joint_steps(shown: FloatArray, wrong: FloatArray) -> IntArray:
     shown = np.rint(shown * (_STEPS - sqrt(size))) / _STEPS
     rows, columns = np.triu_indices(size)
     gram = shown[:, rows] * shown[:, columns] * np.where(rows == columns, 1, sqrt(2))
-    both = np.hstack([shown * wrong[:, np.newaxis], gram]) / sqrt(2)
+    both = np.hstack([shown * wrong[:, None], gram]) / sqrt(2)
     return np.rint(both * _BALLOT_STEPS).astype(np.int64)
 
 
@@ -206,10 +214,12 @@ def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
     gradient, gram, noise = normal_equations(total, sigma, n_people, size := sum(sizes))
-    (weights, doubts), ends = np.zeros((2, size)), np.cumsum([0, *sizes]).tolist()
+    (weights, doubts) = np.zeros((2, size))
+    ends = np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
         for start, end in pairwise(ends):
-            part, others = slice(start, end), np.r_[:start, end:size]
+            part = slice(start, end)
+            others = np.r_[:start, end:size]
             left = gradient[part] - gram[part, others] @ weights[others]
             weights[part], doubts[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
     return weights, doubts
@@ -245,7 +255,7 @@ def _whole(chances: FloatArray) -> FloatArray:
 
 def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the first and second moments over the classes, times the steps of the chances."""
-    weighted = chances[:, :, np.newaxis] * shown
+    weighted = chances[:, :, None] * shown
     return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
 
 
@@ -261,11 +271,12 @@ def step_of(
     # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
     values = np.maximum(values, max(noise_of_gram * sqrt(2 * len(gradient)), 1e-12))
     seen = axes.T @ gradient
-    spreads = np.append(0.0, _SPREADS)[:, np.newaxis]
+    spreads = np.append(0.0, _SPREADS)[:, None]
     exact = spreads * values**2 + values * variance  # a mean over people varies by itself, too
     total = exact + noise**2
     surprise = (np.log(total) + seen**2 / total).sum(axis=1) + np.append(0.0, np.full(len(_SPREADS), _DOUBT))
-    expected, best = spreads * values * seen / total, int(surprise.argmin())
+    expected = spreads * values * seen / total
+    best = int(surprise.argmin())
     likely = np.exp((surprise[best] - surprise) / 2)
     # Of each spread, the variance of the weights given noisy sums, less the one given exact sums.
     within = (spreads * values) ** 2 * (1 / exact - 1 / total) @ (axes**2).T

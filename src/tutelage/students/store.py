@@ -137,7 +137,8 @@ def _without_gaps(content: bytes) -> bytes:
     found = np.load(BytesIO(content), allow_pickle=False)
     if found.dtype.names is None:
         return content
-    clean, rewritten = np.zeros(found.shape, found.dtype), BytesIO()
+    clean = np.zeros(found.shape, found.dtype)
+    rewritten = BytesIO()
     for name in found.dtype.names:
         clean[name] = found[name]
     np.save(rewritten, clean)
