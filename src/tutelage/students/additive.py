@@ -5,8 +5,9 @@ sum says how much of each column's score and of the correction to believe (`tute
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
 from typing import Any, NamedTuple, Self, final
 
@@ -22,7 +23,7 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
-from tutelage.students.stacking import radius_of, weights_of
+from tutelage.students.stacking import radius_of, weights_of, with_biases
 from tutelage.tables import is_number
 
 BAND = 2.0  # deviations of the noise
@@ -41,6 +42,7 @@ _PRIOR_ROWS = 10
 _SPREADS = np.exp(np.arange(-10, 3, 0.5))  # of effects, as variances
 
 Columns = tuple[FloatArray, ...]  # an array for each column
+Pair = tuple[FloatArray, FloatArray]
 
 
 class TableOfEffects(BaseEstimator, ABC):
@@ -202,19 +204,31 @@ def by_bins(numbers: Sequence[IntArray], bins: Matrix) -> IntArray:
     return np.column_stack([one[places] for one, places in zip(numbers, rows.T, strict=True)])
 
 
-# Noisy sums over the cells of a column, shape (outputs, cells); σ; the group of each cell, of which the last number
-# stands for none; how many groups there are; and how many of these, the first ones, are intervals in a row.
-Noisy = tuple[FloatArray, float, IntArray, int, int]
+class Noisy(NamedTuple):
+    """Noisy sums over the cells of a column, and groups of these that the noise does not hide."""
+
+    sums: FloatArray  # shape (outputs, cells)
+    sigma: float
+    group: IntArray  # of each cell; the last number stands for none
+    n_groups: int
+    walk: int  # how many groups, the first ones, are intervals in a row
+
+    def by_group(self) -> Pair:
+        """Return the sums of the groups, shape (groups, outputs), and the deviation of their noise."""
+        sums = np.zeros((self.n_groups + 1, len(self.sums)))
+        np.add.at(sums, self.group, self.sums.T)
+        n_cells = np.bincount(self.group, minlength=len(sums))[:, None]
+        return sums[:-1], self.sigma * np.sqrt(n_cells[:-1])
 
 
 def by_column(
     sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]
-) -> tuple[list[Noisy], tuple[IntArray, ...], FloatArray]:
+) -> tuple[list[Noisy], FloatArray]:
     """Return sums over the cells of all columns, in steps of `scale`, taken apart; see `Scores.of`.
 
-    The second value is the group of each bin of each column, and the third the sums over all people.
+    The second value is the sums over all people.
     """
-    sizes = [int(one[-1]) + 1 for one in cells]
+    sizes = sizes_of(cells)
     noisy = list[Noisy]()
     per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
     for found, follow in zip(per_column, ordered, strict=True):
@@ -222,9 +236,14 @@ def by_column(
         group = np.full(found.shape[1], len(runs))
         for number, places in enumerate(runs):
             group[places] = number
-        noisy.append((found / scale, sigma / scale, group, len(runs), walk))
+        noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
     totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes))
-    return noisy, tuple(group[cell] for (_, _, group, *_), cell in zip(noisy, cells, strict=True)), totals
+    return noisy, totals
+
+
+def sizes_of(cells: Sequence[IntArray]) -> list[int]:
+    """Return how many cells each column has."""
+    return [int(cell[-1]) + 1 for cell in cells]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +256,17 @@ class Effects:
     sizes: Columns  # about how many people each group has
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
 
+    @classmethod
+    def by_noisy(
+        cls, noisy: Sequence[Noisy], cells: Sequence[IntArray], estimate: Callable[[Noisy], Columns], *more: Any
+    ) -> Self:
+        """Return the effects, their doubts and the sizes that `estimate` gives for each column; of no group zeros."""
+        groups = tuple(one.group[cell] for one, cell in zip(noisy, cells, strict=True))
+        found = [[np.pad(each, ((0, 1), (0, 0))) for each in estimate(one)] for one in noisy]
+        tables, doubts, sizes = zip(*found, strict=True)
+        walks = tuple(one.walk for one in noisy)
+        return cls(groups, tables, doubts, tuple(size[:, 0] for size in sizes), walks, *more)
+
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
@@ -245,7 +275,7 @@ class Effects:
         self, sums: FloatArray, sigma: float, scale: int, cells: tuple[IntArray, ...], ordered: Sequence[bool]
     ) -> Self:
         """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
-        sizes = [int(cell[-1]) + 1 for cell in cells]
+        sizes = sizes_of(cells)
         firsts = [np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)]
 
         def of_cells(tables: Columns) -> Columns:
@@ -262,6 +292,49 @@ class Effects:
             walks=tuple(size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)),
         )
 
+    def explained_by(self, corrections: Columns, rows: IntArray) -> list[FloatArray]:
+        """Return the effect of each column at each row, and the sum of the corrections."""
+        each = [table[places] for table, places in zip(self.tables, rows.T, strict=True)]
+        return [*each, summed(corrections, rows)]
+
+    def repaired(
+        self, wrong: FloatArray, weights: Sequence[FloatArray], noise: float, free: float = 1.0, variance: float = 1.0
+    ) -> tuple[Columns, Columns]:
+        """Return corrections by the noisy sums of what the effects get wrong, shape (groups, outputs), and doubts.
+
+        `weights` are how much an effect moves each sum. `free` is the share of its variance that the noise has left.
+        """
+        found = list[Pair]()
+        per_column = np.split(wrong, np.cumsum(list(map(len, self.tables)))[:-1])
+        for off, weight, size, walk in zip(per_column, weights, self.sizes, self.walks, strict=True):
+            known = size > 0
+            left = off[known]
+            by = weight[known]
+            left = left - by * (left.sum(axis=0) / by.sum(axis=0))  # the intercept follows from the rest
+            prior = prior_of(size[known], walk)
+            correction = np.zeros_like(off)
+            doubt = np.zeros_like(off)
+            correction[known], doubt[known] = expected_effects(
+                left / by, 1 / by, (noise / by) ** 2 * free, prior, variance
+            )
+            found.append((correction, doubt))
+        corrections, doubts = zip(*found, strict=True)
+        return corrections, doubts
+
+    def believed(
+        self, corrections: Columns, doubts: Columns, weights: FloatArray, moved: FloatArray
+    ) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return the effects and their doubts, by a weight for each column and then one for the correction."""
+        effects = list[FloatArray]()
+        noise = list[FloatArray]()
+        d = len(self.tables)
+        tables = zip(weights[:d], moved[:d], self.tables, self.doubts, corrections, doubts, strict=True)
+        for weight, move, table, doubt, correction, of_it in tables:
+            effects.append(weight * table + weights[d] * correction)
+            variances = (weight * doubt) ** 2 + (move * table) ** 2 + (weights[d] * of_it) ** 2
+            noise.append(np.sqrt(variances + (moved[d] * correction) ** 2))
+        return effects, noise
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,12 +350,13 @@ class Scores(Effects):
 
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
         """
-        noisy, groups, totals = by_column(counts, sigma, scale, cells, ordered)
+        noisy, totals = by_column(counts, sigma, scale, cells, ordered)
         people = np.maximum(totals, 1.0)
         shares = people / people.sum()
-        tables, doubts, sizes = zip(*(_scored(*one, shares) for one in noisy), strict=True)
-        np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
-        return cls(groups, tables, doubts, sizes, tuple(walk for *_, walk in noisy), shares)
+        found = cls.by_noisy(noisy, cells, partial(_scored, shares), shares)
+        # Or else, by counts that somebody made up, a ballot could fail by its rows.
+        np.asarray_chkfinite(np.vstack(found.tables))
+        return found
 
     @property
     def base(self) -> FloatArray:
@@ -346,24 +420,16 @@ class Scores(Effects):
         made_up = made_up_rows(self.sizes)
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
-        found = list[tuple[FloatArray, FloatArray]]()
-        per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
-        for place, (wrong, size) in enumerate(zip(per_column, self.sizes, strict=True)):
-            within = np.zeros_like(wrong)
-            np.add.at(within, made_up[:, place], spreads)
-            rows = np.bincount(made_up[:, place], minlength=len(size))[:, None]
+        weights = list[FloatArray]()
+        for places, size, table in zip(made_up.T, self.sizes, self.tables, strict=True):
+            within = np.zeros_like(table)
+            np.add.at(within, places, spreads)
+            rows = np.bincount(places, minlength=len(size))[:, None]
             spread = (within + _PRIOR_ROWS * spreads.mean(axis=0)) / (rows + _PRIOR_ROWS)
-            known = size > 0
-            weights = (size[:, None] * np.maximum(spread, _LEAST_VARIANCE))[known]
-            wrong = (wrong - wrong.mean(axis=1, keepdims=True))[known]
-            wrong = wrong - weights * (wrong.sum(axis=0) / weights.sum(axis=0))  # the intercept follows from the rest
-            noise = (sigma / scale / weights) ** 2 * (1 - 1 / len(self.base))
-            correction, doubt = np.zeros((2, len(size), len(self.base)))
-            prior = prior_of(size[known], self.walks[place])
-            correction[known], doubt[known] = expected_effects(wrong / weights, 1 / weights, noise, prior)
-            found.append((correction, doubt))
-        corrections, doubts = zip(*found, strict=True)
-        return corrections, doubts
+            weights.append(size[:, None] * np.maximum(spread, _LEAST_VARIANCE))
+        wrong = residuals.T / scale
+        wrong -= wrong.mean(axis=1, keepdims=True)
+        return self.repaired(wrong, weights, sigma / scale, 1 - 1 / len(self.shares))
 
 
 @final
@@ -394,10 +460,7 @@ class Weighing:
 
     def explained(self, rows: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        m = len(self.scores.base)
-        each = [table[places] for table, places in zip(self.scores.tables, rows.T, strict=True)]
-        scores = np.stack([*each, summed(self.corrections, rows)], axis=2)
-        return np.concatenate([scores, np.broadcast_to(np.eye(m) - 1 / m, (len(rows), m, m))], axis=2)
+        return with_biases(np.stack(self.scores.explained_by(self.corrections, rows), axis=2))
 
     def classifier(
         self, total: IntArray, sigma: float, n_people: int, classes: npt.NDArray[Any], schema: Schema
@@ -406,34 +469,13 @@ class Weighing:
         d = len(self.corrections)
         weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
         biases = weights[d + 1 :]
-        parts = Parts(self.scores.tables, self.scores.doubts, self.corrections, self.doubts)
-        by_group, noise = parts.believed(np.append(self.scores.part + weights[:d], weights[d]), moved)
+        weights[:d] += self.scores.part
+        by_group, noise = self.scores.believed(self.corrections, self.doubts, weights, moved)
         made = AdditiveClassifier()
         made.classes_ = np.asarray(classes)
         made.intercept_ = self.scores.base + biases - biases.mean()
         made.n_features_in_ = d
         return made.with_table(by_group, noise, self.scores.groups, schema)
-
-
-class Parts(NamedTuple):
-    """Scores and corrections of the groups of each column, each with its doubt: how far the noise moves it."""
-
-    tables: Columns
-    doubts: Columns
-    corrections: Columns
-    doubts_of_corrections: Columns
-
-    def believed(self, weights: FloatArray, moved: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
-        """Return the effects and their doubts, by a weight for each column and one for the correction."""
-        effects = list[FloatArray]()
-        noise = list[FloatArray]()
-        (*each, last) = weights
-        (*each_moved, last_moved) = moved[: len(weights)]
-        for weight, move, table, doubt, correction, of_it in zip(each, each_moved, *self, strict=True):
-            effects.append(weight * table + last * correction)
-            variances = (weight * doubt) ** 2 + (move * table) ** 2 + (last * of_it) ** 2
-            noise.append(np.sqrt(variances + (last_moved * correction) ** 2))
-        return effects, noise
 
 
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
@@ -484,20 +526,16 @@ def _runs(totals: list[int], noise: float) -> list[list[int]]:
     return found
 
 
-def _scored(
-    counts: FloatArray, sigma: float, group: IntArray, n_groups: int, walk: int, shares: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the score of each group for each class, its doubt, and about how many people it has; of no group zeros."""
+def _scored(shares: FloatArray, noisy: Noisy) -> Columns:
+    """Return the score of each group for each class, its doubt, and about how many people it has."""
     m = len(shares)
-    held = np.zeros((n_groups + 1, m))
-    np.add.at(held, group, counts.T)
-    held = held[:n_groups]
-    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups, None])
-    people = np.maximum(held.sum(axis=1, keepdims=True), noise * sqrt(m))
+    counts, noise = noisy.by_group()
+    total = counts.sum(axis=1, keepdims=True)
+    people = np.maximum(total, noise * sqrt(m))
     scale = np.sqrt(shares * (1 - shares))
-    beyond = (held - shares * held.sum(axis=1, keepdims=True)) / people / scale
+    beyond = (counts - shares * total) / people / scale
     of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
-    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior_of(people[:, 0], walk))
+    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior_of(people[:, 0], noisy.walk))
     # As many times their share as the classes have in all; the logarithms less their mean are the scores.
     found = 1 + scale * effects / shares
     moved = scale * doubts / shares
@@ -506,8 +544,7 @@ def _scored(
     # The noise of the classes adds up to none.
     centered = np.eye(m) - 1 / m
     spread = (centered * ((high - low) / 2)[:, None]) @ centered
-    doubts = np.sqrt((spread**2).sum(axis=2) * m / (m - 1))
-    return np.vstack([scores, np.zeros(m)]), np.vstack([doubts, np.zeros(m)]), np.append(people, 0.0)
+    return scores, np.sqrt((spread**2).sum(axis=2) * m / (m - 1)), people
 
 
 def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
@@ -519,25 +556,28 @@ def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
 
 
 def expected_effects(
-    seen: FloatArray, around: FloatArray, noise: FloatArray, prior: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the expected effects, shape (groups, classes), over spreads as likely as what was seen makes them.
+    seen: FloatArray, around: FloatArray, noise: FloatArray, prior: FloatArray, variance: float = 1.0
+) -> Pair:
+    """Return the expected effects, shape (groups, outputs), over spreads as likely as what was seen makes them.
 
-    `around` and `noise` are the variances of what was seen, by the people and by the noise. The second array is the
-    doubt: the deviation of the effects that would be expected without noise from these.
+    `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.
+    The second array is the doubt: the deviation of the effects that would be expected without noise from these.
     """
+    deviation = sqrt(variance)
+    by_noise = (noise / variance).T
     spreads = np.append(0.0, _SPREADS)[:, None, None, None]
     exact = spreads * prior + np.array([np.diag(one) for one in np.broadcast_to(around, noise.shape).T])
-    covariance = exact + np.array([np.diag(one) for one in noise.T])
+    covariance = exact + np.array([np.diag(one) for one in by_noise])
     factor = np.linalg.cholesky(covariance)
-    shown = np.linalg.solve(factor, np.broadcast_to(seen.T[..., None], (*factor.shape[:-1], 1)))
-    surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + (shown**2).sum(axis=(1, 2, 3))
+    told = np.broadcast_to((seen / deviation).T[..., None], (*factor.shape[:-1], 1))
+    squares = (np.linalg.solve(factor, told) ** 2).sum(axis=(1, 2, 3))
+    surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + squares
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
-    before = np.append(0.0, np.full(len(_SPREADS), 2 * np.log(len(_SPREADS))))
-    likely = np.exp(-(surprise + before - (surprise + before).min()) / 2)
-    weights = np.linalg.solve(covariance, np.broadcast_to(seen.T[..., None], shown.shape))
-    expected = (spreads * (prior @ weights))[..., 0]
+    surprise[1:] += 2 * np.log(len(_SPREADS))
+    likely = np.exp(-(surprise - surprise.min()) / 2)
+    likely /= likely.sum()
+    expected = (spreads * (prior @ np.linalg.solve(covariance, told)))[..., 0]
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
     given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
-    doubts = np.sqrt(np.tensordot(likely / likely.sum(), (given * noise.T[..., None]).sum(axis=2), 1))
-    return np.tensordot(likely / likely.sum(), expected, 1).T, doubts.T
+    doubts = np.sqrt(np.tensordot(likely, (given * by_noise[..., None]).sum(axis=2), 1))
+    return deviation * np.tensordot(likely, expected, 1).T, deviation * doubts.T

@@ -8,6 +8,7 @@ of what is left says how far numbers lie from predictions. Numbers are shares of
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from math import sqrt
 from typing import Self, final
 
@@ -22,7 +23,7 @@ from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
     Effects,
-    Parts,
+    Noisy,
     TableOfEffects,
     by_column,
     expected_effects,
@@ -30,7 +31,7 @@ from tutelage.students.additive import (
     prior_of,
     summed,
 )
-from tutelage.students.stacking import step_of
+from tutelage.students.stacking import equations_of, step_of
 
 # Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
 LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
@@ -108,15 +109,14 @@ class Means(Effects):
     @classmethod
     def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
         """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
-        noisy, groups, totals = by_column(sums, sigma, scale, cells, ordered)
+        noisy, totals = by_column(sums, sigma, scale, cells, ordered)
         mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
-        tables, doubts, sizes = zip(*(_effects_of(*one, mean) for one in noisy), strict=True)
-        return cls(groups, tables, doubts, sizes, tuple(walk for *_, walk in noisy), mean)
+        return cls.by_noisy(noisy, cells, partial(_effects_of, mean), mean)
 
     @property
     def variance(self) -> float:
         """About that of the numbers of people within a bin."""
-        return _VARIANCE * self.mean * (1 - self.mean)
+        return _variance_at(self.mean)
 
     def beside(self, public: PublicStart | None) -> Self:
         """Return these with what public targets say, in the parts by which public rows are predicted best."""
@@ -145,7 +145,7 @@ class Means(Effects):
         return self.parts or (1 / sqrt(len(self.tables)), 0.0)
 
     def _beyond(self, rows: IntArray) -> FloatArray:
-        return summed([table[:, None] for table in self.tables], rows)[:, 0]
+        return summed(self.tables, rows)[:, 0]
 
     def examples(self) -> tuple[IntArray, FloatArray | None]:
         """Return public rows as groups, and what public targets say of them; without them made-up rows."""
@@ -155,46 +155,25 @@ class Means(Effects):
 
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
-        found = list[tuple[FloatArray, FloatArray]]()
-        ends = np.cumsum(list(map(len, self.tables)))[:-1]
-        for wrong, size, walk in zip(np.split(residuals[0] / scale, ends), self.sizes, self.walks, strict=True):
-            (correction, doubt) = np.zeros((2, len(size)))
-            known = size > 0
-            people = size[known]
-            beyond = wrong[known] - people * (wrong[known].sum() / people.sum())  # the intercept follows from the rest
-            noise = (sigma / scale / people) ** 2
-            prior = prior_of(people, walk)
-            correction[known], doubt[known] = _expected(beyond / people, people, noise, prior, self.variance)
-            found.append((correction, doubt))
-        corrections, doubts = zip(*found, strict=True)
-        return corrections, doubts
+        weights = [size[:, None] for size in self.sizes]
+        return self.repaired(residuals.T / scale, weights, sigma / scale, variance=self.variance)
 
 
-def _effects_of(
-    sums: FloatArray, sigma: float, group: IntArray, n_groups: int, walk: int, mean: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the effect of each group, its doubt, and about how many people it has; of no group zeros."""
-    held = np.zeros((n_groups + 1, 2))
-    np.add.at(held, group, sums.T)
-    held = held[:n_groups]
-    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups])
-    people = np.maximum(held.sum(axis=1), noise * sqrt(2))
-    variance = _VARIANCE * mean * (1 - mean)
+def _effects_of(mean: float, noisy: Noisy) -> Columns:
+    """Return the effect of each group, its doubt, and about how many people it has."""
+    sums, noise = noisy.by_group()
+    total = sums.sum(axis=1, keepdims=True)
+    people = np.maximum(total, noise * sqrt(2))
     of_noise = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2)
-    beyond = (held[:, 1] - mean * held.sum(axis=1)) / people
-    effects, doubts = _expected(beyond, people, of_noise, prior_of(people, walk), variance)
-    effects -= (people @ effects) / people.sum()
-    return np.append(effects, 0.0), np.append(doubts, 0.0), np.append(people, 0.0)
+    beyond = (sums[:, 1:] - mean * total) / people
+    prior = prior_of(people[:, 0], noisy.walk)
+    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior, _variance_at(mean))
+    effects -= (people[:, 0] @ effects[:, 0]) / people.sum()
+    return effects, doubts, people
 
 
-def _expected(
-    seen: FloatArray, people: FloatArray, noise: FloatArray, prior: FloatArray, variance: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the expected effects, of a size expected in units of the deviation of the numbers, and their doubts."""
-    shown = (seen / sqrt(variance))[:, None]
-    of_noise = (noise / variance)[:, None]
-    effects, doubts = expected_effects(shown, 1 / people[:, None], of_noise, prior)
-    return sqrt(variance) * effects[:, 0], sqrt(variance) * doubts[:, 0]
+def _variance_at(mean: float) -> float:
+    return _VARIANCE * mean * (1 - mean)
 
 
 @final
@@ -221,10 +200,9 @@ class Fitting:
 
     def explained(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, shape (rows, weights); exact by row."""
-        each = [table[places] for table, places in zip(self.means.tables, rows.T, strict=True)]
-        correction = summed([one[:, None] for one in self.corrections], rows)[:, 0]
+        each = self.means.explained_by(self.corrections, rows)
         public = [] if known is None else [known - self.means.mean]
-        return np.column_stack([*each, correction, *public, np.full(len(rows), sqrt(self.means.variance))])
+        return np.column_stack([*each, *public, np.full(len(rows), sqrt(self.means.variance))])
 
     def shown(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, at a length of at most 1."""
@@ -234,17 +212,13 @@ class Fitting:
     def regressor(self, means: FloatArray, noise: float, n_people: int, schema: Schema) -> AdditiveRegressor:
         """Return the student that follows from a noisy mean of gradient and Gram matrix, for numbers from 0 to 1."""
         d = len(self.corrections)
-        size = self.n_weights
-        gram = np.zeros((size, size))
-        (rows, columns) = np.triu_indices(size)
-        gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
-        gradient = LARGEST_RESIDUAL * means[:size]
+        gradient, gram = equations_of(means, self.n_weights)
         variance = self.means.variance / n_people
-        weights, moved = np.array(step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)) / self.radius
-        parts = Parts(self.means.tables, self.means.doubts, self.corrections, self.doubts)
+        step = step_of(LARGEST_RESIDUAL * gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)
+        weights, moved = np.array(step) / self.radius
         of_effects, of_public = self.means.begun
-        believed = parts.believed(np.append(of_effects + weights[:d], weights[d]), moved)
-        by_group, doubts = ([one[:, None] for one in each] for each in believed)
+        weights[:d] += of_effects
+        by_group, doubts = self.means.believed(self.corrections, self.doubts, weights, moved)
         made = AdditiveRegressor()
         rest = self.means.mean
         if self.means.public is not None:
@@ -256,8 +230,9 @@ class Fitting:
         made.n_features_in_ = d
         made.range_ = (0.0, 1.0)
         rows, known = self.means.examples()
-        expected = made.intercept_[0] + summed(by_group, rows)[:, 0]
-        expected = expected if known is None else expected + made.part_ * known
+        expected = made.intercept_ + summed(by_group, rows)[:, 0]
+        if known is not None:
+            expected += made.part_ * known
         made.parts_ = np.quantile(np.clip(expected, 0, 1), np.arange(1, N_PARTS) / N_PARTS)
         return made
 

@@ -138,10 +138,15 @@ class Stacking:
 
     def _explained(self, seen: FloatArray) -> FloatArray:
         """Return what the weights explain: scores in deviations and one number for each class, for each class."""
-        m = len(self.student.classes_)
         scores = self._scores(seen) / self.deviations[:, None]
-        ones = np.broadcast_to(np.eye(m) - 1 / m, (len(seen), m, m))
-        return np.concatenate([np.swapaxes(scores, 1, 2), ones], axis=2)
+        return with_biases(np.swapaxes(scores, 1, 2))
+
+
+def with_biases(explained: FloatArray) -> FloatArray:
+    """Return what the weights explain, shape (rows, classes, weights), with one more weight for each class."""
+    m = explained.shape[1]
+    biases = np.broadcast_to(np.eye(m) - 1 / m, (len(explained), m, m))
+    return np.concatenate([explained, biases], axis=2)
 
 
 def lengths_of(explained: FloatArray) -> FloatArray:
@@ -168,15 +173,12 @@ def joint_ballots(
     `explained`, shape (rows, classes, weights), is what the weights explain of each class.
     """
     shown = in_steps(explained, radius)
-    size = explained.shape[2]
     mean, _ = _moments(shown, _whole(chances))
     gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
     mean, second = _moments(shown, _whole(softer))
-    rows, columns = np.triu_indices(size)
+    rows, columns = np.triu_indices(shown.shape[2])
     gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
-    gram *= np.where(rows == columns, 1, sqrt(2)) * (4 / _STEPS**4)
-    both = np.hstack([gradient / _STEPS**2, gram]) / sqrt(2)
-    return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+    return _in_ballot_steps(gradient / _STEPS**2, gram * (4 / _STEPS**4))
 
 
 def joint_steps(shown: FloatArray, wrong: FloatArray) -> IntArray:
@@ -188,9 +190,14 @@ def joint_steps(shown: FloatArray, wrong: FloatArray) -> IntArray:
     size = shown.shape[1]
     shown = np.rint(shown * (_STEPS - sqrt(size))) / _STEPS
     rows, columns = np.triu_indices(size)
-    gram = shown[:, rows] * shown[:, columns] * np.where(rows == columns, 1, sqrt(2))
-    both = np.hstack([shown * wrong[:, None], gram]) / sqrt(2)
-    return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+    return _in_ballot_steps(shown * wrong[:, None], shown[:, rows] * shown[:, columns])
+
+
+def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
+    """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot."""
+    rows, columns = np.triu_indices(gradient.shape[1])
+    both = np.hstack([gradient, gram * np.where(rows == columns, 1, sqrt(2))])
+    return np.rint(both / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
 
 
 def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArray, float]:
@@ -202,10 +209,16 @@ def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArra
 def normal_equations(total: IntArray, sigma: float, n_people: int, size: int) -> tuple[FloatArray, FloatArray, float]:
     """Return gradient and Gram matrix of `size` weights, by the noisy sum of ballots, and the noise of the gradient."""
     means, noise = noisy_means(total, sigma, n_people)
+    gradient, gram = equations_of(means, size)
+    return gradient, gram / 4, noise
+
+
+def equations_of(means: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
+    """Return gradient and Gram matrix of `size` weights by the numbers of a ballot."""
     rows, columns = np.triu_indices(size)
     gram = np.zeros((size, size))
-    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
-    return means[:size], gram, noise
+    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
+    return means[:size], gram
 
 
 def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> tuple[FloatArray, FloatArray]:
