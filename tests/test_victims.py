@@ -185,7 +185,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "terms.toml").write_text(TERMS)
     rows = "".join(f"{20 + row % 75},{('no', 'yes')[row % 2]},p{row // 2}\n" for row in range(120))
     (folder / "one.csv").write_text(f"age,ill,patient\n{rows}")
-    consortium.new(folder / "terms.toml", folder / "registry", mailbox=folder / "mail")
+    consortium.new(folder / "terms.toml", home=folder / "registry", mailbox=folder / "mail")
     write_people(folder, 120, 60)
     configure(folder, ('folder = "out"', 'folder = "o"'))
     np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Option
 
 from tutelage._internal.records import Entries
 from tutelage._internal.validation import probability
@@ -15,7 +13,7 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
+from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say, with_help
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
@@ -28,21 +26,32 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 
 @choosing_mechanism()
+@with_help
 def account(
-    votes: Annotated[Path, Argument(help="npz file with the vote counts (queries x classes).")],
+    votes: Path,
     released_by: Chosen,
-    delta: Annotated[float, Option(help="Target delta, between 0 and 1.")],
+    *,
+    delta: float,
     array: Array = None,
-    first: Annotated[int | None, Option(help="Count only this many queries, from the first.")] = None,
+    first: int | None = None,
     teachers: Teachers = None,
-    reveal_private: Annotated[
-        bool, Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them.")
-    ] = False,
+    reveal_private: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the epsilon of labeling every query once.
 
     The worst-case epsilon may be published. The vote-dependent ones are private.
+
+    Parameters
+    ----------
+    votes
+        npz file with the vote counts (queries x classes).
+    delta
+        Target delta, between 0 and 1.
+    first
+        Count only this many queries, from the first.
+    reveal_private
+        Also print the vote-dependent costs. Never publish them.
     """
     probability(delta, "--delta", "account")
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)

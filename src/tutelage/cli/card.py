@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from typer import Argument, Option
+from typer import Option
 
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import Claim, form, path_of
@@ -32,6 +32,7 @@ from tutelage.cli.text import (
     remark,
     require_printable,
     say,
+    with_help,
 )
 from tutelage.cli.words import on_command_line
 from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, PublicationTest, SummedNoise
@@ -49,24 +50,48 @@ _TOPICS = ", ".join(STATEMENTS)
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
+@with_help
 def card(
-    results: Annotated[Path | None, Argument(help="Results folder, or a card.json.")] = None,
-    ledger: Annotated[
-        Path | None, Option(help="Ledger of the private data, for the current budget, and to change its release.")
-    ] = None,
+    results: Path | None = None,
+    *,
+    ledger: Path | None = None,
     state: Annotated[
         list[str] | None, Option(help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}.")
     ] = None,
-    statements: Annotated[Path | None, Option(help="TOML file with statements, one entry per topic.")] = None,
-    ask: Annotated[bool, Option("--ask", help="Ask for each missing statement, in the terminal.")] = False,
-    effects: Annotated[bool, Option("--effects", help="Draw the effects of columns, if the student has them.")] = False,
-    claim: Annotated[Path | None, Option(help="Claim of `tutelage publish test`, to add. Needs --ledger.")] = None,
-    output: Annotated[Path | None, Option(help="Folder to write to.  [default: the results folder]")] = None,
-    sign: Annotated[Path | None, Option(help=f"NAME.private.json to sign with. Writes {SIGNATURE}.")] = None,
-    verify: Annotated[Path | None, Option(help="NAME.public.json of the signer, to check a signed folder.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the card as JSON instead of its location.")] = False,
+    statements: Path | None = None,
+    ask: bool = False,
+    effects: bool = False,
+    claim: Path | None = None,
+    output: Path | None = None,
+    sign: Path | None = None,
+    verify: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Write the privacy card as card.json, card.md and card.html."""
+    """Write the privacy card as card.json, card.md and card.html.
+
+    Parameters
+    ----------
+    results
+        Results folder, or a card.json.
+    ledger
+        Ledger of the private data, for the current budget, and to change its release.
+    statements
+        TOML file with statements, one entry per topic.
+    ask
+        Ask for each missing statement, in the terminal.
+    effects
+        Draw the effects of columns, if the student has them.
+    claim
+        Claim of `tutelage publish test`, to add. Needs --ledger.
+    output
+        Folder to write to.  [default: the results folder]
+    sign
+        NAME.private.json to sign with. Writes manifest.signature.json.
+    verify
+        NAME.public.json of the signer, to check a signed folder.
+    as_json : --json
+        Print the card as JSON instead of its location.
+    """
     if verify is not None:
         if results is None or state or statements or ask or effects or claim or output or sign or as_json:
             raise ConfigError("--verify takes only the folder of the card and, if you have it, --ledger.")

@@ -21,7 +21,17 @@ from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_settings
 from tutelage.cli.sources import ids_in
 from tutelage.cli.terms import TermsFile
-from tutelage.cli.text import AsJson, Html, interruption_says, plain_console, print_json, say, verb_group, write_page
+from tutelage.cli.text import (
+    AsJson,
+    Html,
+    interruption_says,
+    plain_console,
+    print_json,
+    say,
+    verb_group,
+    with_help,
+    write_page,
+)
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features.schema import code_by_value, type_wanted
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
@@ -51,21 +61,33 @@ _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, a
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
 _STOPPED = "the files say what is left to do. Run the same command again."
 HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.")]
-Yes = Annotated[bool, Option("--yes", help="Approve of every release that the budget holds, without a question.")]
-Words = Annotated[str | None, Option(help="Six words of the roster, as the members read them to you.")]
 Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
 
 consortium = verb_group("Train one student for several hospitals that share no rows, votes or ballots.")
 
 
 @consortium.command()
+@with_help
 def new(
-    terms: Annotated[Path, Argument(help="TOML file with the terms.")],
-    home: Annotated[Path, Option(help="Folder of the coordinator. The members of an existing one are amended.")],
-    server: Annotated[str | None, Option(help="host:port at which members reach the coordinator.")] = None,
-    mailbox: Annotated[Path | None, Option(help="Instead of a server: a folder that all members reach.")] = None,
+    terms: Path,
+    *,
+    home: Path,
+    server: str | None = None,
+    mailbox: Path | None = None,
 ) -> None:
-    """Found a consortium, or amend who is in it: write an invite for each member (coordinator)."""
+    """Found a consortium, or amend who is in it: write an invite for each member (coordinator).
+
+    Parameters
+    ----------
+    terms
+        TOML file with the terms.
+    home
+        Folder of the coordinator. The members of an existing one are amended.
+    server
+        host:port at which members reach the coordinator.
+    mailbox
+        Instead of a server: a folder that all members reach.
+    """
     _require_finished(home)
     file = TermsFile.of(read_settings(terms))
     before = Place.load(home) if home.exists() else None
@@ -108,17 +130,39 @@ def new(
 
 
 @consortium.command()
+@with_help
 def join(
-    invite: Annotated[Path, Argument(help="Invite of this member.")],
-    home: Annotated[Path | None, Option(help="Folder for keys and budget.  [default: the name of the member]")] = None,
-    data: Annotated[Path | None, Option(help="Hospital: private table (csv or Parquet).")] = None,
-    person: Annotated[str | None, Option("--id", help="Hospital: column that says whose row it is.")] = None,
-    label: Annotated[str | None, Option(help="Hospital: column with the label.")] = None,
-    once: Annotated[bool, Option("--each-person-once", help="Confirm that no person has two rows.")] = False,
-    insist: Annotated[bool, Option("--insist", help="Give people who have a budget already a second one.")] = False,
-    new_keys: Annotated[bool, Option("--new-keys", help="Replace lost or stolen keys; the budget stays.")] = False,
+    invite: Path,
+    *,
+    home: Path | None = None,
+    data: Path | None = None,
+    person: str | None = None,
+    label: str | None = None,
+    once: bool = False,
+    insist: bool = False,
+    new_keys: bool = False,
 ) -> None:
-    """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties)."""
+    """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties).
+
+    Parameters
+    ----------
+    invite
+        Invite of this member.
+    home
+        Folder for keys and budget.  [default: the name of the member]
+    data
+        Hospital: private table (csv or Parquet).
+    person : --id
+        Hospital: column that says whose row it is.
+    label
+        Hospital: column with the label.
+    once : --each-person-once
+        Confirm that no person has two rows.
+    insist
+        Give people who have a budget already a second one.
+    new_keys
+        Replace lost or stolen keys; the budget stays.
+    """
     found = Invite.load(invite)
     file = TermsFile.of(found.terms)
     folder = home or Path(found.name)
@@ -171,16 +215,32 @@ def join(
 
 
 @consortium.command()
+@with_help
 def serve(
     home: HomeArgument,
-    yes: Yes = False,
-    words: Words = None,
+    *,
+    yes: bool = False,
+    words: str | None = None,
     patience: Patience = 600.0,
-    listen: Annotated[str | None, Option(help="host:port to listen at, if it is not the one in the terms.")] = None,
-    server: Annotated[str | None, Option(help="host:port of the server, after it moved.")] = None,
-    once: Annotated[bool, Option("--once", help="Do what can be done now, and end.")] = False,
+    listen: str | None = None,
+    server: str | None = None,
+    once: bool = False,
 ) -> None:
-    """Take part: answer what the coordinator asks, after a question (hospitals and computing parties)."""
+    """Take part: answer what the coordinator asks, after a question (hospitals and computing parties).
+
+    Parameters
+    ----------
+    yes
+        Approve of every release that the budget holds, without a question.
+    words
+        Six words of the roster, as the members read them to you.
+    listen
+        host:port to listen at, if it is not the one in the terms.
+    server
+        host:port of the server, after it moved.
+    once
+        Do what can be done now, and end.
+    """
     place = Place.load(home)
     if once and place.server is not None:
         raise ConfigError("--once is for a mailbox that is a folder. Leave it out.")
@@ -198,17 +258,35 @@ def serve(
 
 
 @consortium.command()
+@with_help
 def run(
     home: HomeArgument,
-    name: Annotated[str, Option("--as", help="Name of the release.")] = "1",
-    rehearse: Annotated[bool, Option("--rehearse", help="Try everything with made-up rows; nothing is spent.")] = False,
-    test: Annotated[Path | None, Option(help="Public table with labels, to score the student.")] = None,
-    label: Annotated[str, Option(help="Label column of --test.")] = "label",
-    words: Words = None,
-    without: Annotated[list[str] | None, Option(help="Begin without this member, which has not joined.")] = None,
+    *,
+    name: str = "1",
+    rehearse: bool = False,
+    test: Path | None = None,
+    label: str = "label",
+    words: str | None = None,
+    without: list[str] | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the hospitals for a release, and write its student (coordinator)."""
+    """Ask the hospitals for a release, and write its student (coordinator).
+
+    Parameters
+    ----------
+    name : --as
+        Name of the release.
+    rehearse
+        Try everything with made-up rows; nothing is spent.
+    test
+        Public table with labels, to score the student.
+    label
+        Label column of --test.
+    words
+        Six words of the roster, as the members read them to you.
+    without
+        Begin without this member, which has not joined.
+    """
     place = Place.load(home)
     file = TermsFile.of(place.terms)
     release = f"{REHEARSAL}-{secrets.token_hex(4)}" if rehearse else name

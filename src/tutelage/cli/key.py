@@ -1,19 +1,26 @@
 """``tutelage key``: keys to sign cards and heads of ledgers with."""
 
 from pathlib import Path
-from typing import Annotated
-
-from typer import Argument, Option
 
 from tutelage.cli.ledger import require_signatures
-from tutelage.cli.text import say
+from tutelage.cli.text import say, with_help
 
 
+@with_help
 def key(
-    name: Annotated[str, Argument(help="Name of the signer, such as officer.")],
-    folder: Annotated[Path, Option(help="Folder to write the two files to.")] = Path(),
+    name: str,
+    *,
+    folder: Path = Path(),
 ) -> None:
-    """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others."""
+    """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others.
+
+    Parameters
+    ----------
+    name
+        Name of the signer, such as officer.
+    folder
+        Folder to write the two files to.
+    """
     require_signatures()
     from tutelage.federation.keys import Identity, Member, Role
 

@@ -3,16 +3,14 @@
 import csv
 import re
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say, with_help
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
@@ -26,18 +24,16 @@ _LABELS = form(
 
 
 @choosing_mechanism(predictions=True)
+@with_help
 def label(
-    public: Annotated[Path, Argument(help="Public rows that were voted on (csv, Parquet, npz).")],
-    votes: Annotated[Path, Option(help="npz file with the private votes, one row per public row, in the same order.")],
-    ledger: Annotated[Path, Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
+    public: Path,
+    *,
+    votes: Path,
+    ledger: Path,
     chosen: Chosen,
-    output: Annotated[Path, Option(help="csv file to write the labels to.")],
-    predictions: Annotated[
-        Path | None, Option(help="interactive: npz file with the student's probabilities (rows x classes).")
-    ] = None,
-    question: Annotated[
-        str, Option(help="Name of what was voted on, if you ask several things about the same rows.")
-    ] = "",
+    output: Path,
+    predictions: Path | None = None,
+    question: str = "",
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
@@ -45,6 +41,21 @@ def label(
     """Label public rows from existing votes.
 
     Rows that were labeled before get the same label again, and nothing is spent on them.
+
+    Parameters
+    ----------
+    public
+        Public rows that were voted on (csv, Parquet, npz).
+    votes
+        npz file with the private votes, one row per public row, in the same order.
+    ledger
+        Ledger of the private data. `tutelage ledger init` creates one.
+    output
+        csv file to write the labels to.
+    predictions
+        interactive: npz file with the student's probabilities (rows x classes).
+    question
+        Name of what was voted on, if you ask several things about the same rows.
     """
     released_by = chosen.mechanism
     if released_by.takes_predictions != (predictions is not None):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Option
+from typer import Argument
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.extras import install
@@ -29,6 +29,7 @@ from tutelage.cli.text import (
     require_printable,
     say,
     verb_group,
+    with_help,
     write_new,
     write_page,
 )
@@ -77,22 +78,32 @@ def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
 
 
 @ledger.command()
+@with_help
 def init(
     file: File,
-    epsilon: Annotated[float, Option(help="Epsilon of all releases together.")],
-    delta: Annotated[float, Option(help="Delta of all releases together. Keep it below 1 / the number of people.")],
-    neighbors: Annotated[
-        Neighbors | None, Option(help="Privacy unit. entity: all rows of one person.  [required]")
-    ] = None,
-    unit: Annotated[
-        str | None, Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
-    ] = None,
-    accounting: Annotated[
-        Accounting, Option(help="gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit.")
-    ] = Accounting.RENYI,
+    *,
+    epsilon: float,
+    delta: float,
+    neighbors: Neighbors | None = None,
+    unit: str | None = None,
+    accounting: Accounting = Accounting.RENYI,
     as_json: AsJson = False,
 ) -> None:
-    """Create the ledger of a data set. Its budget can be raised later, but never lowered."""
+    """Create the ledger of a data set. Its budget can be raised later, but never lowered.
+
+    Parameters
+    ----------
+    epsilon
+        Epsilon of all releases together.
+    delta
+        Delta of all releases together. Keep it below 1 / the number of people.
+    neighbors
+        Privacy unit. entity: all rows of one person.  [required]
+    unit
+        Name of the unit in reports, such as patient_id.  [default: from --neighbors]
+    accounting
+        gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit.
+    """
     if neighbors is None:
         raise ConfigError(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
@@ -115,16 +126,26 @@ def show(file: File, html: Html = None, as_json: AsJson = False) -> None:
 
 
 @ledger.command()
+@with_help
 def verify(
     file: File,
-    head: Annotated[
-        str | None, Option(help="A head that you noted, or a file of `tutelage ledger head --sign`.")
-    ] = None,
-    signer: Annotated[Path | None, Option(help="NAME.public.json of the signer, if --head is a file.")] = None,
-    release: Annotated[Path | None, Option(help="Results folder, whose files the ledger must name.")] = None,
+    *,
+    head: str | None = None,
+    signer: Path | None = None,
+    release: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
+    """Check every entry, label and sum of a ledger. With --head, also detect a rollback.
+
+    Parameters
+    ----------
+    head
+        A head that you noted, or a file of `tutelage ledger head --sign`.
+    signer
+        NAME.public.json of the signer, if --head is a file.
+    release
+        Results folder, whose files the ledger must name.
+    """
     checked = opened(file)
     stated = None
     if signer is not None:
@@ -153,14 +174,26 @@ def verify(
 
 
 @ledger.command("raise")
+@with_help
 def raise_budget(
     file: File,
-    epsilon: Annotated[float, Option(help="Epsilon of all releases together, earlier ones included.")],
-    by: Annotated[str, Option(help="Name of the person who decided it. Will be public.")],
-    why: Annotated[str, Option(help="Reason, such as an approval. Will be public.")],
+    *,
+    epsilon: float,
+    by: str,
+    why: str,
     as_json: AsJson = False,
 ) -> None:
-    """Raise the budget of a ledger for good. Waits for a release that is running."""
+    """Raise the budget of a ledger for good. Waits for a release that is running.
+
+    Parameters
+    ----------
+    epsilon
+        Epsilon of all releases together, earlier ones included.
+    by
+        Name of the person who decided it. Will be public.
+    why
+        Reason, such as an approval. Will be public.
+    """
     require_printable(by, "--by")
     require_printable(why, "--why")
     kept = Ledger.open(file)
@@ -178,14 +211,22 @@ def raise_budget(
 
 
 @ledger.command()
+@with_help
 def withdraw(
     file: File,
-    person: Annotated[list[str], Option("--id", help="Id of a person who withdraws. Can be repeated.")],
-    yes: Annotated[
-        bool, Option("--yes", help="Also take ids that were in no release, of people who may come.")
-    ] = False,
+    *,
+    person: list[str],
+    yes: bool = False,
 ) -> None:
-    """Leave the rows of people out of all later releases. Waits for a release that is running."""
+    """Leave the rows of people out of all later releases. Waits for a release that is running.
+
+    Parameters
+    ----------
+    person : --id
+        Id of a person who withdraws. Can be repeated.
+    yes
+        Also take ids that were in no release, of people who may come.
+    """
     for name in person:
         require_printable(name, "--id")
     kept = Ledger.open(file)
@@ -203,23 +244,40 @@ def withdraw(
 
 
 @ledger.command()
+@with_help
 def backup(
     file: File,
-    copy: Annotated[Path, Argument(help="File of the copy, which does not exist yet.")],
+    copy: Path,
 ) -> None:
-    """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost."""
+    """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost.
+
+    Parameters
+    ----------
+    copy
+        File of the copy, which does not exist yet.
+    """
     head = opened(file).backup(copy)
     say(f"Wrote {copy}, which contains the secret key of {file} and is intact.")
     say(f"head {head}\nStore this head elsewhere. The copy does not contain later spending.")
 
 
 @ledger.command()
+@with_help
 def head(
     file: File,
-    sign: Annotated[Path | None, Option(help="NAME.private.json to sign with.")] = None,
-    output: Annotated[Path | None, Option(help="File to write the signed head to.  [default: standard output]")] = None,
+    *,
+    sign: Path | None = None,
+    output: Path | None = None,
 ) -> None:
-    """Print the head. Signed, it proves to others how far the ledger was; see `verify --head`."""
+    """Print the head. Signed, it proves to others how far the ledger was; see `verify --head`.
+
+    Parameters
+    ----------
+    sign
+        NAME.private.json to sign with.
+    output
+        File to write the signed head to.  [default: standard output]
+    """
     if sign is None:
         if output is not None:
             raise ConfigError("--output is for a signed head. Name a key with --sign.")
@@ -238,15 +296,26 @@ def head(
 
 
 @ledger.command("list")
+@with_help
 def list_folder(
-    folder: Annotated[Path, Argument(help="Folder of ledgers, or of homes of hospitals.")],
-    data: Annotated[Path | None, Option(help="Private table, to find the ledgers that know its people.")] = None,
-    column: Annotated[str | None, Option("--id", help="Column of the ids in --data.")] = None,
+    folder: Path,
+    *,
+    data: Path | None = None,
+    column: str | None = None,
     as_json: AsJson = False,
 ) -> None:
     """List the ledgers of a folder, copies among them. With --data and --id, count the people whose epsilons add up.
 
     The numbers of people are private, and printed on standard error.
+
+    Parameters
+    ----------
+    folder
+        Folder of ledgers, or of homes of hospitals.
+    data
+        Private table, to find the ledgers that know its people.
+    column : --id
+        Column of the ids in --data.
     """
     if (data is None) != (column is None):
         raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
@@ -371,11 +440,19 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 
 
 @ledger.command()
+@with_help
 def export(
     file: File,
-    output: Annotated[Path | None, Option(help="File to write to.  [default: standard output]")] = None,
+    *,
+    output: Path | None = None,
 ) -> None:
-    """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
+    """Print every entry with its hash, one JSON object per line. The output contains no secrets.
+
+    Parameters
+    ----------
+    output
+        File to write to.  [default: standard output]
+    """
     lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
     if output is None:
         say(lines, nl=False)

@@ -2,7 +2,6 @@
 
 import difflib
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
@@ -14,6 +13,7 @@ from sklearn.utils import all_estimators
 
 from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_entries, read_entry, read_mechanism, schema_of_mechanism, table_schema
+from tutelage.cli.text import parameters_in
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
 from tutelage.methods import METHODS, Method, TeacherVotes
@@ -55,8 +55,7 @@ def _described(kind: type[Any]) -> dict[str, str]:
     doc = inspect.getdoc(kind) or ""
     others = {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
     found = {"": doc.partition("\n")[0]}
-    for names, lines in re.findall(r"^(\w[\w, ]*)(?: : .*)?\n((?:    .+\n?)+)", doc, re.MULTILINE):
-        text = " ".join(lines.split())
+    for names, _, text in parameters_in(doc):
         _, as_for, rest = text.partition("As for `")
         known = _described(others[rest.partition("`")[0]]) if as_for else {}
         found |= {one: known.get(one, text) for one in names.split(", ")}

@@ -3,12 +3,11 @@
 import csv
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from sklearn.pipeline import Pipeline
-from typer import Argument, Option
 
-from tutelage.cli.text import say, write_new
+from tutelage.cli.text import say, with_help, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
 from tutelage.tables import read_table
@@ -16,17 +15,32 @@ from tutelage.tables import read_table
 _ENDS = (0.1, 0.9)  # shares of rows like a row, whose numbers lie below the ends that are shown
 
 
+@with_help
 def predict(
-    results: Annotated[Path, Argument(help="Results folder, or a student.skops.")],
-    rows: Annotated[Path, Argument(help="Table with the columns of the public rows.")],
-    keep: Annotated[list[str] | None, Option(help="Column to copy, such as an id. Can be repeated.")] = None,
-    probabilities: Annotated[bool, Option("--probabilities", help="Also the probability of each class.")] = False,
-    output: Annotated[Path | None, Option(help="csv file to write.  [default: standard output]")] = None,
+    results: Path,
+    rows: Path,
+    *,
+    keep: list[str] | None = None,
+    probabilities: bool = False,
+    output: Path | None = None,
 ) -> None:
     """Predict new rows with a published student. It takes no ledger and spends nothing.
 
     The files of a results folder must be those of its manifest. If the student predicts a number, the columns `from`
     and `to` are the ends of an interval that contains the number for 80 % of rows.
+
+    Parameters
+    ----------
+    results
+        Results folder, or a student.skops.
+    rows
+        Table with the columns of the public rows.
+    keep
+        Column to copy, such as an id. Can be repeated.
+    probabilities
+        Also the probability of each class.
+    output
+        csv file to write.  [default: standard output]
     """
     student = load_student(results)
     table = read_table(rows)

@@ -3,11 +3,10 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from typer import Argument, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.gate import read_input
@@ -19,7 +18,7 @@ from tutelage.ballots import VoteHistogram
 from tutelage.cli.config import RunConfig
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group, with_help
 from tutelage.cli.words import on_command_line
 from tutelage.events import Composed, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -109,17 +108,17 @@ publish = verb_group("Publish an epsilon below the worst case: propose it on pub
 
 @publish.command()
 @choosing_mechanism()
+@with_help
 def propose(
-    proxy: Annotated[Path, Argument(help="npz file with PUBLIC votes like the private ones (queries x classes).")],
+    proxy: Path,
     released_by: Chosen,
-    delta: Annotated[float, Option(help="Delta of the whole claim, between 0 and 1.")],
-    output: Annotated[Path, Option(help="File to write the proposal to.")],
-    ledger: Annotated[Path, Option(help="Ledger of the private data, without labels yet. It records the proposal.")],
-    queries: Annotated[
-        int | None, Option(help="Number of planned queries.  [default: the number of public votes]")
-    ] = None,
-    margin: Annotated[float, Option(help="Factor by which private votes may cost more than public ones.")] = 2.0,
-    refusal: Annotated[float, Option(help="Probability that the test fails although votes are within it.")] = 0.05,
+    *,
+    delta: float,
+    output: Path,
+    ledger: Path,
+    queries: int | None = None,
+    margin: float = 2.0,
+    refusal: float = 0.05,
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
@@ -127,6 +126,23 @@ def propose(
     """Propose the smallest epsilon that public proxy votes support.
 
     Run this before any label is released. The ledger records the proposal.
+
+    Parameters
+    ----------
+    proxy
+        npz file with PUBLIC votes like the private ones (queries x classes).
+    delta
+        Delta of the whole claim, between 0 and 1.
+    output
+        File to write the proposal to.
+    ledger
+        Ledger of the private data, without labels yet. It records the proposal.
+    queries
+        Number of planned queries.  [default: the number of public votes]
+    margin
+        Factor by which private votes may cost more than public ones.
+    refusal
+        Probability that the test fails although votes are within it.
     """
     probability(delta, "--delta", "publish propose")
     with claimed(output, PROPOSAL, way_out=ANOTHER_FILE) as claim:
@@ -166,21 +182,38 @@ def propose(
 
 @publish.command("test")
 @choosing_mechanism()
+@with_help
 def put_to_the_test(
-    proposal: Annotated[Path, Argument(help="File that `tutelage publish propose` wrote.")],
-    public: Annotated[Path, Argument(help="Public rows that were labeled (csv, Parquet, npz).")],
-    votes: Annotated[Path, Option(help="npz file with the private votes behind the labels.")],
+    proposal: Path,
+    public: Path,
+    *,
+    votes: Path,
     released_by: Chosen,
-    ledger: Annotated[Path, Option(help="Ledger that the labels were spent from. The test is spent from it too.")],
-    question: Annotated[str, Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
+    ledger: Path,
+    question: str = "",
     array: Array = None,
     teachers: Teachers = None,
-    output: Annotated[Path | None, Option(help="File to write the claim to, for `tutelage card --claim`.")] = None,
+    output: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Test a proposal on the private votes and print its epsilon.
 
     Each proposal can be tested once.
+
+    Parameters
+    ----------
+    proposal
+        File that `tutelage publish propose` wrote.
+    public
+        Public rows that were labeled (csv, Parquet, npz).
+    votes
+        npz file with the private votes behind the labels.
+    ledger
+        Ledger that the labels were spent from. The test is spent from it too.
+    question
+        Name of what was voted on, as given to `tutelage label`.
+    output
+        File to write the claim to, for `tutelage card --claim`.
     """
     with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
         wanted = read_proposal(proposal)

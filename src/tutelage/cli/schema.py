@@ -3,13 +3,12 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from typer import Argument, Option
 
 from tutelage._internal.records import Entries
-from tutelage.cli.text import AsJson, print_json, say
+from tutelage.cli.text import AsJson, print_json, say, with_help
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import Schema
 from tutelage.features.cells import kind_of
@@ -18,21 +17,29 @@ from tutelage.tables import Table, is_missing, read_table
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
+@with_help
 def schema(
-    public: Annotated[Path | None, Argument(help="Public rows (csv or Parquet).")] = None,
-    ignore: Annotated[
-        list[str] | None, Option(help="A column that is not a feature, such as the label. Can be repeated.")
-    ] = None,
-    ranges: Annotated[
-        bool,
-        Option("--ranges", help="Print ranges of numbers, too: a file for `schema` in [public] of a configuration."),
-    ] = False,
-    config: Annotated[bool, Option("--config", help="Print the JSON schema of a configuration, for editors.")] = False,
+    public: Path | None = None,
+    *,
+    ignore: list[str] | None = None,
+    ranges: bool = False,
+    config: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the kind of each column of public rows, and its categories, as [columns] of a configuration.
 
     Everything that is printed counts as public. Never name a private file.
+
+    Parameters
+    ----------
+    public
+        Public rows (csv or Parquet).
+    ignore
+        A column that is not a feature, such as the label. Can be repeated.
+    ranges
+        Print ranges of numbers, too: a file for `schema` in [public] of a configuration.
+    config
+        Print the JSON schema of a configuration, for editors.
     """
     if config == (public is not None):
         raise ConfigError("Name a file of public rows, or pass --config, and not both.")

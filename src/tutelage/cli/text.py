@@ -1,15 +1,16 @@
 """Parts that the verbs share: escaped text, JSON, options, and the message after an interruption."""
 
+import inspect
 import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -24,6 +25,7 @@ _UNCUT = 1000  # characters
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _UNKNOWN_WIDTH = 80
 
+Verb = TypeVar("Verb", bound=Callable[..., None])
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTML file.")]
@@ -100,6 +102,29 @@ def confirmed(question: str, *, default: bool) -> bool:
         return typer.confirm(question, default=default, err=True)
     except typer.Abort:
         raise KeyboardInterrupt from None
+
+
+def parameters_in(doc: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the names, the type and the description of each entry in the parameters of a docstring."""
+    for names, kind, lines in re.findall(r"^(\w[\w, ]*)(?: : (.*))?\n((?:    .+\n?)+)", doc, re.MULTILINE):
+        yield names, kind, " ".join(line.strip() for line in lines.splitlines())
+
+
+def with_help(verb: Verb) -> Verb:
+    """Let the docstring of a verb describe its arguments, which are positional in Python, and its options.
+
+    The type of an entry is the spelling of the option, if it is not that of the parameter.
+    """
+    text, _, section = (inspect.getdoc(verb) or "").partition("\n\nParameters\n")
+    verb.__doc__ = text
+    known = inspect.signature(verb).parameters
+    for name, spelled, meaning in parameters_in(section):
+        kind = known[name].annotation
+        make = typer.Option if known[name].kind is inspect.Parameter.KEYWORD_ONLY else typer.Argument
+        if kind is bool and not spelled:  # without it, there would be an option for False too
+            spelled = f"--{name.replace('_', '-')}"
+        verb.__annotations__[name] = Annotated[kind, make(*filter(None, [spelled]), help=meaning)]
+    return verb
 
 
 class PlainStream(TextIOWrapper):

@@ -5,9 +5,8 @@ docs/proofs/release.md: U_0 is at least the exact cost, and U_j of one data set 
 because a neighbor changes at most one ballot of every query.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from scipy import ndimage
@@ -83,21 +82,25 @@ def _per_query(
         # Which of two classes is reported depends only on how far one is ahead, so all exact costs are computed.
         by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
         at = rows[:, 0] - rows[:, 1] + votes.n_teachers
-        widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
-        highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+        highest = list[FloatArray]()
+        for width in 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1:
+            within: FloatArray = ndimage.maximum_filter1d(by_gap, width, mode="nearest")
+            highest.append(within[at])
         return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
-        noise = (
-            argmax_bound.laplace_noise(event.scale, order)
-            if isinstance(event, NoisyArgmaxLaplace)
-            else argmax_bound.gaussian_noise(event.sigma, order)
-        )
+        if isinstance(event, NoisyArgmaxLaplace):
+            noise = argmax_bound.laplace_noise(event.scale, order)
+        else:
+            noise = argmax_bound.gaussian_noise(event.sigma, order)
         if noise is not None:
             rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
             envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
-            blocks = [rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE)]
-            excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
-            return divergence(excess + noise.outside(order), order), repeats
+            excess = list[FloatArray]()
+            for start in range(0, len(rows), _ROWS_AT_ONCE):
+                block = rows[start : start + _ROWS_AT_ONCE]
+                excess.append(_argmax_excess(envelope, block, steps))
+            moment = np.concatenate(excess) + noise.outside(order)
+            return divergence(moment, order), repeats
     raise UnsupportedEventError(
         f"No publishable bound on the exact cost of {type(event).__name__} is known for {votes.n_classes} classes, "
         f"{votes.n_teachers} teachers and order {order:g}. Publish the data-independent epsilon."
@@ -116,9 +119,7 @@ def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None
 # docs/proofs/release.md, section 2.
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Envelope:
+class Envelope(NamedTuple):
     """Upper bounds on E[φ] of a moved ballot, monotone in where the classes stand; see `envelope_of`."""
 
     noise: Noise
@@ -165,22 +166,23 @@ def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> Flo
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
     beside = [np.maximum(excess[at + step], excess[at - 1 - step]) for step in range(steps + 1)]
-    return divergence(np.maximum.accumulate(np.stack(beside, axis=1), axis=1) + noise.outside(order), order)
+    worst = np.maximum.accumulate(np.stack(beside, axis=1), axis=1)
+    return divergence(worst + noise.outside(order), order)
 
 
 def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatArray:
     first = ordered[:, 0]
     second = ordered[:, 1]
-    no_class = np.iinfo(np.int32).min
-    third = ordered[:, 2] if ordered.shape[1] > 2 else np.full(len(ordered), no_class)
     moved = _GAP_PER_BALLOT * np.arange(steps + 1)
-    worst = _leading(envelope, _best_of(envelope.noise, ordered[:, 1:]), first, third, moved)
     if ordered.shape[1] > 2:
-        worst = np.maximum(worst, _leading(envelope, _best_of(envelope.noise, ordered[:, 2:]), first, second, moved))
+        third = ordered[:, 2]
+        beside = _leading(envelope, _best_of(envelope.noise, ordered[:, 2:]), first, second, moved)
     else:
-        by_gap = envelope.leading[0, envelope.gap((first - second)[:, None] - _TIE_GAP - moved)]
-        worst = np.maximum(worst, by_gap)
-    return np.maximum(worst, _trailing(envelope, first, second, third, moved))
+        third = np.full(len(ordered), np.iinfo(np.int32).min)  # no class
+        beside = envelope.leading[0, envelope.gap((first - second)[:, None] - _TIE_GAP - moved)]
+    worst = _leading(envelope, _best_of(envelope.noise, ordered[:, 1:]), first, third, moved)
+    trailing = _trailing(envelope, first, second, third, moved)
+    return np.maximum(np.maximum(worst, beside), trailing)
 
 
 def _leading(
@@ -188,24 +190,26 @@ def _leading(
 ) -> FloatArray:
     """Return E over the best other of the bound for ballots between the first class and `other`, or neither."""
     value, mass = best_other
-    column = envelope.gap((first - other)[:, None] - _TIE_GAP - moved)
-    out = np.empty(column.shape)
-    for place, shift in enumerate(moved):
+    gaps = envelope.gap((first - other)[:, None] - _TIE_GAP - moved)
+    found = list[FloatArray]()
+    for shift, gap in zip(moved, gaps.T, strict=True):
         x = envelope.x_at_most(value + _TIE_GAP - first[:, None] + shift)
-        out[:, place] = (mass * envelope.leading[x, column[:, place, None]]).sum(axis=1)
-    return out
+        bounds = mass * envelope.leading[x, gap[:, None]]
+        found.append(bounds.sum(axis=1))
+    return np.stack(found, axis=1)
 
 
 def _trailing(envelope: Envelope, first: IntArray, second: IntArray, third: IntArray, moved: IntArray) -> FloatArray:
     """Return E over the noise of the first class of the bound for ballots between two others, or one and none."""
     noise = envelope.noise
     lead = first[:, None] + np.arange(-noise.reach, noise.reach + 1)
-    out = np.empty((len(first), len(moved)))
-    for place, shift in enumerate(moved):
+    found = list[FloatArray]()
+    for shift in moved:
         x = envelope.x_at_least(lead - second[:, None] - _TIE - shift)
         y = envelope.x_at_least(lead - third[:, None] - _TIE - shift)
-        out[:, place] = envelope.trailing[x, y] @ noise.here
-    return out + max(0.0, 1 - float(noise.here.sum())) * float(envelope.trailing[0, 0])
+        found.append(envelope.trailing[x, y] @ noise.here)
+    cut_off = max(0.0, 1 - float(noise.here.sum()))
+    return np.stack(found, axis=1) + cut_off * float(envelope.trailing[0, 0])
 
 
 def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:

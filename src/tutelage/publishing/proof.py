@@ -82,16 +82,17 @@ def _at_limits(event: Event) -> Event:
 def _last_test(test: PublicationTest, history: History, where: str) -> tuple[PublicationTest, bool, int]:
     """Return the last such test in a history, simulated or not, whether it passed, and the number of its entry."""
     drawn = [
-        (event, history.outcomes[number] == 1, number)
+        number
         for number, event in history.published.items()
         if replace(event, simulated=False) == replace(test, simulated=False) and number in history.outcomes
     ]
     if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
-    found, passed, last = drawn[-1]
-    if len(_recorded_with(found, history)) > 1:  # nothing tells whose test it was, so that each must have passed
-        passed = all(one for _, one, _ in drawn)
-    return found, passed, last
+    last = drawn[-1]
+    found = history.published[last]
+    if len(_recorded_with(found, history)) <= 1:
+        drawn = [last]  # otherwise nothing tells whose test it was, so that each must have passed
+    return found, all(history.outcomes[number] == 1 for number in drawn), last
 
 
 def _check_recorded_as(proposal: Proposal, test: PublicationTest, history: History, where: str) -> None:
@@ -142,28 +143,31 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
 def _check_budget(card: PrivacyCard, where: str) -> None:
     """Refuse a budget that does not allow the card's event."""
     budget = card.budget
+    most = budget["budget"]
+    spent = budget["spent"]
     if "order" in budget or "accounting" in budget:
         try:
-            limit = filter_of({**budget, "epsilon": budget["budget"]})
+            limit = filter_of({**budget, "epsilon": most})
         except (InvalidParameterError, KeyError):
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
-        _check_stated(budget["budget"], cost, "the budget", where)
-        _check_stated(budget["spent"], cost, "the spent share", where)
-        first = next((one["before"] for one in budget.get("raised", [])), budget["budget"])
+        _check_stated(most, cost, "the budget", where)
+        _check_stated(spent, cost, "the spent share", where)
+        first = next((one["before"] for one in budget.get("raised", [])), most)
         delta = limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
         opened = limit_of(first, delta, limit.accounting)  # an odometer takes its orders from the first budget
-        _check_stated(budget.get("so_far", inf), epsilon_so_far(opened, counted([card.event])), "so far an ε", where)
+        so_far = epsilon_so_far(opened, counted([card.event]))
+        _check_stated(budget.get("so_far", inf), so_far, "so far an ε", where)
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
-        _check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
-    whole = budget["spent"] + budget.get("remaining", budget["budget"] - budget["spent"])
-    if not isclose(whole, budget["budget"], rel_tol=_SLACK):
-        _disagree(where, "spent + remaining", whole, budget["budget"], "its budget")
+        _check_stated(most, _proved(card.event, budget["delta"], None), "the budget", where)
+    whole = spent + budget.get("remaining", most - spent)
+    if not isclose(whole, most, rel_tol=_SLACK):
+        _disagree(where, "spent + remaining", whole, most, "its budget")
     shares = sum(batch.share for batch in card.batches)
-    if card.batches and not isclose(shares, budget["spent"], rel_tol=_SLACK, abs_tol=1e-9):
-        _disagree(where, "the sum of its batches", shares, budget["spent"], "the spent share of the budget")
+    if card.batches and not isclose(shares, spent, rel_tol=_SLACK, abs_tol=1e-9):
+        _disagree(where, "the sum of its batches", shares, spent, "the spent share of the budget")
 
 
 def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Proposal | None:
@@ -334,7 +338,8 @@ def read_claim(path: Path, history: History) -> tuple[Claim, Entries | None, Eve
         labels = _at_limits(event_from_dict(record.labels))
     except (InvalidDataError, InvalidParameterError, UnsupportedEventError, RecursionError):
         raise damaged from None
-    test, passed, number = _last_test(proposal.event(), history.until_head(record.ledger, str(path)), str(path))
+    then = history.until_head(record.ledger, str(path))
+    test, passed, number = _last_test(proposal.event(), then, str(path))
     check_complete(history.until(number).given, history)
     check_covered(counted([labels]), history)
     if record.passed and not passed:

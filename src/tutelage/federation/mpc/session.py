@@ -29,8 +29,8 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
         right = pairs[:, :, 1::2]
         unpaired = pairs[:, :, count - count % 2 :]
         lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
-        won = (left + await runtime.reduced((right - left) * lost)) % MODULUS
-        pairs = np.concatenate([won, unpaired], axis=2)
+        change = await runtime.reduced((right - left) * lost)
+        pairs = np.concatenate([(left + change) % MODULUS, unpaired], axis=2)
     return pairs[1, :, 0]
 
 
@@ -47,8 +47,10 @@ async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) ->
     """
     factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
     products = await _products(runtime, factors)
-    weighted = (products * runtime.random(products.shape)).sum(keepdims=True) + runtime.zeros(1)
-    return bool((await runtime.opened(weighted % MODULUS, degree=2))[0])
+    weights = runtime.random(products.shape)
+    weighted = (products * weights).sum(keepdims=True) + runtime.zeros(1)
+    opened = await runtime.opened(weighted % MODULUS, degree=2)
+    return bool(opened[0])
 
 
 async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArray:
@@ -154,9 +156,11 @@ class Session:
         for start in range(0, len(vectors), step):
             tested = projections[start : start + step]
             bound = each[start : start + step]
-            outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
-            weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
-            found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
+            distances = np.concatenate([bound + tested, bound - tested], axis=1)
+            outside = await runtime.negative(distances % MODULUS, bits)
+            weights = runtime.random(outside.shape)
+            weighted = (outside * weights).sum(axis=1) + runtime.zeros(len(outside))
+            found += map(bool, await runtime.opened(weighted % MODULUS, degree=2))
         return found
 
     async def _agree(self, task: list[object]) -> None:
