@@ -1,5 +1,6 @@
 """Records: what files and messages hold, as classes with types; what is read is exactly what would be written."""
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -25,6 +26,11 @@ def frozen(kind: type[Made]) -> type[Made]:
 
 class AnotherFormatError(InvalidDataError):
     """A file of a format that this version does not know."""
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the SHA-256 of content, 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def plain(record: Any) -> Any:

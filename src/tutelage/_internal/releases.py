@@ -3,12 +3,10 @@
 No finer time than its day is published: it would tell how long the private rows took, and with it how many there are.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,17 @@ from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import OF_LEDGERS, Claim, Form, claimed, path_of, private_path, sync_all
-from tutelage._internal.records import AnotherFormatError, Entries, Hash, made, named, parse, record_in
+from tutelage._internal.records import (
+    AnotherFormatError,
+    Entries,
+    Hash,
+    frozen,
+    made,
+    named,
+    parse,
+    record_in,
+    sha256_of,
+)
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST = "manifest.json"
@@ -58,7 +66,7 @@ def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Manifest:
     """Content of a folder of results; public."""
 
@@ -74,7 +82,7 @@ class Manifest:
         path = folder / MANIFEST
         content = _read(path, "Name a results folder, with all its files.")
         damaged = InvalidDataError(f"{path} is not a manifest that tutelage wrote. Get the results folder again.")
-        entries = parse(content, kind, damaged) | {"hash": hashlib.sha256(content).hexdigest()}
+        entries = parse(content, kind, damaged) | {"hash": sha256_of(content)}
         found = made(entries, cls, damaged)
         # A manifest names files in the folder itself, and not itself.
         foreign = any(Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256)
@@ -108,7 +116,7 @@ class Manifest:
         if name not in self.sha256:
             raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
         content = _read(path, "Get the results folder again, with all its files.", LARGEST)
-        if hashlib.sha256(content).hexdigest() != self.sha256[name]:
+        if sha256_of(content) != self.sha256[name]:
             raise InvalidDataError(
                 f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Get "
                 "the folder again from its owner."
@@ -160,7 +168,7 @@ def signed_manifest(path: Path) -> object:
 
 
 def _hash(path: Path) -> str:
-    return hashlib.sha256(read_input(path, LARGEST, follow=False)).hexdigest()
+    return sha256_of(read_input(path, LARGEST, follow=False))
 
 
 def claimed_folder(
@@ -199,7 +207,7 @@ def released(
             text = (json.dumps(named(kind, content), indent=1) + "\n").encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it
-            return hashlib.sha256(text).hexdigest()
+            return sha256_of(text)
 
         if record is None:
             write(head)

@@ -13,7 +13,7 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say, with_help
+from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
@@ -26,7 +26,6 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 
 @choosing_mechanism()
-@with_help
 def account(
     votes: Path,
     released_by: Chosen,

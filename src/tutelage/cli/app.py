@@ -20,7 +20,16 @@ from typer.core import TyperGroup
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.releases import on_one_day
-from tutelage.cli.text import INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say, write_new
+from tutelage.cli.text import (
+    INTERRUPTED,
+    PlainStream,
+    interruption_says,
+    remark,
+    require_printable,
+    say,
+    with_help,
+    write_new,
+)
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
@@ -78,11 +87,13 @@ class _Verbs(TyperGroup):
             return None
         found = _load(cmd_name)
         if isinstance(found, typer.Typer):
+            for command in found.registered_commands:
+                with_help(command.callback)
             group = typer.main.get_group(found)
             group.name = cmd_name
             return group
         verb = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
-        verb.command(cmd_name)(found)
+        verb.command(cmd_name)(with_help(found))
         return typer.main.get_command(verb)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -32,7 +32,6 @@ from tutelage.cli.text import (
     remark,
     require_printable,
     say,
-    with_help,
 )
 from tutelage.cli.words import on_command_line
 from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, PublicationTest, SummedNoise
@@ -50,7 +49,6 @@ _TOPICS = ", ".join(STATEMENTS)
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
-@with_help
 def card(
     results: Path | None = None,
     *,

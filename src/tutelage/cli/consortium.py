@@ -29,7 +29,6 @@ from tutelage.cli.text import (
     print_json,
     say,
     verb_group,
-    with_help,
     write_page,
 )
 from tutelage.exceptions import ConfigError, InvalidDataError
@@ -67,7 +66,6 @@ consortium = verb_group("Train one student for several hospitals that share no r
 
 
 @consortium.command()
-@with_help
 def new(
     terms: Path,
     *,
@@ -130,7 +128,6 @@ def new(
 
 
 @consortium.command()
-@with_help
 def join(
     invite: Path,
     *,
@@ -215,7 +212,6 @@ def join(
 
 
 @consortium.command()
-@with_help
 def serve(
     home: HomeArgument,
     *,
@@ -258,7 +254,6 @@ def serve(
 
 
 @consortium.command()
-@with_help
 def run(
     home: HomeArgument,
     *,

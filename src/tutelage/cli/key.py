@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from tutelage.cli.ledger import require_signatures
-from tutelage.cli.text import say, with_help
+from tutelage.cli.text import say
 
 
-@with_help
 def key(
     name: str,
     *,

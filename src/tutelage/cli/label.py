@@ -10,7 +10,7 @@ from tutelage._internal.outputs import claimed, form
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say, with_help
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
@@ -24,7 +24,6 @@ _LABELS = form(
 
 
 @choosing_mechanism(predictions=True)
-@with_help
 def label(
     public: Path,
     *,

@@ -29,7 +29,6 @@ from tutelage.cli.text import (
     require_printable,
     say,
     verb_group,
-    with_help,
     write_new,
     write_page,
 )
@@ -78,7 +77,6 @@ def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
 
 
 @ledger.command()
-@with_help
 def init(
     file: File,
     *,
@@ -126,7 +124,6 @@ def show(file: File, html: Html = None, as_json: AsJson = False) -> None:
 
 
 @ledger.command()
-@with_help
 def verify(
     file: File,
     *,
@@ -174,7 +171,6 @@ def verify(
 
 
 @ledger.command("raise")
-@with_help
 def raise_budget(
     file: File,
     *,
@@ -211,7 +207,6 @@ def raise_budget(
 
 
 @ledger.command()
-@with_help
 def withdraw(
     file: File,
     *,
@@ -244,7 +239,6 @@ def withdraw(
 
 
 @ledger.command()
-@with_help
 def backup(
     file: File,
     copy: Path,
@@ -262,7 +256,6 @@ def backup(
 
 
 @ledger.command()
-@with_help
 def head(
     file: File,
     *,
@@ -296,7 +289,6 @@ def head(
 
 
 @ledger.command("list")
-@with_help
 def list_folder(
     folder: Path,
     *,
@@ -440,7 +432,6 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 
 
 @ledger.command()
-@with_help
 def export(
     file: File,
     *,

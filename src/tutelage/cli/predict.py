@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from tutelage.cli.text import say, with_help, write_new
+from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
 from tutelage.tables import read_table
@@ -15,7 +15,6 @@ from tutelage.tables import read_table
 _ENDS = (0.1, 0.9)  # shares of rows like a row, whose numbers lie below the ends that are shown
 
 
-@with_help
 def predict(
     results: Path,
     rows: Path,

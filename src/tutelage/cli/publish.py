@@ -18,7 +18,7 @@ from tutelage.ballots import VoteHistogram
 from tutelage.cli.config import RunConfig
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group, with_help
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
 from tutelage.cli.words import on_command_line
 from tutelage.events import Composed, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -108,7 +108,6 @@ publish = verb_group("Publish an epsilon below the worst case: propose it on pub
 
 @publish.command()
 @choosing_mechanism()
-@with_help
 def propose(
     proxy: Path,
     released_by: Chosen,
@@ -182,7 +181,6 @@ def propose(
 
 @publish.command("test")
 @choosing_mechanism()
-@with_help
 def put_to_the_test(
     proposal: Path,
     public: Path,

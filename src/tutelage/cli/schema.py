@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tutelage._internal.records import Entries
-from tutelage.cli.text import AsJson, print_json, say, with_help
+from tutelage.cli.text import AsJson, print_json, say
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import Schema
 from tutelage.features.cells import kind_of
@@ -17,7 +17,6 @@ from tutelage.tables import Table, is_missing, read_table
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@with_help
 def schema(
     public: Path | None = None,
     *,

@@ -15,7 +15,7 @@ from typer import Option
 from tutelage._internal.gate import read_text
 from tutelage._internal.records import Entries
 from tutelage._internal.validation import nearest
-from tutelage.cli.text import require_printable
+from tutelage.cli.text import require_printable, with_help
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -162,7 +162,7 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
     options = _options(known)
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        taken = signature(verb).parameters.values()
+        taken = signature(with_help(verb)).parameters.values()
         (place,) = (parameter.name for parameter in taken if parameter.annotation is Chosen)
 
         @wraps(verb)

@@ -12,7 +12,7 @@ from tutelage._internal.records import Entries, plain
 from tutelage.accounting.calibration import noise_within, repeated
 from tutelage.accounting.filter import Accounting, limit_of
 from tutelage.cli.config import Positive
-from tutelage.cli.settings import Section, about, read_section
+from tutelage.cli.settings import Section, read_section
 from tutelage.exceptions import ConfigError
 from tutelage.features import Schema
 from tutelage.federation.consortium import Consortium
@@ -21,41 +21,84 @@ from tutelage.federation.keys import Identity, Member, Role
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
+Seat = tuple[Role, str | None]
+
 
 class Protected(Section, frozen=True):
-    """Whom the terms protect, and how much."""
+    """Whom the terms protect, and how much.
 
-    unit: Annotated[str, about("Whose rows are protected together, such as patient.")]
-    epsilon: Annotated[float, Meta(gt=0), about("ε that each hospital may spend in all.")]
-    delta: Annotated[float, Meta(gt=0, lt=1), about("δ of the whole budget.")]
-    neighbors: Annotated[
-        Literal["silo", "entity", "row"], about("silo: all rows of a person are in one hospital that has other people.")
-    ] = "silo"
-    releases: Annotated[Positive, about("Releases that share the budget.")] = 1
+    Attributes
+    ----------
+    unit
+        Whose rows are protected together, such as patient.
+    epsilon
+        ε that each hospital may spend in all.
+    delta
+        δ of the whole budget.
+    neighbors
+        silo: all rows of a person are in one hospital that has other people.
+    releases
+        Releases that share the budget.
+    """
+
+    unit: str
+    epsilon: Annotated[float, Meta(gt=0)]
+    delta: Annotated[float, Meta(gt=0, lt=1)]
+    neighbors: Literal["silo", "entity", "row"] = "silo"
+    releases: Positive = 1
 
 
 class TermsFile(Section, frozen=True):
-    """The terms as their author writes them."""
+    """The terms as their author writes them.
 
-    name: Annotated[str, about("Title of the consortium.")]
-    classes: Annotated[list[str], Meta(min_length=2), about("Labels, spelled as in the tables.")]
-    quorum: Annotated[Positive, about("Hospitals that must answer, or nothing is opened.")]
-    hospitals: Annotated[dict[str, Positive], about("About how many people each hospital has; public.")]
+    Attributes
+    ----------
+    name
+        Title of the consortium.
+    classes
+        Labels, spelled as in the tables.
+    quorum
+        Hospitals that must answer, or nothing is opened.
+    hospitals
+        About how many people each hospital has; public.
+    privacy
+        Whom the terms protect.
+    parties
+        Three computing parties, and host:port where each listens.
+    schema
+        Range or categories of each column.
+    method
+        Method whose sums are opened; default: additive.
+    coordinator
+        Name of the member that asks, and receives the student.
+    colluding
+        Hospitals that may share what they know with the coordinator.
+    size_test
+        Test that no hospital sends more than its people can cast.
+    identifier
+        Tells a consortium from others with the same terms; not in the file of an author.
+    """
+
+    name: str
+    classes: Annotated[list[str], Meta(min_length=2)]
+    quorum: Positive
+    hospitals: dict[str, Positive]
     privacy: Protected
-    parties: Annotated[dict[str, str], about("Three computing parties, and host:port where each listens.")]
-    schema: Annotated[Entries, about("Range or categories of each column.")]
-    method: Annotated[str | None, about("Method whose sums are opened; default: additive.")] = None
-    coordinator: Annotated[str, about("Name of the member that asks, and receives the student.")] = "registry"
-    colluding: Annotated[int, Meta(ge=0), about("Hospitals that may share what they know with the coordinator.")] = 1
-    size_test: Annotated[bool, about("Test that no hospital sends more than its people can cast.")] = True
+    parties: dict[str, str]
+    schema: Entries
+    method: str | None = None
+    coordinator: str = "registry"
+    colluding: Annotated[int, Meta(ge=0)] = 1
+    size_test: bool = True
     identifier: str = ""
 
     @property
-    def seats(self) -> dict[str, tuple[Role, str | None]]:
+    def seats(self) -> dict[str, Seat]:
         """The role of each member, and the address of a computing party."""
-        found: dict[str, tuple[Role, str | None]] = dict.fromkeys(self.hospitals, (Role.ENTITY, None))
+        found: dict[str, Seat] = dict.fromkeys(self.hospitals, (Role.ENTITY, None))
         found |= {name: (Role.COMPUTING, address) for name, address in self.parties.items()}
-        return {**found, self.coordinator: (Role.AGGREGATOR, None)}
+        found[self.coordinator] = (Role.AGGREGATOR, None)
+        return found
 
     def numbered(self, identifier: str | None = None) -> "TermsFile":
         """Return the terms of one consortium, which no other one has."""
@@ -85,9 +128,8 @@ class TermsFile(Section, frozen=True):
 
     def consortium(self, members: Sequence[Member], roster: int) -> Consortium:
         """Return the agreement of these members."""
-        seats = self.seats
-        order = {name: place for place, name in enumerate(seats)}
-        present = sorted((one for one in members if one.name in seats), key=lambda one: order[one.name])
+        by_name = {one.name: one for one in members}
+        present = [by_name[name] for name in self.seats if name in by_name]
         made = partial(
             Consortium,
             name=self.name,
@@ -102,7 +144,7 @@ class TermsFile(Section, frozen=True):
             method=self.method,
             size_test=self.size_test,
             roster=roster,
-            **({"identifier": self.identifier} if self.identifier else {}),
+            identifier=self.identifier or secrets.token_hex(16),
         )
         return made(mechanism=NoisySum(self._noise(made)))
 

@@ -5,12 +5,12 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -25,7 +25,6 @@ _UNCUT = 1000  # characters
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _UNKNOWN_WIDTH = 80
 
-Verb = TypeVar("Verb", bound=Callable[..., None])
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTML file.")]
@@ -110,7 +109,7 @@ def parameters_in(doc: str) -> Iterator[tuple[str, str, str]]:
         yield names, kind, " ".join(line.strip() for line in lines.splitlines())
 
 
-def with_help(verb: Verb) -> Verb:
+def with_help(verb: Any) -> Any:
     """Let the docstring of a verb describe its arguments, which are positional in Python, and its options.
 
     The type of an entry is the spelling of the option, if it is not that of the parameter.

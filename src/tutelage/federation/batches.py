@@ -1,6 +1,5 @@
 """A batch of public queries, signed by the aggregator: one line of JSON, then the rows as plain bytes."""
 
-import hashlib
 import secrets
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import frozen, named, record_in
+from tutelage._internal.records import frozen, named, record_in, sha256_of
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
 from tutelage.federation.documents import document, hexadecimal, read_within, write_once
@@ -136,7 +135,7 @@ def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
 def hash_of_rows(plain: npt.NDArray[Any]) -> str:
     """Return the SHA-256 of the type, shape and bytes of plain rows, 64 hexadecimal digits."""
     about = canonical({"dtype": plain.dtype.str, "shape": list(plain.shape)}).encode()
-    return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
+    return sha256_of(about + b"\n" + plain.tobytes())
 
 
 @frozen

@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import compress
 from typing import Annotated, Any, Final, NamedTuple, cast, final
 
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tutelage._internal.records import AnotherFormatError, record_in
+from tutelage._internal.records import AnotherFormatError, frozen, record_in, sha256_of
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -47,7 +46,7 @@ class EntityShares(NamedTuple):
 Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Statement:
     """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
 
@@ -217,7 +216,7 @@ class ComputingParty:
                 if (envelope := mailbox.answer(batch, entity, me.member)) is not None:
                     payload = unseal(me, entity, header, envelope)
                     blocks = decode(payload[HEAD_BYTES:], shape)
-                    digest = hashlib.sha256(payload).hexdigest()
+                    digest = sha256_of(payload)
                     held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
@@ -228,7 +227,7 @@ class ComputingParty:
 
     async def _seed(self, session: Session, batch: Batch, pins: Pins) -> bytes:
         """Return what the coefficients of the test of these shares follow from: the same in every attempt."""
-        name = f"{batch.identifier}-{hashlib.sha256(canonical(pins).encode()).hexdigest()[:32]}"
+        name = f"{batch.identifier}-{sha256_of(canonical(pins).encode())[:32]}"
         own = self._home.keep(_TESTED, name, {_SEED: secrets.token_bytes(32)})
         return hashlib.sha256(b"".join(await session.exchange(own[_SEED]))).digest()
 
@@ -264,7 +263,7 @@ class ComputingParty:
         if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
         about = canonical([batch.identifier, pins, [each.nonce for each in everyones]])
-        run = hashlib.sha256(about.encode()).hexdigest()
+        run = sha256_of(about.encode())
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)

@@ -3,7 +3,6 @@
 import io
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import final
 
@@ -75,7 +74,7 @@ class _About:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """How a member takes part, as its home remembers it."""
 

@@ -1,6 +1,5 @@
 """Members of a consortium and the private identity behind each, with Ed25519, X25519 and TLS keys."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from typing import Any, Self, final
 from tutelage._internal.extras import install
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
-from tutelage._internal.records import frozen, plain, record_in
+from tutelage._internal.records import frozen, plain, record_in, sha256_of
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
@@ -83,7 +82,7 @@ class Member:
     @property
     def fingerprint(self) -> str:
         """128 bits of the SHA-256 of all that is known of the member, for comparing aloud before trusting its keys."""
-        digits = hashlib.sha256(canonical(self.as_dict()).encode()).hexdigest()[:32]
+        digits = sha256_of(canonical(self.as_dict()).encode())[:32]
         return " ".join(re.findall("....", digits))
 
     def as_dict(self) -> dict[str, Any]:

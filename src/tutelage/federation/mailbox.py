@@ -5,7 +5,6 @@ header; 64 bytes of the sender's signature; and the sealed payload. In the mailb
 written once and never half.
 """
 
-import hashlib
 import re
 import secrets
 import shutil
@@ -20,7 +19,7 @@ from typing import NamedTuple, Self, final
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import sync
-from tutelage._internal.records import frozen, plain, record_in
+from tutelage._internal.records import frozen, plain, record_in, sha256_of
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -313,7 +312,7 @@ def _has_signed(member: Member, message: bytes, path: Path) -> bool:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return sha256_of(text.encode())[:16]
 
 
 def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:

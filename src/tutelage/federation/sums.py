@@ -4,7 +4,6 @@ A batch holds the sums that were opened, as whole numbers and nothing else. Each
 these, as after a crash of a fit (`tutelage.methods`), and so comes to the ballot that is asked next by itself.
 """
 
-import hashlib
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import frozen, named, record_in
+from tutelage._internal.records import frozen, named, record_in, sha256_of
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -167,7 +166,7 @@ class SharedSums:
                     Problem("Consortium.method", "be written in a file, which all members have")
                 )
             found += read_within(path).splitlines()  # however a line ends there
-        return hashlib.sha256(b"\n".join(found)).hexdigest()
+        return sha256_of(b"\n".join(found))
 
     @property
     def schema(self) -> Schema:
@@ -274,7 +273,7 @@ class SharedSums:
             return (last or self.begun(asked)).opened.to_row()
 
         rounds = range(len(self.events))
-        name = hashlib.sha256(f"{self.terms.fingerprint} {asked}".encode()).hexdigest()
+        name = sha256_of(f"{self.terms.fingerprint} {asked}".encode())
         return [Draft(f"{name}-{number}", 1, self.event_from(number), row_after) for number in rounds]
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:

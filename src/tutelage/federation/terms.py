@@ -8,7 +8,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any
 
-from tutelage._internal.records import named
+from tutelage._internal.records import named, sha256_of
 from tutelage.digests import canonical
 from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -100,12 +100,12 @@ class Terms:
         Members, their keys and addresses, and how many people they have can be amended; the terms stay the same.
         """
         terms = {name: value for name, value in self.as_dict().items() if name not in _ROSTER}
-        return hashlib.sha256(b"tutelage terms\0" + canonical(terms).encode()).hexdigest()
+        return sha256_of(b"tutelage terms\0" + canonical(terms).encode())
 
     @cached_property
     def roster_hash(self) -> str:
         """SHA-256 of the terms and the roster, 64 hexadecimal digits."""
-        return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
+        return sha256_of(b"tutelage consortium\0" + canonical(self.as_dict()).encode())
 
     @cached_property
     def words(self) -> str:

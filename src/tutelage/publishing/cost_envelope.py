@@ -82,10 +82,8 @@ def _per_query(
         # Which of two classes is reported depends only on how far one is ahead, so all exact costs are computed.
         by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
         at = rows[:, 0] - rows[:, 1] + votes.n_teachers
-        highest = list[FloatArray]()
-        for width in 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1:
-            within: FloatArray = ndimage.maximum_filter1d(by_gap, width, mode="nearest")
-            highest.append(within[at])
+        widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
+        highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
         return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
         if isinstance(event, NoisyArgmaxLaplace):

@@ -6,7 +6,7 @@ queries or an earlier version's theorem.
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
@@ -288,7 +288,7 @@ class Claimed:
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClaimRecord:
     """A claim file; `labels` is an event, and `ledger` its head."""
 

@@ -216,9 +216,37 @@ def run_party(
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
+
+    async def run() -> Result:
+        """Connect, run the body, and see to it that the others are through as well."""
+        failure = Failure()
+        background: list[asyncio.Task[None]] = []
+        try:
+            met = await handshake.everybody(timeout, waiting)
+            links = {}
+            keys = {}
+            for place, (reader, writer, keys[place]) in met.items():
+                links[place] = Link(place, endpoints[place].name, reader, writer, failure)
+            others = [*links.values()]
+            background += [asyncio.create_task(link.listen()) for link in others]
+            background.append(asyncio.create_task(watch(others, failure, timeout, deadline)))
+            runtime = ArrayRuntime(me, links, keys, failure)
+            result = await failure.unless(body(Session(runtime)))
+            for link in others:  # one that fails before all have their result is noticed by all
+                link.send(0, b"", FrameKind.FINISHED)
+            for link in others:
+                await failure.unless(link.receive(0, FrameKind.FINISHED))
+            for link in others:
+                await failure.unless(link.close())
+            return result
+        finally:
+            for task in background:
+                task.cancel()
+            handshake.abort()
+
     with _ONE_AT_A_TIME, _quiet_loop() as loop:
         handshake = Handshake(me, endpoints, tls_key_pem, listen)
-        task = loop.create_task(_run(handshake, body, timeout, deadline, waiting))
+        task = loop.create_task(run())
         while not task.done():
             # MPyC stops the loop where one of its tasks fails; what follows from that is for the task to see.
             with suppress(RuntimeError):
@@ -241,36 +269,3 @@ def _quiet_loop() -> Iterator[asyncio.AbstractEventLoop]:
                 loop.run_until_complete(asyncio.wait(tasks))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-
-
-async def _run(
-    handshake: Handshake,
-    body: Callable[[Session], Awaitable[Result]],
-    timeout: float,
-    deadline: float,
-    waiting: Waiting | None,
-) -> Result:
-    """Connect, run the body, and see to it that the others are through as well."""
-    failure = Failure()
-    background: list[asyncio.Task[None]] = []
-    try:
-        met = await handshake.everybody(timeout, waiting)
-        links = {}
-        keys = {}
-        for place, (reader, writer, keys[place]) in met.items():
-            links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure)
-        background += [asyncio.create_task(link.listen()) for link in links.values()]
-        background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
-        runtime = ArrayRuntime(handshake.me, links, keys, failure)
-        result = await failure.unless(body(Session(runtime)))
-        for link in links.values():  # one that fails before all have their result is noticed by all
-            link.send(0, b"", FrameKind.FINISHED)
-        for link in links.values():
-            await failure.unless(link.receive(0, FrameKind.FINISHED))
-        for link in links.values():
-            await failure.unless(link.close())
-        return result
-    finally:
-        for task in background:
-            task.cancel()
-        handshake.abort()
