@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -32,7 +33,7 @@ _MOST_TOTAL = 2**53  # up to which sums of floats are exact, in which they are m
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class OneHot:
     """The form of votes: a teacher votes for one class, on every query or, with a cap, on few of them; public."""
 
@@ -48,7 +49,7 @@ class OneHot:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vector:
     """The form of ballots of whole numbers of limited length; public."""
 

@@ -3,11 +3,11 @@
 Every query spends its check; only a query that passes also spends a label. The set of passed queries is released.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import noise_scale, number_of_votes, probability
 from tutelage.ballots import VoteHistogram
@@ -18,7 +18,7 @@ from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Checked(Mechanism):
     _check: ClassVar[type[ConfidenceCheck | InteractiveCheck]]
     threshold: float
@@ -49,7 +49,7 @@ class _Checked(Mechanism):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfidentGNMax(_Checked):
     """Answer as `GNMax` does, but only where the noisy plurality reaches a threshold; elsewhere abstain.
 
@@ -79,7 +79,7 @@ class ConfidentGNMax(_Checked):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class InteractiveGNMax(_Checked):
     """Ask the teachers only where they may contradict the student; confirm the student where it is sure.
 

@@ -6,7 +6,6 @@ number, plus discrete Laplace noise, clamped: right for classes with an order, a
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from itertools import permutations
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import events
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
@@ -95,7 +95,7 @@ class ClassResponse(LocalMechanism):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _OfEpsilon(ClassResponse):
     epsilon: float
 
@@ -128,7 +128,7 @@ def truncated_geometric(alpha: Number, n_classes: int, beyond: int = 0) -> list[
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class KRandomizedResponse(_OfEpsilon):
     """Keep the class with probability e^ε/(e^ε + classes − 1), or else report any other; each response is ε-private.
 
@@ -156,7 +156,7 @@ class KRandomizedResponse(_OfEpsilon):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class LocalGaussian(LocalMechanism):
     """Report the vote as a vector of one 1 and zeros, plus discrete Gaussian noise; λ/σ² at Rényi order λ.
 
@@ -188,7 +188,7 @@ class LocalGaussian(LocalMechanism):
         return drawn
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Clamped(_OfEpsilon):
     """Discrete Laplace noise on the class, clamped to the classes and to so many reports that are beyond them."""
 
@@ -213,7 +213,7 @@ class _Clamped(_OfEpsilon):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class TruncatedGeometric(_Clamped):
     """Add discrete Laplace noise of scale (classes − 1)/ε to the class and clamp it; each response is ε-private.
 
@@ -233,7 +233,7 @@ class TruncatedGeometric(_Clamped):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class TruncatedGeometricAsPrinted(_Clamped):
     """Zhao's equation (2) to the letter, for comparison: each response is only ε(classes − 1)/classes-private.
 

@@ -2,12 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, final
 
 import numpy as np
 
 from tutelage import events
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.ballots import VoteHistogram
@@ -17,7 +18,7 @@ from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ReportsWinner(Mechanism):
     """Reports one class for every query; the first field is the noise, and the event has the same fields."""
 
@@ -43,7 +44,7 @@ class _ReportsWinner(Mechanism):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class LNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Laplace noise); each answer is 2/scale-differentially private.
 
@@ -68,7 +69,7 @@ class LNMax(_ReportsWinner):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class GNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Gaussian noise); each answer costs at most λ/sigma² at Rényi order λ.
 
@@ -93,7 +94,7 @@ class GNMax(_ReportsWinner):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class CappedGNMax(_ReportsWinner):
     """Release argmax_j (n_j + discrete Gaussian noise) of teachers that vote on at most `cap` of all queries.
 
@@ -127,7 +128,7 @@ class CappedGNMax(_ReportsWinner):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExponentialMax(_ReportsWinner):
     """Release class j with probability ∝ exp(n_j/scale), the exponential mechanism; each answer is 2/scale-private.
 
@@ -152,7 +153,7 @@ class ExponentialMax(_ReportsWinner):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class PermuteAndFlip(_ReportsWinner):
     """Release argmax_j (n_j + exponential noise), permute-and-flip; each answer is 2/scale-differentially private.
 

@@ -1,9 +1,9 @@
 """Release the sum of bounded ballots through Gaussian noise, once."""
 
-from dataclasses import dataclass
 from math import prod, sqrt
 from typing import NamedTuple, final
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
 from tutelage.ballots import BallotSum, Vector
@@ -26,7 +26,7 @@ class ReleasedSum(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoisySum:
     """Release the sum of all ballots plus discrete Gaussian noise on each of its numbers.
 

@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf, sqrt
 from typing import Any, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, spelled_out
@@ -197,7 +198,7 @@ class SumsOverSchema(NoisySums):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Additive(SumsOverSchema):
     """An additive model over a public schema, from three noisy sums; no public row is needed.
 

@@ -1,11 +1,12 @@
 """Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import Vector
 from tutelage.digests import canonical
@@ -78,7 +79,7 @@ def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class AdditiveMean(SumsOverSchema):
     """An additive model of a number over a public schema, from four noisy sums; no public row is needed.
 

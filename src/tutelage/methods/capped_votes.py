@@ -1,11 +1,12 @@
 """Every person votes on the few public rows nearest to its own, and the noisy winners are released."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self, final
 
 import numpy as np
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -23,7 +24,7 @@ _VOTES_TRIED = (5, 20)  # by a plan
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class CappedVotes(VotesOnQueries):
     """Every person is a teacher without a model, and votes its label on the few public rows nearest to its own.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import probability
 from tutelage.ballots import BallotSum, Vector
@@ -139,7 +140,7 @@ class Basis(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoisyMoments(NoisySums):
     """Every person casts a vector for each class, and the noisy sums of all vectors give the student in closed form.
 

@@ -1,13 +1,14 @@
 """PATE: teachers are trained on disjoint shards, and the noisy winner of their votes is released (2017, 2018)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self, final
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage._internal.fitting import fit_clone, require_classifier
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
@@ -34,7 +35,7 @@ _KEY = b"shards of trial runs on public rows"
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class TeacherVotes(VotesOnQueries):
     """Teachers, each trained on its own shard of the private rows, vote on public rows: PATE.
 

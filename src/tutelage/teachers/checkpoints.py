@@ -7,7 +7,6 @@ They are private, like every ballot; the folder is readable by its owner only.
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +19,7 @@ from sklearn.base import BaseEstimator
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.teachers.base import Own
@@ -42,7 +42,7 @@ class FileForm(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class BallotFile:
     """Ballots as npz."""
 

@@ -8,6 +8,7 @@ from typing import Final, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
@@ -51,7 +52,7 @@ class FewVotes(Private):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class NearestQueries:
     """Every person votes its label on the few public queries that are nearest to its rows, and abstains on the others.
 

@@ -4,19 +4,19 @@ Accuracies and gaps are functions of the private votes without any noise. Publis
 stopping at it leaks what no ε here accounts for; so they come in a type that prints nothing until it is revealed.
 """
 
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class RevealedStatistics:
     """Statistics of the teachers on labeled rows; private."""
 

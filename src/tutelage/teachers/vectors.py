@@ -1,7 +1,6 @@
 """Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
 from typing import final
@@ -9,6 +8,7 @@ from typing import final
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.records import frozen
 from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
@@ -31,7 +31,7 @@ _FIRST = 0.7
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class VectorBallots:
     """A ballot per person: what the person's rows of each class look like, seen through public features.
 
