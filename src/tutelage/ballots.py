@@ -6,7 +6,7 @@ sums go on. The bound is checked on the numbers of every ballot, so the sensitiv
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
-from tutelage._internal.records import frozen
+from tutelage._internal.records import by_identity, frozen
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -65,7 +65,7 @@ class Vector:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class VoteHistogram(NeverPickled):
     """How many teachers voted for each class on each query; private.
 
@@ -334,7 +334,7 @@ def _check_counts(counts: npt.NDArray[Any] | Form) -> None:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class BallotSum(NeverPickled):
     """The sum of all teachers' ballots; private.
 

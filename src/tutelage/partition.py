@@ -8,13 +8,14 @@ import hashlib
 import hmac
 import re
 import unicodedata
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from numbers import Integral
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
@@ -24,7 +25,7 @@ _WHOLE = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Shards:
     """Which row goes to which teacher; private, because it says where a person's data lies.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
+from tutelage._internal.typing import Hidden
 from tutelage.exceptions import InvalidDataError, TutelageError, shown
 
 FORMAT = 1  # of every kind of file
@@ -22,6 +23,12 @@ Made = TypeVar("Made")
 def frozen(kind: type[Made]) -> type[Made]:
     """Make a class a record that does not change: a frozen dataclass with slots."""
     return dataclass(frozen=True, slots=True)(kind)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def by_identity(kind: type[Made]) -> type[Made]:
+    """Make a class such a record that equals itself alone, and is shown by its fields unless it is `Hidden`."""
+    return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)
 
 
 class AnotherFormatError(InvalidDataError):

@@ -7,7 +7,7 @@ a map here holds everything it knows in its constructor: it was given as a publi
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import ne
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
@@ -17,6 +17,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.threads import QUIET
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
@@ -27,7 +28,7 @@ _Result = TypeVar("_Result")
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class PublicRows:
     """Rows that their owner declares public. The people they describe get no protection.
 

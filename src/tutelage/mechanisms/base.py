@@ -1,7 +1,6 @@
 """Base class of mechanisms, and their releases."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from math import nan
 from numbers import Integral, Real
 from typing import Any, ClassVar, final
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
@@ -18,7 +18,7 @@ from tutelage.privacy import PrivacyUnit
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Release:
     """The public outcome of a batch of queries.
 

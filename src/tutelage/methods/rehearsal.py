@@ -2,11 +2,12 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, final
 
 import numpy as np
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning, Problem
 from tutelage.features.scored import Start
@@ -23,7 +24,7 @@ _MOST_LABELED = 5_000  # rows whose labels are dealt
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class PublicLabels:
     """Public rows as the teachers see them, and the classes of some; all of it public."""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
@@ -111,7 +112,7 @@ class Public:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class Wishes(Private):
     """Votes that people would cast, before the ledger grants how many each may cast; private."""
 
@@ -205,7 +206,7 @@ class Answer(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class Kept(Private):
     """Ballots that noise was added to, and what came out; private."""
 

@@ -1,13 +1,14 @@
 """Methods of noisy sums: people cast ballots of numbers, and a student follows from the sums."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from math import prod
 from typing import Any, Self, final
 
 import numpy as np
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_cells, sum_of_products
@@ -31,7 +32,7 @@ SumOf = Callable[[PeopleBlock, Vector], BallotSum]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class PeopleReady(Private):
     """People with their rows, as the map, or the schema, shows them."""
 
@@ -63,7 +64,7 @@ class CountBallot:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class BallotOfRows:
     """A ballot that is cast from the rows of a person; public."""
 

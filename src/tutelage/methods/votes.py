@@ -1,13 +1,14 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
@@ -36,7 +37,7 @@ STUDENT = "label-propagation"  # of a plan
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class TalliedVotes(Private):
     """Votes that were tallied beforehand; private."""
 
@@ -62,7 +63,7 @@ class TalliedVotes(Private):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class TeachersPresent(Private):
     """Fitted teachers, who vote on whatever is asked; private."""
 
@@ -75,7 +76,7 @@ class TeachersPresent(Private):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class PeoplePresent(Private):
     """People who vote on few of the rows; private."""
 

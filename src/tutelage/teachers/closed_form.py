@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import positive
@@ -33,7 +34,7 @@ MEMORY = 2**28  # bytes, about, that teachers take which are fitted, asked and f
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class LabeledShards:
     """Private rows with their shards, as the formulas take them."""
 
@@ -63,7 +64,7 @@ class LabeledShards:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class LinearScores:
     """Teachers that vote for the largest of linear scores ``weights · x + biases``; private."""
 

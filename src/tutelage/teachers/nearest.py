@@ -2,13 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import by_identity, frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
@@ -22,7 +21,7 @@ _AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's 
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class FewVotes(Private):
     """Votes of teachers that abstain on most queries, those of each teacher in its order of preference."""
 

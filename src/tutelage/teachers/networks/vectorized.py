@@ -6,7 +6,7 @@ the others go on. Rows of all shards lie one after the other in memory, but noth
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, final
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.networks import drawing_from
@@ -29,7 +30,7 @@ from tutelage.teachers.networks.sequential import (
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Shard:
     """The rows, labels and seed of one teacher; private."""
 
