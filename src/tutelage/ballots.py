@@ -6,7 +6,7 @@ sums go on. The bound is checked on the numbers of every ballot, so the sensitiv
 
 import math
 import os
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
-from tutelage._internal.records import by_identity, frozen
+from tutelage._internal.records import by_identity, frozen, settle
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -90,7 +90,7 @@ class VoteHistogram(NeverPickled):
     def __post_init__(self) -> None:
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
         if self.cap is not None:
-            object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "VoteHistogram"))
+            settle(self, "cap", integer_at_least, 1)
         counts = np.asarray(self.counts)
         _check_counts(counts)
         counts = counts.astype(np.int64)
@@ -148,7 +148,7 @@ class VoteHistogram(NeverPickled):
                 f"`queries` must be a mask of shape ({self.n_queries},) or indices below {self.n_queries}. "
                 f"Got {queries.dtype} of shape {queries.shape}."
             )
-        return VoteHistogram(self.counts[queries], self.n_teachers, self.unit, self.cap)
+        return replace(self, counts=self.counts[queries])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the private counts as plain arrays to an npz file that only its owner may read.
@@ -397,7 +397,7 @@ def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
     """Return the sum of the ballots of two groups of teachers that have no person in common."""
     if one.form != other.form:
         raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
-    return BallotSum(one.totals + other.totals, one.norm_squared, one.unit, one.nonnegative)
+    return replace(one, totals=one.totals + other.totals)
 
 
 def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, TypeVar, dataclass_transform
@@ -29,6 +30,11 @@ def frozen(kind: type[Made]) -> type[Made]:
 def by_identity(kind: type[Made]) -> type[Made]:
     """Make a class such a record that equals itself alone, and is shown by its fields unless it is `Hidden`."""
     return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)
+
+
+def settle(record: object, name: str, check: Callable[..., object], *limits: object) -> None:
+    """Check a setting of a record while it is made, and keep what the check returns."""
+    object.__setattr__(record, name, check(getattr(record, name), *limits, name, type(record).__name__))
 
 
 class AnotherFormatError(InvalidDataError):

@@ -5,7 +5,7 @@ private row. An encoder that was trained elsewhere cannot be fitted here: `Publi
 from.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from threading import Lock
@@ -283,36 +283,39 @@ def _stays_fitted(part: str) -> Problem:
     )
 
 
-def _require_fresh(part: Any, known: set[int] | None = None) -> None:
+def _require_fresh(transformer: Any) -> None:
     """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
-    known = set() if known is None else known
-    if id(part) in known or isinstance(part, PublicFeatureMap):
-        return
-    known.add(id(part))
-    owner = getattr(part, "__self__", None)
-    if hasattr(type(part), "__sklearn_clone__") and type(part).__sklearn_clone__ is not BaseEstimator.__sklearn_clone__:
-        raise InvalidParameterError(_stays_fitted(type(part).__name__))
-    if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
-        raise InvalidParameterError(_stays_fitted(f"a method of {type(owner).__name__}"))
-    for each in _inside(part):
-        _require_fresh(each, known)
+    for part in _all_in(transformer, PublicFeatureMap):
+        kind, owner = type(part), getattr(part, "__self__", None)
+        own_clone = getattr(kind, "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
+        if own_clone is not BaseEstimator.__sklearn_clone__ and not isinstance(part, PublicFeatureMap):
+            raise InvalidParameterError(_stays_fitted(kind.__name__))
+        if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
+            raise InvalidParameterError(_stays_fitted(f"a method of {type(owner).__name__}"))
 
 
-def _keeps_nothing(part: Any, known: set[int] | None = None) -> bool:
-    """Return whether an object, and all that it consists of, is of libraries that keep nothing of rows they transform.
+def _keeps_nothing(transformer: Any) -> bool:
+    """Return whether all parts of an object are of libraries that keep nothing of the rows that they transform."""
+    return all(map(_is_stateless, _all_in(transformer, (np.ufunc, type))))
 
-    `known` are parts that were looked at before.
-    """
-    known = set() if known is None else known
-    if id(part) in known:
-        return True
-    known.add(id(part))
+
+def _is_stateless(part: Any) -> bool:
     if isinstance(part, np.ufunc):  # others may hold a function of Python
         return getattr(np, part.__name__, None) is part
     module = str(getattr(part if hasattr(part, "__qualname__") else type(part), "__module__", None) or "builtins")
-    if module.partition(".")[0] not in _STATELESS or module.startswith(_STATEFUL):
-        return False
-    return isinstance(part, type) or all(_keeps_nothing(each, known) for each in _inside(part))
+    return module.partition(".")[0] in _STATELESS and not module.startswith(_STATEFUL)
+
+
+def _all_in(whole: Any, closed: type | tuple[type, ...]) -> Iterator[Any]:
+    """Yield an object and all that it consists of, each once; those of the closed kinds are not looked into."""
+    seen, coming = dict[int, Any](), [whole]
+    while coming:
+        part = coming.pop()
+        if id(part) not in seen:
+            seen[id(part)] = part  # kept, so that no other gets its id
+            yield part
+            if not isinstance(part, closed):
+                coming += reversed(_inside(part))
 
 
 def _inside(part: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import noise_scale, number_of_votes, probability
 from tutelage.ballots import VoteHistogram
@@ -28,7 +28,7 @@ class _Checked(Mechanism):
     def __post_init__(self) -> None:
         checks = ("threshold", number_of_votes), ("sigma_threshold", noise_scale), ("sigma_vote", noise_scale)
         for name, check in checks:
-            object.__setattr__(self, name, check(getattr(self, name), name, type(self).__name__))
+            settle(self, name, check)
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that one query can be: a check and an answer."""
@@ -109,7 +109,7 @@ class InteractiveGNMax(_Checked):
 
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
-        object.__setattr__(self, "confidence", probability(self.confidence, "confidence", "InteractiveGNMax"))
+        settle(self, "confidence", probability)
 
     @property
     def takes_predictions(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import events
-from tutelage._internal.records import frozen
+from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
@@ -176,7 +176,7 @@ class LocalGaussian(LocalMechanism):
     sigma: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", noise_scale(self.sigma, "sigma", "LocalGaussian"))
+        settle(self, "sigma", noise_scale)
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
         """Return what one response of one entity is."""

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from tutelage import events
-from tutelage._internal.records import frozen
+from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.ballots import VoteHistogram
@@ -25,8 +25,7 @@ class _ReportsWinner(Mechanism):
     _event: ClassVar[Callable[..., Event]]
 
     def __post_init__(self) -> None:
-        name = fields(self)[0].name
-        object.__setattr__(self, name, noise_scale(getattr(self, name), name, type(self).__name__))
+        settle(self, fields(self)[0].name, noise_scale)
 
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
@@ -121,7 +120,7 @@ class CappedGNMax(_ReportsWinner):
 
     def __post_init__(self) -> None:
         _ReportsWinner.__post_init__(self)
-        object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "CappedGNMax"))
+        settle(self, "cap", integer_at_least, 1)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))

@@ -3,7 +3,7 @@
 from math import prod, sqrt
 from typing import NamedTuple, final
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
 from tutelage.ballots import BallotSum, Vector
@@ -45,7 +45,7 @@ class NoisySum:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise_multiplier", positive(self.noise_multiplier, "noise_multiplier", "NoisySum"))
+        settle(self, "noise_multiplier", positive)
 
     def key(self) -> str:
         """Return what a ledger remembers a sum by."""

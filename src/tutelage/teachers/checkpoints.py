@@ -5,7 +5,7 @@ They are private, like every ballot; the folder is readable by its owner only.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -23,6 +23,7 @@ from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.teachers.base import Own
+from tutelage.teachers.parallel import Results
 
 _MOST_IDENTITY = 2**10  # bytes
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
@@ -70,8 +71,8 @@ def resumed(
     settings: object,
     own: Own,
     n_teachers: int,
-    run: Callable[[Sequence[int]], Iterable[tuple[int, Any]]],
-) -> Iterator[tuple[int, Any]]:
+    run: Callable[[Sequence[int]], Results],
+) -> Results:
     """Yield each teacher's number and product: those on file in `folder`, then those that `run` makes, which are filed.
 
     A file is known by a digest of all that determines the teacher: the settings, and its `own` rows, labels and seed.

@@ -4,7 +4,7 @@ A teacher is a function of its own shard, its number and the public settings, ne
 other half of the sensitivity claim (`partition` is the first), and tests/test_one_row.py checks it ballot for ballot.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self, final
@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidBallotError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, stacked
 from tutelage.teachers.checkpoints import BallotFile, resumed, source_of
-from tutelage.teachers.parallel import Job, attempted, train_each, without_lost
+from tutelage.teachers.parallel import Job, Results, attempted, train_each, without_lost
 
 
 @final
@@ -66,7 +66,7 @@ class EstimatorTeachers(Ensemble):
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         teachers, queries = self._trained(X_public)
 
-        def votes() -> Iterator[tuple[int, Any]]:
+        def votes() -> Results:
             for number, teacher in enumerate(teachers):
                 yield number, attempted(number, self._seed, _vote, teacher, queries, self._n_classes)
 
@@ -98,7 +98,7 @@ class EstimatorTeachers(Ensemble):
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
         return Job(work, self._own(X, y, shards), (self._estimator, *shared), self._seed, shards.n_shards)
 
-    def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
+    def _shown(self, results: Results, shards: Shards) -> Results:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
 

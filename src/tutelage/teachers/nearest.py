@@ -7,7 +7,7 @@ from typing import Final, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import by_identity, frozen
+from tutelage._internal.records import by_identity, frozen, settle
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
@@ -72,7 +72,7 @@ class NearestQueries:
     cap: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "NearestQueries"))
+        settle(self, "cap", integer_at_least, 1)
 
     def fit(
         self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None

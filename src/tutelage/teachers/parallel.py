@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from copy import deepcopy
@@ -60,7 +60,9 @@ class Job(NamedTuple):
     teachers: int = 0  # how many there are; where all fail, the rows of none are the reason
 
 
-Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
+Results = Iterator[tuple[int, Any]]
+"""Numbers of teachers, and what came of each."""
+Crew = Callable[[Job, Sequence[int], set[int]], Results]
 
 
 class MachineFaultError(TeacherTrainingError):
@@ -82,12 +84,12 @@ def _is_of_machine(error: BaseException | None) -> bool:
     return False
 
 
-def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
+def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
     """Yield each teacher's number and result as they finish, in any order; lost teachers are left out."""
     return without_lost(_train_each(job, numbers, n_jobs), job.teachers)
 
 
-def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[tuple[int, Any]]:
+def without_lost(results: Results, teachers: int) -> Results:
     """Yield the results but for those that are errors, and warn of these; if all that had rows are, raise one."""
     seen, error, some_are_not = 0, None, False
     for number, result in results:
@@ -105,7 +107,7 @@ def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[
         warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
 
 
-def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
+def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
     crew, waiting = partial(_at_work, _crew(n_jobs)), dict.fromkeys(numbers)
     while waiting:
         before, started, death = len(waiting), set[int](), None
@@ -142,7 +144,7 @@ def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
     return []
 
 
-def _at_work(crew: Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+def _at_work(crew: Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
     """Yield the results of a crew; raise `_WorkerDiedError` if a process died, rather than its work having failed."""
     try:
         yield from crew(job, numbers, started)
@@ -168,9 +170,7 @@ def _crew(n_jobs: int | None) -> Crew:
     return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
 
 
-def _over_joblib(
-    n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]
-) -> Iterator[tuple[int, Any]]:
+def _over_joblib(n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
     def call(number: int) -> Any:
         started.add(number)
         return delayed(_in_worker)(os.getpid(), number, job.seed, job.work, job.own(number), job.shared)
@@ -214,7 +214,7 @@ def _ray(backend: Any) -> _Cluster:
     )
 
 
-def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
     shared, upcoming, death = cluster.share(job.shared), iter(numbers), None
     in_flight = set[Future[Any]]()
     while True:

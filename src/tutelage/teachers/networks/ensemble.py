@@ -1,6 +1,6 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_
 from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.sequential import Network, Weights
 from tutelage.teachers.networks.vectorized import Shard
-from tutelage.teachers.parallel import Job, guarded, train_each
+from tutelage.teachers.parallel import Job, Results, guarded, train_each
 
 _STACK = 250  # networks in one stack; more would not make small kernels larger, only take more memory
 
@@ -150,7 +150,7 @@ class NetworkTeachers(Ensemble):
         own = self._own(X, y, shards)
         shared = self._network, self._n_classes, keep
 
-        def run(numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        def run(numbers: Sequence[int]) -> Results:
             if together:
                 return self._in_stacks(own, n_shards, numbers, keep)
             return self._one_by_one(Job(_trained, own, shared, self._seed, n_shards), numbers)
@@ -160,13 +160,13 @@ class NetworkTeachers(Ensemble):
         found = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
         return [found.get(number, keep.of({})) for number in range(n_shards)]
 
-    def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Results:
         # An accelerator is one device: processes that share it would only wait for each other.
         on_processor = self._network.torch_device().type == "cpu"
         with nullcontext() if on_processor else parallel_config(backend="sequential"):
             yield from train_each(job, numbers, self._n_jobs)
 
-    def _in_stacks(self, own: Own, n_shards: int, numbers: Sequence[int], keep: _Kept) -> Iterator[tuple[int, Any]]:
+    def _in_stacks(self, own: Own, n_shards: int, numbers: Sequence[int], keep: _Kept) -> Results:
         """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
         for first in range(0, n_shards, _STACK):
