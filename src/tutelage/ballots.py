@@ -17,7 +17,7 @@ from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_ar
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.records import by_identity, frozen, settle
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
@@ -137,7 +137,7 @@ class VoteHistogram(NeverPickled):
             raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
         return self.select(np.arange(queries))
 
-    def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
+    def select(self, queries: Array) -> "VoteHistogram":
         """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
         queries = np.asarray(queries)
         fits = queries.dtype == bool and queries.shape == (self.n_queries,)
@@ -311,7 +311,7 @@ def _check_cap(cast: IntArray, cap: int) -> None:
         )
 
 
-def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> npt.NDArray[Any]:
+def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> Array:
     form = arrays.form(name)
     _check_counts(form)
     if n_queries is not None and form.shape[0] != n_queries:
@@ -324,7 +324,7 @@ def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> npt.ND
     return arrays[name]
 
 
-def _check_counts(counts: npt.NDArray[Any] | Form) -> None:
+def _check_counts(counts: Array | Form) -> None:
     if len(counts.shape) != 2 or counts.shape[1] < 2:
         raise InvalidDataError(
             f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."

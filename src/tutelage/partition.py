@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import IntArray
+from tutelage._internal.typing import Array, IntArray, Mask
 from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -128,12 +128,12 @@ class Shards:
         ends = np.cumsum(np.bincount(self.assignment, minlength=self.n_shards))
         return np.split(order, ends[:-1])
 
-    def only(self, people: npt.NDArray[np.bool_]) -> "Shards":
+    def only(self, people: Mask) -> "Shards":
         """Return the shards of some of the people, where each has one."""
         assignment = (np.cumsum(people) - 1)[self.assignment[people[self.assignment]]]
         return Shards(assignment, int(people.sum()), self.unit, None if self.people is None else self.people[people])
 
-    def of_some(self, rows: npt.NDArray[np.bool_]) -> "Shards":
+    def of_some(self, rows: Mask) -> "Shards":
         """Return the shards of all rows of some of the people; those of others are empty, or gone with the person."""
         if self.people is None:
             return replace(self, assignment=self.assignment[rows])
@@ -181,7 +181,7 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
     return np.fromiter(map(shard, ids), dtype=np.int64)
 
 
-def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def as_column(values: npt.ArrayLike) -> Array:
     """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
     return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
 

@@ -12,7 +12,9 @@ from tutelage.exceptions import NotPublishableError
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]
-Matrix = npt.NDArray[Any]  # (rows, features)
+Array = npt.NDArray[Any]  # of any shape
+Mask = npt.NDArray[np.bool_]
+Matrix = Array  # (rows, features)
 Ballots = npt.NDArray[np.int16]  # (teachers, queries): class index, or ABSTAIN
 
 Made = TypeVar("Made", covariant=True)

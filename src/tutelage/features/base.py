@@ -19,7 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import QUIET
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
 _ROWS_TRIED = 512
@@ -40,7 +40,7 @@ class PublicRows:
         Where they come from, for reports: ``"MNIST test images 0 to 8999"``.
     """
 
-    values: npt.NDArray[Any] = field(repr=False)
+    values: Array = field(repr=False)
     source: str
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class PublicRows:
         return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
 
 
-def are_texts(values: npt.NDArray[Any]) -> bool:
+def are_texts(values: Array) -> bool:
     """Return whether an array holds one text per row."""
     return values.ndim == 1 and (
         values.dtype.kind in "UT" or (values.dtype == object and all(isinstance(cell, str) for cell in values.tolist()))
@@ -67,7 +67,7 @@ def are_texts(values: npt.NDArray[Any]) -> bool:
 class FeatureMap(Protocol):
     """A fixed function of one row: it may be applied to private rows without any cost, and published."""
 
-    def transform(self, X: npt.NDArray[Any]) -> Matrix:
+    def transform(self, X: Array) -> Matrix:
         """Return the features of each row, shape (rows, features); most maps refuse all but finite numbers."""
         ...
 
@@ -131,7 +131,7 @@ def parts_of(features: object) -> list[Any]:
     return [step for _, step in features.steps] if type(features) is Pipeline else [features]
 
 
-def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
+def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
     """Refuse a map that, on public rows, gives a row other features when other rows are beside it.
 
     A map through which rows of several shards go together must agree to the last bit, or one person would move several
@@ -158,7 +158,7 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
             )
 
 
-def _agree(one: npt.NDArray[Any], other: npt.NDArray[Any], *, exactly: bool) -> bool:
+def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
     if exactly or one.shape != other.shape or not (one.dtype.kind in "buif" and other.dtype.kind in "buif"):
         return one.shape == other.shape and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
     size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
@@ -166,7 +166,7 @@ def _agree(one: npt.NDArray[Any], other: npt.NDArray[Any], *, exactly: bool) -> 
 
 
 def features_of_private(
-    features: FeatureMap, X: npt.NDArray[Any], shards: Iterable[npt.NDArray[np.integer[Any]]], n_features: int
+    features: FeatureMap, X: Array, shards: Iterable[npt.NDArray[np.integer[Any]]], n_features: int
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.
 
@@ -218,7 +218,8 @@ def _is_ours(part: object) -> bool:
 
 def _quietly(work: Callable[[], _Result]) -> _Result:
     """Return what a feature map makes of private rows; an error is told by its type alone."""
-    interrupted, kind = False, ""
+    interrupted = False
+    kind = ""
     try:
         # scikit-learn's own check of parameters in each call would take longer than a single row.
         with QUIET, config_context(skip_parameter_validation=True):

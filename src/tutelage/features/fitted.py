@@ -31,7 +31,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
@@ -128,9 +128,12 @@ class PublicTransformer(_Vouched):
                 )
             )
         if table is None:
-            kinds, library, source = {TEXT: "text"} if values.ndim == 1 else {}, "", public.source
+            kinds = {TEXT: "text"} if values.ndim == 1 else {}
+            library = ""
+            source = public.source
         else:
-            kinds, library = frame_kinds(table), frame_library(public)
+            kinds = frame_kinds(table)
+            library = frame_library(public)
             values = rows_of(table, tuple(kinds))
         try:
             fitted: Any = clone(transformer)
@@ -179,7 +182,7 @@ class PublicTransformer(_Vouched):
         """The names of the columns, where they have some: texts are one column."""
         return tuple(self.kinds)
 
-    def cells(self, table: Table) -> npt.NDArray[Any]:
+    def cells(self, table: Table) -> Array:
         """Return the cells of rows with named columns as an array that `transform` takes, or texts."""
         return rows_of(table, self.names) if self.library else only_texts(table)
 
@@ -286,7 +289,8 @@ def _stays_fitted(part: str) -> Problem:
 def _require_fresh(transformer: Any) -> None:
     """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
     for part in _all_in(transformer, PublicFeatureMap):
-        kind, owner = type(part), getattr(part, "__self__", None)
+        kind = type(part)
+        owner = getattr(part, "__self__", None)
         own_clone = getattr(kind, "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
         if own_clone is not BaseEstimator.__sklearn_clone__ and not isinstance(part, PublicFeatureMap):
             raise InvalidParameterError(_stays_fitted(kind.__name__))
@@ -308,7 +312,8 @@ def _is_stateless(part: Any) -> bool:
 
 def _all_in(whole: Any, closed: type | tuple[type, ...]) -> Iterator[Any]:
     """Yield an object and all that it consists of, each once; those of the closed kinds are not looked into."""
-    seen, coming = dict[int, Any](), [whole]
+    seen = dict[int, Any]()
+    coming = [whole]
     while coming:
         part = coming.pop()
         if id(part) not in seen:

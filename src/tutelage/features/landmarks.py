@@ -118,7 +118,8 @@ class PublicKernel(PublicFeatureMap):
         """Refuse parameters with which a row's features would not be finite, or not of that row alone."""
         for name in ("reach", "distance"):
             number_between(getattr(self, name), *_SIZES, name, "PublicKernel")
-        center, points = np.shape(self.center), np.shape(self.points)
+        center = np.shape(self.center)
+        points = np.shape(self.points)
         if len(points) != 2 or points[1:] != center or 0 in points:
             raise InvalidParameterError(
                 Problem(
@@ -214,7 +215,8 @@ def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
     white = alike @ whitening
     spread, turned = np.linalg.eigh(white.T @ white / len(white))
     largest = slice(None, -max(1, len(alike) // _ROWS_PER_FEATURE) - 1, -1)
-    spread, turned = spread[largest], turned[:, largest]
+    spread = spread[largest]
+    turned = turned[:, largest]
     shares = water_filling(np.maximum(spread, 0), noise**2)
     told = shares > 0
     return whitening @ turned[:, told] * np.sqrt(shares[told] / spread[told])

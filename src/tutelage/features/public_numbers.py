@@ -47,7 +47,8 @@ class PublicTrees:
 
     def _take(self, tree: int, nodes: np.ndarray) -> None:
         """Take over a tree, with the two nodes below each node side by side."""
-        place, queue = 1, [(0, 0)]
+        place = 1
+        queue = [(0, 0)]
         while queue:
             node, at = queue.pop()
             one = nodes[node]

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, PublicFeatureMap, PublicRows, keeps_nothing, takes_rows_together
 from tutelage.features.learned import PublicProjection, PublicScaling
@@ -43,7 +43,7 @@ class Labeled(NamedTuple):
     labels: IntArray  # class indices, or −1
     n_classes: int
 
-    def at(self, places: npt.NDArray[Any]) -> "Labeled":
+    def at(self, places: Array) -> "Labeled":
         """Return some of the rows, by index or by a mask."""
         return self._replace(rows=self.rows[places], seen=self.seen[places], labels=self.labels[places])
 
@@ -216,7 +216,7 @@ def log_chances(chances: FloatArray) -> FloatArray:
     return found - found.mean(axis=1, keepdims=True)
 
 
-def _fits(rows: Matrix, known: npt.NDArray[np.bool_]) -> Iterator[Any]:
+def _fits(rows: Matrix, known: Mask) -> Iterator[Any]:
     """Yield how models are fitted; the better one is chosen by what it says of rows whose labels it has not seen."""
     for equal_columns, penalties in _PENALTIES.items():
         yield from (partial(_linear, equal_columns=equal_columns, penalty=penalty) for penalty in penalties)

@@ -26,7 +26,8 @@ _LEAST, _LARGEST = 1e-60, 1e60
 
 def map_to_bytes(features: Pipeline) -> bytes:
     """Return a map as the bytes of an npz file."""
-    names, arrays = list[str](), dict[str, Any]()
+    names = list[str]()
+    arrays = dict[str, Any]()
     for place, (_, step) in enumerate(features.steps):
         names.append(type(step).__name__)
         for name, value in vars(step).items():

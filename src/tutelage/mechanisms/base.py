@@ -6,10 +6,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Mask
 from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
@@ -37,7 +36,7 @@ class Release:
     labels: IntArray
     event: Event
     cost: float = nan
-    by_vote: npt.NDArray[np.bool_] | None = None
+    by_vote: Mask | None = None
 
     @property
     def answers(self) -> list[tuple[int, ...]]:
@@ -45,12 +44,12 @@ class Release:
         return [(label,) for label in self.labels.tolist()]
 
     @property
-    def answered(self) -> npt.NDArray[np.bool_]:
+    def answered(self) -> Mask:
         """Mask of shape (queries,): which queries have a label."""
         return self.labels != ABSTAIN
 
     @property
-    def voted(self) -> npt.NDArray[np.bool_]:
+    def voted(self) -> Mask:
         """Mask of shape (queries,): which queries got an answer under noise."""
         return self.answered if self.by_vote is None else self.by_vote
 

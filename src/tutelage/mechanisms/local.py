@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tutelage import events
 from tutelage._internal.records import frozen, settle
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError, Problem
@@ -329,7 +329,7 @@ def decode(
         counts = count_reports(reports, channel.shape[1])
         match chosen:
             case Decoder.PLURALITY:
-                found: npt.NDArray[Any] = counts[:, : len(channel)]
+                found: Array = counts[:, : len(channel)]
             case Decoder.INVERSE:
                 found = invert_channel(counts, channel)
             case Decoder.LIKELIHOOD:
@@ -396,7 +396,7 @@ def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     return shares
 
 
-def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
+def plurality_threshold(channel: Array) -> Any:
     """Return the share of the votes above which the reports of many entities are most often the winner's.
 
     It holds for all votes of the others: at or below it, there are votes of which a wrong class is reported most often,

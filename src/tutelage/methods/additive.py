@@ -165,7 +165,8 @@ class SumsOverSchema(NoisySums):
 
     def _begun(self, public: Public) -> Asking[Begun]:
         """Return what the sums are about: cells in which the noise of the first sum hides few people."""
-        schema, sizes = public.schema, public.sizes
+        schema = public.schema
+        sizes = public.sizes
         if schema is None:
             raise InvalidParameterError(
                 Problem("PATEClassifier.columns", f"be set to a Schema if the method is {type(self).__name__}")
@@ -220,7 +221,8 @@ class Additive(SumsOverSchema):
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
-        n_bins, n_columns = sum(sizes.bins), len(sizes.bins)
+        n_bins = sum(sizes.bins)
+        n_columns = len(sizes.bins)
         return [
             (_COUNTS, form_of_counts(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),

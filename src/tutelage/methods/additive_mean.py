@@ -59,7 +59,8 @@ def wrong_by(means: Means, groups: IntArray, rows: PeopleBlock) -> IntArray:
 
 def joint_of(fitting: Fitting, bins: Matrix, labels: IntArray) -> IntArray:
     """Return the ballots that say how much of the effects and of the correction to believe."""
-    rows, known = fitting.means.rows(bins), fitting.means.known(bins)
+    rows = fitting.means.rows(bins)
+    known = fitting.means.known(bins)
     wrong = residuals_in_steps(fitting.means.start(rows, known), labels) / _LONGEST
     return joint_steps(fitting.shown(rows, known), wrong)
 
@@ -103,7 +104,8 @@ class AdditiveMean(SumsOverSchema):
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
-        n_bins, n_columns = sum(sizes.bins), len(sizes.bins)
+        n_bins = sum(sizes.bins)
+        n_columns = len(sizes.bins)
         return [
             (_SUMS, form_of_sums(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),

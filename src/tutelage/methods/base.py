@@ -90,7 +90,8 @@ class Method(ABC):
         return changed
 
     def _problems_of_student_features(self) -> Iterator[Problem]:
-        seen, owner = self.student_features, type(self).__name__
+        seen = self.student_features
+        owner = type(self).__name__
         if isinstance(seen, str) and seen != "rows":
             yield Problem(f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen))
         elif seen is not None and not isinstance(seen, str):

@@ -81,8 +81,10 @@ class CappedVotes(VotesOnQueries):
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of the votes of people on rows near their own, but never on their own row."""
-        n_people, n_classes = len(known.labeled), known.n_classes
-        shards, most = Shards.of_single_people(n_people), self.votes + known.own
+        n_people = len(known.labeled)
+        n_classes = known.n_classes
+        shards = Shards.of_single_people(n_people)
+        most = self.votes + known.own
         teachers = NearestTeachers(most, known.labeled, known.classes, shards, n_classes=n_classes)
         votes = teachers.few_votes(known.rows)
         if known.own:

@@ -66,7 +66,8 @@ class Offered(NamedTuple):
 
 def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
     """Yield what a method needs and a fit does not have, or has and the method cannot use."""
-    needs, kind = method.needs, type(method).__name__
+    needs = method.needs
+    kind = type(method).__name__
     if not isinstance(offered.target, needs.target):
         if needs.target is Numbers:
             found = f"{kind}, which predicts numbers"
@@ -113,7 +114,9 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
 
 def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator[Problem]:
     """Yield what a goal or class weights ask of the student and it does not have."""
-    needs, goal, kind = method.needs, Goal(target.goal), type(method).__name__
+    needs = method.needs
+    goal = Goal(target.goal)
+    kind = type(method).__name__
     student = NoisySumClassifier() if method.student is None else method.student
     if target.weight is not None or goal.name == "balanced_accuracy":
         name = weight_parameter(student) if needs.student else None

@@ -67,7 +67,8 @@ class SummedBallot:
     def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
-        people, vectors = prepared.people, prepared.vectors
+        people = prepared.people
+        vectors = prepared.vectors
         sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
         title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
 
@@ -195,7 +196,9 @@ class NoisyMoments(NoisySums):
 
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
-        teacher, noise, simulated = self.teacher, self._of_rounds(sizes.labeled), sizes.simulated
+        teacher = self.teacher
+        noise = self._of_rounds(sizes.labeled)
+        simulated = sizes.simulated
         numbers = teacher.most_numbers(sizes.n_classes)
         events = list[Event]()
         for number in range(self.rounds):
@@ -264,8 +267,11 @@ class NoisyMoments(NoisySums):
 
     def _turn(self, public: Public, basis: Basis, turn: Turn, past: Past) -> Asking[tuple[list[Moments], Any]]:
         """Return what the sums of a release and of those before it say, and the student by them."""
-        teacher, n_scores, vectors = self.teacher, public.n_scores, basis.vectors
-        start, noise = _start(basis.seen, n_scores), self._of_rounds(n_scores > 0)
+        teacher = self.teacher
+        n_scores = public.n_scores
+        vectors = basis.vectors
+        start = _start(basis.seen, n_scores)
+        noise = self._of_rounds(n_scores > 0)
         form = Vector((len(public.classes), vectors.shape[1]), teacher.norm**2, public.unit)
         ballot = partial(
             SummedBallot,
@@ -274,7 +280,8 @@ class NoisyMoments(NoisySums):
             rounds=self.rounds + (n_scores > 0),
             progress=public.training.progress,
         )
-        rounds, starts = list[Moments](), list[FloatArray]()
+        rounds = list[Moments]()
+        starts = list[FloatArray]()
 
         def fitted() -> NoisySumClassifier:
             return NoisySumClassifier().fit_moments(
@@ -287,7 +294,8 @@ class NoisyMoments(NoisySums):
                 starts=starts,
             )
 
-        student, after = fitted(), turn._replace(subject=[*turn.subject, []])
+        student = fitted()
+        after = turn._replace(subject=[*turn.subject, []])
         for number in range(self.rounds):
             radius = student.radius(vectors, start)
             cast = ballot(sum_of=partial(sum_of_vectors, teacher, student, radius, n_scores), number=number)
@@ -354,7 +362,8 @@ class NoisyMoments(NoisySums):
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
             if id(scores) not in at_hand:
                 at_hand.clear()
-                labeled, public = first, of_public
+                labeled = first
+                public = of_public
                 if start is not None and scores is not None:
                     changed = np.flatnonzero((scores != start.apart).any(axis=1))
                     public = labeled = first.copy()

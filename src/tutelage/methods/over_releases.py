@@ -100,7 +100,8 @@ Past = defaultdict[str, Average]  # by the name of what is averaged
 
 def newest(turns: Sequence[Turn], made_by: Callable[[Turn, Past], Asking[Result]]) -> Asking[Result]:
     """Ask for the sums of one release after the other, and return what was made of the newest with all its answers."""
-    past, made = Past(Average), None
+    past = Past(Average)
+    made = None
     for turn in turns:
         with suppress(NoAnswerError):
             made = yield from made_by(turn, past)

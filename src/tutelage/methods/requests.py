@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, Private
 from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
 from tutelage.events import Event
@@ -57,7 +57,7 @@ class Public:
     rows: Matrix  # public rows as they came: by these, answers are remembered
     teacher_rows: Matrix  # as the teachers see them
     student_rows: Matrix  # as the student sees them
-    classes: npt.NDArray[Any]  # class values
+    classes: Array  # class values
     question: Any  # what is asked about them
     unit: PrivacyUnit
     simulated: bool
@@ -75,7 +75,8 @@ class Public:
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
         """Return the public rows of a rehearsal (`PublicLabels`), whose last columns may be scores."""
-        rows, classes = known.rows, np.arange(known.n_classes)
+        rows = known.rows
+        classes = np.arange(known.n_classes)
         return cls(
             rows=rows, teacher_rows=rows, student_rows=rows, classes=classes, question="", unit=unit, simulated=True,
             n_teachers=n_people, seed=0, labels=known.classes if scored else None, weights=known.weights,
@@ -162,7 +163,7 @@ class Request:
     form: OneHot | Vector
     subject: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
     ballot: Ballot
-    rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
+    rows: Array = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
     predictions: FloatArray | None = None  # of the student, for them
     campaign: bool = False  # whether one event pays for all of them, and the ledger holds each person to the cap
     partial: bool = False  # whether it may be the first rows only, as many as the budget allows

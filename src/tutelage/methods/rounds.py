@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import is_classifier
 
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
@@ -55,8 +54,8 @@ class Rounds:
     """
 
     mechanism: Mechanism
-    rows: npt.NDArray[Any]  # public rows to choose from
-    seen: npt.NDArray[Any]  # what rules and student see of them
+    rows: Array  # public rows to choose from
+    seen: Array  # what rules and student see of them
     n_classes: int
     sizes: Sequence[int]  # how many rows each round asks
     first: QuerySelector
@@ -75,13 +74,15 @@ class Rounds:
         keys = row_bytes(self.rows)
         first = first_places(keys)
         same = np.array([first[key] for key in keys])
-        known, answers = known or PublicKnowledge.before(self.seen), list[tuple[IntArray, Release]]()
+        known = known or PublicKnowledge.before(self.seen)
+        answers = list[tuple[IntArray, Release]]()
         for number, size in enumerate(self.sizes):
             selector = self.then if number else self.first
             size = min(size, len(known.open))
             if size == 0:
                 break
-            takes_predictions, expected = self.mechanism.takes_predictions, None
+            takes_predictions = self.mechanism.takes_predictions
+            expected = None
             if takes_predictions or selector.needs_student:
                 known = _with_predictions(known, self.student, self.n_classes, _seeds(self.seed, number)[1])
             if not selector.ready(known):
@@ -106,7 +107,8 @@ class Rounds:
                 f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "
                 f"each. Got {sum(self.sizes)} queries, {len(self.rows)} public rows and features of {len(self.seen)}."
             )
-        student, later = self.student, False
+        student = self.student
+        later = False
         self.first.check(self.seen, self.n_classes)
         if len(self.sizes) > 1:
             self.then.check(self.seen, self.n_classes)

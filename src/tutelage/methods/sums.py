@@ -145,7 +145,8 @@ class NoisySums(Method):
             seen = replace(public, release=name)
             count = yield from self.counted(seen, earlier=True)
             counts.append((seen, count, True))
-        by, found = list[Any](), list[Turn]()
+        by = list[Any]()
+        found = list[Turn]()
         for seen, count, earlier in [*counts, (public, n_people, False)]:
             if count is not None:
                 subject = subject_of(seen)
@@ -162,7 +163,9 @@ def sum_of_entries(
     entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], block: PeopleBlock, form: Vector
 ) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
-    people, size, found = block.people - block.people.min(), prod(form.shape), list[tuple[IntArray, IntArray]]()
+    people = block.people - block.people.min()
+    size = prod(form.shape)
+    found = list[tuple[IntArray, IntArray]]()
     for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
@@ -206,7 +209,8 @@ def sum_of_joint(
         person = np.repeat(np.arange(len(firsts)), n_rows)
         sums = np.zeros((len(firsts), numbers_of(n_weights)), dtype=np.int64)
         for start in range(0, len(part), at_once):  # a person may have any number of rows
-            rows, whose = part[start : start + at_once], person[start : start + at_once]
+            rows = part[start : start + at_once]
+            whose = person[start : start + at_once]
             first = np.flatnonzero(np.diff(whose, prepend=-1))
             sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
         return sum_of_means(sums, n_rows, joint_norm(n_weights), unit)

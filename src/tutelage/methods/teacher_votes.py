@@ -196,7 +196,9 @@ class TeacherVotes(VotesOnQueries):
 
     def prepare(self, public: Public, people: PeopleInMemory, /) -> TalliedVotes:
         """Train the teachers and return their votes on all rows that may be asked; private."""
-        n_classes, shards, voted = len(public.classes), people.shards, self.voted(public)
+        n_classes = len(public.classes)
+        shards = people.shards
+        voted = self.voted(public)
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         seed, n_jobs, progress, checkpoints = public.training
         teachers = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)

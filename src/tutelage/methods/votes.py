@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, Private
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix, Private
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
@@ -46,7 +45,7 @@ class TalliedVotes(Private):
     ballots: Ballots | None = None  # of each teacher, where they are known
 
     @classmethod
-    def on(cls, histogram: VoteHistogram, rows: npt.NDArray[Any], ballots: Ballots | None = None) -> "TalliedVotes":
+    def on(cls, histogram: VoteHistogram, rows: Array, ballots: Ballots | None = None) -> "TalliedVotes":
         """Return votes on these public rows; of equal rows the first one's count."""
         return cls(histogram, first_places(row_bytes(rows)), ballots)
 
@@ -84,7 +83,8 @@ class PeoplePresent(Private):
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram | Wishes:
         """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
-        people, votes = self.people, self.people.few_votes(request.rows[places])
+        people = self.people
+        votes = self.people.few_votes(request.rows[places])
         wishes = Wishes(votes, people.names, people.data_digest, request.form.cap or people.cap, people.unit)
         return wishes if request.campaign else wishes.counted(people.cap)
 

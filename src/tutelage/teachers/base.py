@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
@@ -37,7 +37,7 @@ class TeacherEnsemble(Protocol):
         """Whose change moves at most one teacher's ballots."""
         ...
 
-    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
+    def ballots(self, X_public: Array) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         ...
 
@@ -114,7 +114,7 @@ class Ensemble(NeverPickled):
             raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
         return self._unit
 
-    def _trained(self, X_public: npt.ArrayLike) -> tuple[Any, npt.NDArray[Any]]:
+    def _trained(self, X_public: npt.ArrayLike) -> tuple[Any, Array]:
         """Return the teachers that `fit` trained, and public rows for them."""
         if self._kept is None:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
@@ -167,7 +167,7 @@ def stacked(votes: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: in
     return ballots
 
 
-def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> npt.NDArray[Any]:
+def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> Array:
     """Return public rows as an array, if there are any and each has the shape `like` of a private row."""
     rows = np.asarray(X_public)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != like:

@@ -87,7 +87,8 @@ def resumed(
     paths = [home / f"teacher-{number:06d}{form.suffix}" for number in range(n_teachers)]
     missing = []
     for number, identity in enumerate(identities):
-        product, found = None, ""
+        product = None
+        found = ""
         with suppress(InvalidDataError, KeyError):  # absent or damaged: the teacher is trained again
             product, found = form.read(paths[number])
         if found == identity:

@@ -20,7 +20,7 @@ from scipy import linalg
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.partition import Shards
@@ -72,7 +72,7 @@ class LinearScores:
     biases: FloatArray = field(repr=False)
 
     @classmethod
-    def of(cls, weights: FloatArray, biases: FloatArray, known: npt.NDArray[np.bool_]) -> "LinearScores":
+    def of(cls, weights: FloatArray, biases: FloatArray, known: Mask) -> "LinearScores":
         """Take weights (teachers, classes, features), biases and known classes, both (teachers, classes)."""
         columns = np.ascontiguousarray(weights.transpose(1, 2, 0))
         return cls(columns, np.where(known, biases, -np.inf).T)
@@ -230,7 +230,9 @@ class Ridge(Head):
                 )
             )
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
-        weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0
+        weights = np.zeros(shape)
+        biases = np.zeros(shape[:2])
+        known = private.counts() > 0
         for number, rows in enumerate(private.shards.rows):
             y = private.y[rows]
             if len(y):
@@ -245,7 +247,8 @@ class Ridge(Head):
         center = np.average(X, axis=0, weights=counts)
         share = np.average(targets, axis=0, weights=counts)
         size = np.sqrt(counts)[:, None]
-        rows, targets = size * (X - center), size * (targets - share)
+        rows = size * (X - center)
+        targets = size * (targets - share)
         if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
             weights = self._solve(rows @ rows.T, targets).T @ rows
         else:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tutelage._internal.files import Form, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
-from tutelage._internal.typing import ABSTAIN, Ballots
+from tutelage._internal.typing import ABSTAIN, Array, Ballots
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import (
     InvalidBallotError,
@@ -73,7 +73,7 @@ class CallableTeachers(Ensemble):
         self._unit = _known_unit(unit, "CallableTeachers")
         self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")
 
-    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
+    def ballots(self, X_public: Array) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
 
         A teacher that raises, or does not return one class index, or −1, per row, abstains on all of them; a
@@ -158,7 +158,7 @@ def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> 
     return found.astype(np.int16)
 
 
-def _check_form(ballots: npt.NDArray[Any] | Form, n_rows: int, what: str) -> None:
+def _check_form(ballots: Array | Form, n_rows: int, what: str) -> None:
     if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or not np.issubdtype(ballots.dtype, np.integer):
         raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
 

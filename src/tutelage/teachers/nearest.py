@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import by_identity, frozen, settle
-from tutelage._internal.typing import FloatArray, IntArray, Matrix, Private
+from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map
@@ -45,7 +45,7 @@ class FewVotes(Private):
         _, first = np.unique(self.teachers * self.shape[1] + self.queries, return_index=True)
         return self.at(np.sort(first))
 
-    def at(self, places: npt.NDArray[np.bool_] | IntArray) -> "FewVotes":
+    def at(self, places: Mask | IntArray) -> "FewVotes":
         """Return the votes at these places, or where a mask says so."""
         return FewVotes(self.teachers[places], self.queries[places], self.labels[places], self.shape)
 

@@ -91,7 +91,9 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
 
 def without_lost(results: Results, teachers: int) -> Results:
     """Yield the results but for those that are errors, and warn of these; if all that had rows are, raise one."""
-    seen, error, some_are_not = 0, None, False
+    seen = 0
+    error = None
+    some_are_not = False
     for number, result in results:
         seen += 1
         if isinstance(result, TeacherTrainingError):
@@ -108,9 +110,12 @@ def without_lost(results: Results, teachers: int) -> Results:
 
 
 def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
-    crew, waiting = partial(_at_work, _crew(n_jobs)), dict.fromkeys(numbers)
+    crew = partial(_at_work, _crew(n_jobs))
+    waiting = dict.fromkeys(numbers)
     while waiting:
-        before, started, death = len(waiting), set[int](), None
+        before = len(waiting)
+        started = set[int]()
+        death = None
         try:
             for number, result in crew(job, list(waiting), started):
                 del waiting[number]
@@ -215,7 +220,9 @@ def _ray(backend: Any) -> _Cluster:
 
 
 def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
-    shared, upcoming, death = cluster.share(job.shared), iter(numbers), None
+    shared = cluster.share(job.shared)
+    upcoming = iter(numbers)
+    death = None
     in_flight = set[Future[Any]]()
     while True:
         for number in islice(upcoming, cluster.room - len(in_flight)):
@@ -230,7 +237,8 @@ def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: 
             try:
                 number, result = one.result()
             except Exception as error:
-                death, upcoming = error, iter(())  # those in flight go on, for a suspect must be alone
+                death = error
+                upcoming = iter(())  # those in flight go on, for a suspect must be alone
                 continue
             if isinstance(result, MachineFaultError):
                 raise result
@@ -283,7 +291,9 @@ def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: A
 
 def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
     """Return what `work` comes to; of its errors only the type comes out."""
-    interrupted, kind, fault = False, "", TeacherTrainingError
+    interrupted = False
+    kind = ""
+    fault = TeacherTrainingError
     try:
         return work(*arguments)
     except KeyboardInterrupt:

@@ -58,7 +58,8 @@ class PrivateStatistics(NeverPickled):
 
     def reveal(self) -> RevealedStatistics:
         """Return the statistics as plain values. Never publish them or choose parameters by them."""
-        ballots, labels = self._ballots, self._labels
+        ballots = self._ballots
+        labels = self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)
         voted = ballots != ABSTAIN

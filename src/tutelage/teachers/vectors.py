@@ -85,7 +85,8 @@ class VectorBallots:
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
         in_deviations = noise_multiplier * sqrt(n_classes) / n_people
-        public, scaling = PublicRows(X_public, "the public rows"), None
+        public = PublicRows(X_public, "the public rows")
+        scaling = None
         if _is_uneven(X_public[:, : X_public.shape[1] - n_scores]):
             scaling = PublicScaling.learn(public)
         if n_scores:
@@ -125,7 +126,8 @@ class VectorBallots:
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
         weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
-        weights, numbers = np.rint(weights).astype(np.int32), whole.astype(np.int16)
+        weights = np.rint(weights).astype(np.int32)
+        numbers = whole.astype(np.int16)
         return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
 
     @property
@@ -168,10 +170,12 @@ def sum_of_blocks(blocks: Iterable[PeopleBlock], cast_by: Callable[[PeopleBlock]
 def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int) -> PublicScaling:
     """Return the scaling that gives scores, taken together, the deviation of a usual column."""
     if scaling is None:
-        center, deviation = np.zeros(X_public.shape[1]), np.ones(X_public.shape[1])
+        center = np.zeros(X_public.shape[1])
+        deviation = np.ones(X_public.shape[1])
         spread = np.std(np.asarray(X_public[:, :-n_scores], dtype=np.float64), axis=0)
     else:
-        center, deviation = scaling.center.copy(), scaling.deviation.copy()
+        center = scaling.center.copy()
+        deviation = scaling.deviation.copy()
         spread = (deviation[:-n_scores] > 0).astype(np.float64)
     usual = float(np.median(spread[spread > 0])) if np.any(spread > 0) else 1.0
     center[-n_scores:] = 0.0
@@ -187,7 +191,8 @@ def _is_uneven(X_public: Matrix) -> bool:
 
 
 def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
-    vectors, residuals = np.asarray(vectors, dtype=np.float64), np.asarray(residuals, dtype=np.float64)
+    vectors = np.asarray(vectors, dtype=np.float64)
+    residuals = np.asarray(residuals, dtype=np.float64)
     if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(people):
         raise InvalidDataError("Vectors and residuals must have one entry for each row of their block.")
     if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):

@@ -254,10 +254,12 @@ def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:
 def _refuted(here: IntArray, there: IntArray, epsilon: float, delta: float) -> bool:
     """Return whether the counts show P(S) > e^ε P′(S) + δ for some set S of labels, by Clopper-Pearson bounds."""
     level = ALPHA / _MOST_COMPARISONS
-    n_here, n_there = here.sum(), there.sum()
+    n_here = here.sum()
+    n_there = there.sum()
     for size in range(1, len(here)):
         for chosen in map(list, combinations(range(len(here)), size)):
-            more, less = here[chosen].sum(), there[chosen].sum()
+            more = here[chosen].sum()
+            less = there[chosen].sum()
             at_least = stats.beta.ppf(level, more, n_here - more + 1) if more else 0.0
             at_most = stats.beta.ppf(1 - level, less + 1, n_there - less) if less < n_there else 1.0
             if at_least > exp(epsilon) * at_most + delta:

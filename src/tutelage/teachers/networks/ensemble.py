@@ -16,7 +16,7 @@ from safetensors.torch import save
 from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
@@ -146,7 +146,8 @@ class NetworkTeachers(Ensemble):
         self, keep: _Kept, X: Matrix, y: IntArray, shards: Shards, checkpoints: str | Path | None, settings: object
     ) -> list[Any]:
         """Return what is kept of each teacher, from checkpoints or from training."""
-        together, n_shards = self._stacks(X.shape[1:]), shards.n_shards
+        together = self._stacks(X.shape[1:])
+        n_shards = shards.n_shards
         own = self._own(X, y, shards)
         shared = self._network, self._n_classes, keep
 
@@ -168,7 +169,8 @@ class NetworkTeachers(Ensemble):
 
     def _in_stacks(self, own: Own, n_shards: int, numbers: Sequence[int], keep: _Kept) -> Results:
         """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
-        wanted, device = set(numbers), self._network.torch_device()
+        wanted = set(numbers)
+        device = self._network.torch_device()
         for first in range(0, n_shards, _STACK):
             stack = range(first, min(first + _STACK, n_shards))
             if wanted.isdisjoint(stack):
@@ -201,7 +203,8 @@ class NetworkTeachers(Ensemble):
         network = self._network
         module = network.module(self._n_classes, self._seed)
         state = {name: value.cpu().numpy() for name, value in sequential.weights_of(module).items()}
-        code, device = source_of(network.factory, *module.modules()), network.torch_device().type
+        code = source_of(network.factory, *module.modules())
+        device = network.torch_device().type
         return torch.__version__, network, device, self._n_classes, together, code, state
 
 
@@ -259,11 +262,12 @@ def _asked(weights: Weights, keep: _Kept) -> Ballots:
 
 def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:
     if len(y) == 0:  # stands in a stack for a teacher that abstains
-        X, y = np.zeros((1, *X.shape[1:]), dtype=X.dtype), np.zeros(1, dtype=np.int64)
+        X = np.zeros((1, *X.shape[1:]), dtype=X.dtype)
+        y = np.zeros(1, dtype=np.int64)
     return Shard(torch.from_numpy(X).to(device), torch.from_numpy(y).to(device), seed)
 
 
-def _numbers(rows: npt.NDArray[Any], name: str) -> Matrix:
+def _numbers(rows: Array, name: str) -> Matrix:
     """Return rows as bytes or 32-bit floats, the smaller of what networks take."""
     if rows.ndim < 2:
         raise InvalidDataError(f"`{name}` must have shape (rows, ...). Got {rows.shape}.")
