@@ -7,7 +7,6 @@ from math import sqrt
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
@@ -122,15 +121,6 @@ def sum_of_stacking(stacking: Stacking, seen_of: SeenOf, unit: PrivacyUnit, bloc
     )
 
 
-class SumsReleased(NamedTuple):
-    """The result of several sums; public."""
-
-    moments: tuple[Moments, ...]  # what was released of each, as the student takes it
-    student: Pipeline  # the classifier in closed form, over rows as the teachers see them
-    predicted: npt.NDArray[np.generic]  # by it, of all public rows
-    class_weight: dict[Any, float] | None  # of each class in predictions, where they do not count alike
-
-
 class Basis(NamedTuple):
     """All that ballots and student are about, and that is the same in all sums; public."""
 
@@ -233,22 +223,14 @@ class NoisyMoments(NoisySums):
             lambda: map_to_bytes(self._checked_features(public, n_people)),
         )
         whole = _beside_scores(map_from_bytes(stored), public.n_scores)
-        released = yield from self._rounds(public, whole, turns)
-        n_rows = len(public.teacher_rows)
-        return Outcome(
-            queries=np.arange(n_rows),
-            labels=np.searchsorted(public.classes, released.predicted),
-            rounds=(n_rows,),
-            n_teachers=turns[-1].n,
-            student=released.student if self.student is None else None,
-            sums=released.moments,
-            class_weight=released.class_weight,
-        )
+        outcome = yield from self._rounds(public, whole, turns)
+        return outcome if self.student is None else replace(outcome, student=None)
 
-    def _rounds(
-        self, public: Public, whole: Any, turns: Sequence[Turn], spectrum: Spectrum | None = None
-    ) -> Asking[SumsReleased]:
-        """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases."""
+    def _rounds(self, public: Public, whole: Any, turns: Sequence[Turn], spectrum: Spectrum | None = None) -> Steps:
+        """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases.
+
+        The student is the classifier in closed form, over rows as the teachers see them.
+        """
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
         vectors = seen[:, : seen.shape[1] - public.n_scores]
         basis = Basis(whole, seen, vectors, spectrum or Spectrum.of(vectors))
@@ -258,10 +240,13 @@ class NoisyMoments(NoisySums):
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = weighted(classifier, weights)
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
-        return SumsReleased(
-            moments=tuple(rounds),
+        return Outcome(
+            queries=np.arange(len(seen)),
+            labels=np.searchsorted(public.classes, classifier.predict(seen)),
+            rounds=(len(seen),),
+            n_teachers=turns[-1].n,
             student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
-            predicted=classifier.predict(seen),
+            sums=tuple(rounds),
             class_weight=class_weight,
         )
 
@@ -379,8 +364,8 @@ class NoisyMoments(NoisySums):
             public = Public.of_labels(replace(known, rows=public_rows), shards.unit, n_people, scored=n_scores > 0)
             cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
             steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
-            released = rehearsed(steps, cast_by, noise)
-            return released.student.predict(vectors).astype(np.int64)
+            outcome = rehearsed(steps, cast_by, noise)
+            return outcome.student.predict(vectors).astype(np.int64)
 
         return predicted
 

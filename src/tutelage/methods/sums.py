@@ -177,15 +177,6 @@ def sum_of_entries(
     return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)
 
 
-def sum_of_means(sums: IntArray, n_rows: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:
-    """Return the sum of one ballot per person, the mean of the ballots of the person's rows, in whole numbers.
-
-    `sums`, shape (people, numbers), are of the ballots of the rows of each person, who has `n_rows`.
-    """
-    means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
-    return sum_of_products(np.ones((len(means), 1), dtype=np.int64), means, np.arange(len(means)), norm=norm, unit=unit)
-
-
 def form_of_joint(n_weights: int, unit: PrivacyUnit) -> Vector:
     """Return the form of ballots of gradient and Gram matrix (`tutelage.students.stacking`)."""
     return Vector((1, numbers_of(n_weights)), joint_norm(n_weights) ** 2, unit)
@@ -198,7 +189,10 @@ def sum_of_joint(
     block: PeopleBlock,
     unit: PrivacyUnit,
 ) -> BallotSum:
-    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some rows at a time."""
+    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some rows at a time.
+
+    The ballot of a person is the mean of those of the person's rows, in whole numbers.
+    """
     at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
     starts = np.flatnonzero(np.diff(block.people, prepend=-1))
     parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
@@ -213,7 +207,9 @@ def sum_of_joint(
             whose = person[start : start + at_once]
             first = np.flatnonzero(np.diff(whose, prepend=-1))
             sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
-        return sum_of_means(sums, n_rows, joint_norm(n_weights), unit)
+        means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
+        once = np.ones((len(means), 1), dtype=np.int64)
+        return sum_of_products(once, means, np.arange(len(means)), norm=joint_norm(n_weights), unit=unit)
 
     return reduce(add_sums, map(cast, parts))
 
