@@ -230,7 +230,11 @@ class VoteHistogram(NeverPickled):
 
 
 def tally(
-    ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER, *, cap: int | None = None
+    ballots: Ballots,
+    n_classes: int,
+    unit: PrivacyUnit = ONE_TEACHER,
+    *,
+    cap: int | None = None,
 ) -> VoteHistogram:
     """Count ballots into a private vote histogram: n_j(x) = #{i : f_i(x) = j}.
 
@@ -251,7 +255,13 @@ def tally(
         If a teacher casts more.
     """
     integer_at_least(n_classes, 2, "n_classes", "tally")
-    ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
+    ballots = ballots_between(
+        ballots,
+        n_classes,
+        "Ballots",
+        "(teachers, queries)",
+        InvalidDataError,
+    )
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
     if cap is not None:
         _check_cap((ballots != ABSTAIN).sum(axis=1), integer_at_least(cap, 1, "cap", "tally"))
@@ -437,7 +447,12 @@ def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballo
 
 
 def sum_of_products(
-    weights: IntArray, vectors: IntArray, teachers: IntArray, *, norm: int, unit: PrivacyUnit = ONE_TEACHER
+    weights: IntArray,
+    vectors: IntArray,
+    teachers: IntArray,
+    *,
+    norm: int,
+    unit: PrivacyUnit = ONE_TEACHER,
 ) -> BallotSum:
     """Add up ballots that are products of a weight for each class and a vector.
 
@@ -477,7 +492,13 @@ def sum_of_products(
     return BallotSum(totals.astype(np.int64), norm**2, unit)
 
 
-def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: IntArray, form: Vector) -> BallotSum:
+def sum_of_cells(
+    people: IntArray,
+    cells: IntArray,
+    numbers: IntArray,
+    n_rows: IntArray,
+    form: Vector,
+) -> BallotSum:
     """Add up ballots most of whose numbers are 0: of each person, the mean of its rows, rounded toward 0.
 
     Each entry, of arrays of shape (entries,), says whose it is, its place among all numbers, what a row has there, and

@@ -76,7 +76,14 @@ class Shards:
         return cls(_hash_to_shards(range(n_rows), n_shards, key), n_shards, unit)
 
     @classmethod
-    def of_entities(cls, entity_ids: npt.ArrayLike, n_shards: int, *, key: bytes, name: str = "entity") -> "Shards":
+    def of_entities(
+        cls,
+        entity_ids: npt.ArrayLike,
+        n_shards: int,
+        *,
+        key: bytes,
+        name: str = "entity",
+    ) -> "Shards":
         """Assign each row by a keyed hash of its entity id; all rows of an entity meet in one shard.
 
         Parameters

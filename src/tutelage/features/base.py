@@ -166,7 +166,10 @@ def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
 
 
 def features_of_private(
-    features: FeatureMap, X: Array, shards: Iterable[npt.NDArray[np.integer[Any]]], n_features: int
+    features: FeatureMap,
+    X: Array,
+    shards: Iterable[npt.NDArray[np.integer[Any]]],
+    n_features: int,
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.
 

@@ -149,7 +149,13 @@ class PublicTransformer(_Vouched):
                 )
             ) from None
         made = cls.__new__(cls)
-        vars(made).update(fitted=fitted, source=source, row_by_row=row_by_row is True, kinds=kinds, library=library)
+        vars(made).update(
+            fitted=fitted,
+            source=source,
+            row_by_row=row_by_row is True,
+            kinds=kinds,
+            library=library,
+        )
         width = made.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
         if width > _MOST_FEATURES:
             raise InvalidDataError(

@@ -162,7 +162,12 @@ class UnitBall(PublicFeatureMap):
 
 
 def ballot_features(
-    public: PublicRows, *, noise: float, n_landmarks: int = 1000, quantile: float = 0.4, seed: int = 0
+    public: PublicRows,
+    *,
+    noise: float,
+    n_landmarks: int = 1000,
+    quantile: float = 0.4,
+    seed: int = 0,
 ) -> Pipeline:
     """Return the public map from rows to vectors of length at most one that suit a sum with so much noise.
 

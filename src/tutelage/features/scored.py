@@ -45,7 +45,11 @@ class Labeled(NamedTuple):
 
     def at(self, places: Array) -> "Labeled":
         """Return some of the rows, by index or by a mask."""
-        return self._replace(rows=self.rows[places], seen=self.seen[places], labels=self.labels[places])
+        return self._replace(
+            rows=self.rows[places],
+            seen=self.seen[places],
+            labels=self.labels[places],
+        )
 
     def folds(self, order: IntArray) -> IntArray:
         """Return the fold of each row, into which those in `order` are dealt, class by class; −1 for the others."""
@@ -88,7 +92,12 @@ class ScoredRows(PublicFeatureMap):
 
     @classmethod
     def learn(
-        cls, rows: Matrix, seen_by: FeatureMap | None, seen: Matrix, labels: IntArray, n_classes: int
+        cls,
+        rows: Matrix,
+        seen_by: FeatureMap | None,
+        seen: Matrix,
+        labels: IntArray,
+        n_classes: int,
     ) -> tuple[Self, Matrix]:
         """Return the map, and what it makes of the public rows where a model sees no label of the rows it scores.
 
@@ -148,7 +157,14 @@ class Start(NamedTuple):
     pairs: tuple[FloatArray, ...]  # of each part and its partner by a model of the three other parts, and else as above
 
     @classmethod
-    def learn(cls, rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, order: IntArray) -> Self | None:
+    def learn(
+        cls,
+        rows: Matrix,
+        seen: Matrix,
+        labels: IntArray,
+        n_classes: int,
+        order: IntArray,
+    ) -> Self | None:
         """Return the scores of public rows, of which those in `order` are dealt; None if there are too few of a class.
 
         One kind of model is chosen, by the first part, for all.
@@ -244,7 +260,13 @@ def _linear(public: Labeled, *, equal_columns: bool, penalty: float) -> PublicMo
 def _trees(public: Labeled) -> PublicModel:
     with one_thread("openmp"):
         fitted = HistGradientBoostingClassifier(**_TREES).fit(public.rows, public.labels)
-    return PublicModel(None, np.zeros(0), fitted, np.asarray(fitted.classes_, dtype=np.int64), public.n_classes)
+    return PublicModel(
+        None,
+        np.zeros(0),
+        fitted,
+        np.asarray(fitted.classes_, dtype=np.int64),
+        public.n_classes,
+    )
 
 
 def _sharpness(scores: FloatArray, labels: IntArray) -> tuple[float, float]:

@@ -286,7 +286,10 @@ class Decoder(StrEnum):
 
 
 def decode(
-    reports: npt.ArrayLike, mechanism: LocalMechanism, n_classes: int, decoder: Decoder | str | None = None
+    reports: npt.ArrayLike,
+    mechanism: LocalMechanism,
+    n_classes: int,
+    decoder: Decoder | str | None = None,
 ) -> IntArray:
     """Return the label that the reports speak for, per query; lowest index wins ties.
 

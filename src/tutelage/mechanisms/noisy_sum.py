@@ -62,7 +62,14 @@ class NoisySum:
                 )
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
-        return NoisySumGaussian(sigma, form.norm_squared, prod(form.shape), form.unit, simulated, form.nonnegative)
+        return NoisySumGaussian(
+            sigma,
+            form.norm_squared,
+            prod(form.shape),
+            form.unit,
+            simulated,
+            form.nonnegative,
+        )
 
     def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:
         """Raise what `release` would refuse: nothing of a sum."""

@@ -97,7 +97,11 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
             few_votes=(2.0, 2.0, 2.0, 0.6),
         ),
         Entry[Mechanism](
-            "exponential", ExponentialMax, (_SCALE,), "a pure ε per answer, and many answers compose better", (1.0,)
+            "exponential",
+            ExponentialMax,
+            (_SCALE,),
+            "a pure ε per answer, and many answers compose better",
+            (1.0,),
         ),
         Entry[Mechanism]("permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)),
     )

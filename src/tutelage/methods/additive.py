@@ -70,7 +70,10 @@ def wrong_by(scores: Scores, groups: IntArray, rows: PeopleBlock) -> IntArray:
 
 
 def joint_sum(
-    ballots_of: Callable[[Matrix, IntArray], IntArray], n_weights: int, block: PeopleBlock, form: Vector
+    ballots_of: Callable[[Matrix, IntArray], IntArray],
+    n_weights: int,
+    block: PeopleBlock,
+    form: Vector,
 ) -> BallotSum:
     """Return the sum of the ballots of gradient and Gram matrix, by bins and labels."""
     return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
@@ -187,11 +190,25 @@ class SumsOverSchema(NoisySums):
         """Return what public rows say before anything is asked, if they have targets."""
         yield from ()
 
-    def asked(self, sizes: Sizes, past: Past, place: int, turn: Turn, form: Vector, sum_of: SumOf) -> Asking[Summed]:
+    def asked(
+        self,
+        sizes: Sizes,
+        past: Past,
+        place: int,
+        turn: Turn,
+        form: Vector,
+        sum_of: SumOf,
+    ) -> Asking[Summed]:
         """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.asked`."""
         share, _ = self.most(sizes)[place]
         total = None if place else self.event_of_sums(sizes)
-        return turn.asked(self._sum(share), form, BallotOfRows(sum_of), past[f"sum {place}"], total=total)
+        return turn.asked(
+            self._sum(share),
+            form,
+            BallotOfRows(sum_of),
+            past[f"sum {place}"],
+            total=total,
+        )
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""

@@ -105,6 +105,10 @@ class CappedVotes(VotesOnQueries):
         """Return the people, with their rows as the public map shows them; private."""
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         teachers = NearestQueries(self.votes).fit(
-            rows, people.labels, people.shards, n_classes=len(public.classes), features=public.teacher_map
+            rows,
+            people.labels,
+            people.shards,
+            n_classes=len(public.classes),
+            features=public.teacher_map,
         )
         return PeoplePresent(teachers)

@@ -73,7 +73,11 @@ class SummedBallot:
 
         def shown(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
             return progress_bar(
-                blocks, title, n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
+                blocks,
+                title,
+                n_people,
+                shown=self.progress,
+                size=lambda one: len(np.unique(one.people)),
             )
 
         vectors.begin(self.features)
@@ -84,7 +88,11 @@ class SummedBallot:
             vectors.begin(None if is_last else self.features)
 
     def _sum_of(
-        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
+        self,
+        vectors_of: FeatureMap,
+        unit: PrivacyUnit,
+        blocks: Iterable[PeopleBlock],
+        kept: Vectors,
     ) -> BallotSum:
         """Return the private sum of the ballots of some people, whose features are kept for the next round."""
 
@@ -117,7 +125,14 @@ def sum_of_vectors(
 def sum_of_stacking(stacking: Stacking, seen_of: SeenOf, unit: PrivacyUnit, blocks: Iterable[PeopleBlock]) -> BallotSum:
     """Return the sum of ballots that say how much to believe of public labels and of the sums before."""
     return sum_of_blocks(
-        blocks, lambda block: sum_of_joint(stacking.ballots, stacking.n_weights, seen_of(block), block, unit)
+        blocks,
+        lambda block: sum_of_joint(
+            stacking.ballots,
+            stacking.n_weights,
+            seen_of(block),
+            block,
+            unit,
+        ),
     )
 
 
@@ -192,7 +207,15 @@ class NoisyMoments(NoisySums):
         numbers = teacher.most_numbers(sizes.n_classes)
         events = list[Event]()
         for number in range(self.rounds):
-            events.append(teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=simulated))
+            events.append(
+                teacher.event_of_round(
+                    noise,
+                    number,
+                    numbers,
+                    sizes.unit,
+                    simulated=simulated,
+                )
+            )
         if sizes.labeled:
             mechanism, form = self._stacking(sizes)
             events.append(mechanism.most(form, simulated=simulated))
@@ -226,7 +249,13 @@ class NoisyMoments(NoisySums):
         outcome = yield from self._rounds(public, whole, turns)
         return outcome if self.student is None else replace(outcome, student=None)
 
-    def _rounds(self, public: Public, whole: Any, turns: Sequence[Turn], spectrum: Spectrum | None = None) -> Steps:
+    def _rounds(
+        self,
+        public: Public,
+        whole: Any,
+        turns: Sequence[Turn],
+        spectrum: Spectrum | None = None,
+    ) -> Steps:
         """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases.
 
         The student is the classifier in closed form, over rows as the teachers see them.
@@ -250,7 +279,13 @@ class NoisyMoments(NoisySums):
             class_weight=class_weight,
         )
 
-    def _turn(self, public: Public, basis: Basis, turn: Turn, past: Past) -> Asking[tuple[list[Moments], Any]]:
+    def _turn(
+        self,
+        public: Public,
+        basis: Basis,
+        turn: Turn,
+        past: Past,
+    ) -> Asking[tuple[list[Moments], Any]]:
         """Return what the sums of a release and of those before it say, and the student by them."""
         teacher = self.teacher
         n_scores = public.n_scores
@@ -283,12 +318,26 @@ class NoisyMoments(NoisySums):
         after = turn._replace(subject=[*turn.subject, []])
         for number in range(self.rounds):
             radius = student.radius(vectors, start)
-            cast = ballot(sum_of=partial(sum_of_vectors, teacher, student, radius, n_scores), number=number)
+            cast = ballot(
+                sum_of=partial(
+                    sum_of_vectors,
+                    teacher,
+                    student,
+                    radius,
+                    n_scores,
+                ),
+                number=number,
+            )
             of_round = NoisySum(teacher.noise_of_round(noise, number))
             total = None if rounds else self.event_of_sums(public.sizes)
             scale = teacher.scale(radius) * turn.n
             values, sigma, after = yield from after.asked(
-                of_round, form, cast, past[f"round {number}"], size=scale, total=total
+                of_round,
+                form,
+                cast,
+                past[f"round {number}"],
+                size=scale,
+                total=total,
             )
             starts.append(past[f"start {number}"].with_mean(student.coef_, scale))
             rounds.append(Moments.of_sum(values, sigma, scale, radius))

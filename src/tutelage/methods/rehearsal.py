@@ -50,7 +50,13 @@ class PublicLabels:
         if not self.own:
             return replace(self, rows=rows)
         came = None if self.came is None else self.came[kept]
-        return replace(self, rows=rows, labeled=self.labeled[kept], classes=self.classes[kept], came=came)
+        return replace(
+            self,
+            rows=rows,
+            labeled=self.labeled[kept],
+            classes=self.classes[kept],
+            came=came,
+        )
 
     def order(self, number: int) -> IntArray:
         """Return the labels that are dealt, in the order of a deal."""
@@ -60,7 +66,13 @@ class PublicLabels:
         """Return scores by models of public labels, which each deal learns once; None without enough labels."""
         if self.own and number not in self._starts:
             rows = self.rows if self.came is None else self.came
-            self._starts[number] = Start.learn(rows, self.rows, self.classes, self.n_classes, self.order(number))
+            self._starts[number] = Start.learn(
+                rows,
+                self.rows,
+                self.classes,
+                self.n_classes,
+                self.order(number),
+            )
         return self._starts.get(number)
 
 

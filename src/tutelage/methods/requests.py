@@ -73,7 +73,14 @@ class Public:
     earlier: tuple[str, ...] = ()  # names of earlier releases of the same question, from which the student learns too
 
     @classmethod
-    def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
+    def of_labels(
+        cls,
+        known: Any,
+        unit: PrivacyUnit,
+        n_people: int,
+        *,
+        scored: bool = False,
+    ) -> "Public":
         """Return the public rows of a rehearsal (`PublicLabels`), whose last columns may be scores."""
         rows = known.rows
         classes = np.arange(known.n_classes)
@@ -132,7 +139,14 @@ class Wishes(Private):
         """Return the count of the first votes of each person, as many as granted."""
         first = self.votes.first(granted)
         shape = (max(1, first.shape[0]), *first.shape[1:])  # no people cast as one without votes does
-        return tally_few(first.teachers, first.queries, first.labels, shape=shape, cap=self.cap, unit=self.unit)
+        return tally_few(
+            first.teachers,
+            first.queries,
+            first.labels,
+            shape=shape,
+            cap=self.cap,
+            unit=self.unit,
+        )
 
 
 Ballots = VoteHistogram | BallotSum | Wishes
@@ -178,7 +192,13 @@ class Request:
     def of_rows(self, rows: slice) -> "Request":
         """Return the request for some of the rows."""
         predictions = None if self.predictions is None else self.predictions[rows]
-        return replace(self, rows=self.rows[rows], predictions=predictions, partial=False, total=None)
+        return replace(
+            self,
+            rows=self.rows[rows],
+            predictions=predictions,
+            partial=False,
+            total=None,
+        )
 
     def context(self, event: Event) -> dict[str, Any]:
         """Return what all answers are remembered by; it never changes, or they would be drawn again."""

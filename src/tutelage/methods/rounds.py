@@ -140,7 +140,13 @@ class Rounds:
             )
 
 
-def round_rows(rule: QuerySelector, known: PublicKnowledge, size: int, seed: int, number: int = 0) -> IntArray:
+def round_rows(
+    rule: QuerySelector,
+    known: PublicKnowledge,
+    size: int,
+    seed: int,
+    number: int = 0,
+) -> IntArray:
     """Return the rows that round `number`, from 0, of `ask_in_rounds` with this seed asks if the budget allows them."""
     return rule.select(known, size, _seeds(seed, number)[0])
 

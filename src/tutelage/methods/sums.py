@@ -84,7 +84,14 @@ class NoisySums(Method):
     """Methods that release noisy sums of vectors, from which a student follows in closed form."""
 
     __slots__ = ()
-    needs = Needs(student=False, empty=True, start=True, weights=True, fewest=50, accounting=Accounting.GAUSSIAN)
+    needs = Needs(
+        student=False,
+        empty=True,
+        start=True,
+        weights=True,
+        fewest=50,
+        accounting=Accounting.GAUSSIAN,
+    )
 
     def __post_init__(self) -> None:
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
@@ -209,7 +216,13 @@ def sum_of_joint(
             sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
         means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
         once = np.ones((len(means), 1), dtype=np.int64)
-        return sum_of_products(once, means, np.arange(len(means)), norm=joint_norm(n_weights), unit=unit)
+        return sum_of_products(
+            once,
+            means,
+            np.arange(len(means)),
+            norm=joint_norm(n_weights),
+            unit=unit,
+        )
 
     return reduce(add_sums, map(cast, parts))
 

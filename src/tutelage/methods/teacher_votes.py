@@ -148,7 +148,15 @@ class TeacherVotes(VotesOnQueries):
         """Return the settings that a plan tries: a teacher for a few people, asked about typical rows."""
         queries = min(sizes.n_public, max(_QUERIES, _FEWEST_LABELS * sizes.n_classes))
         teachers = max(2, people // (_ROWS_PER_CLASS * sizes.n_classes))
-        return [cls(teacher=ClassMeans(), n_teachers=teachers, n_queries=queries, selection="medoids", student=STUDENT)]
+        return [
+            cls(
+                teacher=ClassMeans(),
+                n_teachers=teachers,
+                n_queries=queries,
+                selection="medoids",
+                student=STUDENT,
+            )
+        ]
 
     def check_plan(self) -> None:
         """Refuse several rounds, a rule that needs answers, and teachers that cannot be trained."""
@@ -201,8 +209,20 @@ class TeacherVotes(VotesOnQueries):
         voted = self.voted(public)
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         seed, n_jobs, progress, checkpoints = public.training
-        teachers = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-        ballots = teachers.fit_ballots(rows, people.labels, shards, public.teacher_rows[voted], checkpoints)
+        teachers = ensemble_of(
+            self.teacher,
+            n_classes=n_classes,
+            seed=seed,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
+        ballots = teachers.fit_ballots(
+            rows,
+            people.labels,
+            shards,
+            public.teacher_rows[voted],
+            checkpoints,
+        )
         return TalliedVotes.on(tally(ballots, n_classes, shards.unit), public.rows[voted], ballots)
 
 

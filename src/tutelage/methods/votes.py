@@ -85,7 +85,13 @@ class PeoplePresent(Private):
         """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
         people = self.people
         votes = self.people.few_votes(request.rows[places])
-        wishes = Wishes(votes, people.names, people.data_digest, request.form.cap or people.cap, people.unit)
+        wishes = Wishes(
+            votes,
+            people.names,
+            people.data_digest,
+            request.form.cap or people.cap,
+            people.unit,
+        )
         return wishes if request.campaign else wishes.counted(people.cap)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
@@ -235,7 +241,13 @@ class VotesOnQueries(Method):
             known = known.after(new, answer.labels[new])
         return known
 
-    def _request(self, public: Public, rows: IntArray, predictions: Any = None, in_part: bool = False) -> Request:
+    def _request(
+        self,
+        public: Public,
+        rows: IntArray,
+        predictions: Any = None,
+        in_part: bool = False,
+    ) -> Request:
         classes = [str(value) for value in public.classes.tolist()]
         subject = {"question": canonical([public.question, classes])}
         if public.release is not None:

@@ -60,7 +60,12 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         ...
 
     def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
+        self,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        X_public: Matrix,
+        checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget, so that memory does not grow with the ensemble.
 
@@ -85,7 +90,14 @@ class TeacherRecipe(Protocol):
     One whose teachers take rows with missing cells may say so by an attribute `takes_missing_values = True`.
     """
 
-    def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> TrainableTeachers:
+    def ensemble(
+        self,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None,
+        progress: bool,
+    ) -> TrainableTeachers:
         """Return untrained teachers; `seed` is of their own randomness, and has no part in privacy."""
         ...
 
@@ -93,7 +105,14 @@ class TeacherRecipe(Protocol):
 class Ensemble(NeverPickled):
     """Shared state of all ensembles of one process: their classes, and the unit of the shards they were trained on."""
 
-    def __init__(self, n_classes: int, seed: int = 0, n_jobs: int | None = None, *, progress: bool = False) -> None:
+    def __init__(
+        self,
+        n_classes: int,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        *,
+        progress: bool = False,
+    ) -> None:
         owner = type(self).__name__
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", owner)
         self._seed = integer_at_least(seed, 0, "seed", owner)

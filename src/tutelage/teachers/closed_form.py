@@ -174,7 +174,12 @@ class Head(ABC):
         """Return all teachers, each fitted on its own shard: `ballots(X_public)` has their votes, (teachers, rows)."""
 
     def ensemble(
-        self, *, n_classes: int, seed: int = 0, n_jobs: int | None = None, progress: bool = False
+        self,
+        *,
+        n_classes: int,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        progress: bool = False,
     ) -> HeadTeachers:
         """Return untrained teachers; see `TeacherRecipe.ensemble`. A formula draws nothing and takes seconds."""
         del seed, n_jobs, progress

@@ -47,7 +47,13 @@ class EstimatorTeachers(Ensemble):
     """
 
     def __init__(
-        self, estimator: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+        self,
+        estimator: Any,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None = None,
+        progress: bool = False,
     ) -> None:
         require_classifier(estimator, "estimator", "EstimatorTeachers")
         super().__init__(n_classes, seed, n_jobs, progress=progress)
@@ -68,12 +74,27 @@ class EstimatorTeachers(Ensemble):
 
         def votes() -> Results:
             for number, teacher in enumerate(teachers):
-                yield number, attempted(number, self._seed, _vote, teacher, queries, self._n_classes)
+                yield (
+                    number,
+                    attempted(
+                        number,
+                        self._seed,
+                        _vote,
+                        teacher,
+                        queries,
+                        self._n_classes,
+                    ),
+                )
 
         return stacked(without_lost(votes(), len(teachers)), len(teachers), len(queries))
 
     def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
+        self,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        X_public: Matrix,
+        checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget, one teacher at a time; see `TrainableTeachers.fit_ballots`."""
         values, labels = self._checked(X, y, shards)
@@ -94,9 +115,22 @@ class EstimatorTeachers(Ensemble):
         self._unit = shards.unit
         return ballots
 
-    def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
+    def _job(
+        self,
+        work: Callable[..., Any],
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        *shared: Any,
+    ) -> Job:
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
-        return Job(work, self._own(X, y, shards), (self._estimator, *shared), self._seed, shards.n_shards)
+        return Job(
+            work,
+            self._own(X, y, shards),
+            (self._estimator, *shared),
+            self._seed,
+            shards.n_shards,
+        )
 
     def _shown(self, results: Results, shards: Shards) -> Results:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
@@ -122,9 +156,20 @@ def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
 
 
 def ensemble_of(
-    teacher: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+    teacher: Any,
+    *,
+    n_classes: int,
+    seed: int,
+    n_jobs: int | None = None,
+    progress: bool = False,
 ) -> TrainableTeachers:
     """Return untrained teachers: those of a `TeacherRecipe`, or clones of a scikit-learn classifier."""
     if isinstance(teacher, TeacherRecipe):
         return teacher.ensemble(n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-    return EstimatorTeachers(teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+    return EstimatorTeachers(
+        teacher,
+        n_classes=n_classes,
+        seed=seed,
+        n_jobs=n_jobs,
+        progress=progress,
+    )

@@ -65,7 +65,14 @@ class CallableTeachers(Ensemble):
            [1, 0]], dtype=int16)
     """
 
-    def __init__(self, teachers: Sequence[Teacher], *, n_classes: int, unit: PrivacyUnit, max_workers: int = 1) -> None:
+    def __init__(
+        self,
+        teachers: Sequence[Teacher],
+        *,
+        n_classes: int,
+        unit: PrivacyUnit,
+        max_workers: int = 1,
+    ) -> None:
         super().__init__(n_classes)
         if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
             raise InvalidParameterError(Problem("CallableTeachers.teachers", "be one or more callables"))
@@ -118,7 +125,14 @@ class RecordedTeachers(Ensemble):
 
     """
 
-    def __init__(self, ballots: npt.ArrayLike, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit) -> None:
+    def __init__(
+        self,
+        ballots: npt.ArrayLike,
+        X_public: npt.ArrayLike,
+        *,
+        n_classes: int,
+        unit: PrivacyUnit,
+    ) -> None:
         super().__init__(n_classes)
         self._unit = _known_unit(unit, "RecordedTeachers")
         keys = _keys(X_public)

@@ -75,7 +75,13 @@ class NearestQueries:
         settle(self, "cap", integer_at_least, 1)
 
     def fit(
-        self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None
+        self,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        *,
+        n_classes: int,
+        features: FeatureMap | None = None,
     ) -> "NearestTeachers":
         """Return the teachers, who keep the rows; each is a shard, as of `Shards.of_single_people`.
 
@@ -89,7 +95,14 @@ class NearestTeachers(Ensemble):
     """People who vote on the nearest queries; `NearestQueries.fit` makes them."""
 
     def __init__(
-        self, cap: int, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None
+        self,
+        cap: int,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        *,
+        n_classes: int,
+        features: FeatureMap | None = None,
     ) -> None:
         super().__init__(n_classes)
         self._features = None if features is None else require_public_map(features, "NearestQueries")

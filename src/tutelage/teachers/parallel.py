@@ -175,10 +175,23 @@ def _crew(n_jobs: int | None) -> Crew:
     return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
 
 
-def _over_joblib(n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
+def _over_joblib(
+    n_jobs: int | None,
+    return_as: str,
+    job: Job,
+    numbers: Sequence[int],
+    started: set[int],
+) -> Results:
     def call(number: int) -> Any:
         started.add(number)
-        return delayed(_in_worker)(os.getpid(), number, job.seed, job.work, job.own(number), job.shared)
+        return delayed(_in_worker)(
+            os.getpid(),
+            number,
+            job.seed,
+            job.work,
+            job.own(number),
+            job.shared,
+        )
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
     run: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
@@ -261,7 +274,11 @@ def _never_raising(number: int, *arguments: Any) -> tuple[int, Any]:
 
 
 def _numbered(
-    number: int, seed: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]
+    number: int,
+    seed: int,
+    work: Callable[..., Any],
+    own: tuple[Any, ...],
+    shared: tuple[Any, ...],
 ) -> tuple[int, Any]:
     return number, attempted(number, seed, work, *own, *shared)
 

@@ -75,7 +75,13 @@ class VectorBallots:
             )
 
     def features(
-        self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float, n_scores: int = 0
+        self,
+        X_public: Matrix,
+        *,
+        n_classes: int,
+        n_people: int,
+        noise_multiplier: float,
+        n_scores: int = 0,
     ) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
 
@@ -93,7 +99,12 @@ class VectorBallots:
             scaling = _with_scores(scaling, X_public, n_scores)
         if scaling is not None:
             public = public.through(scaling)
-        features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
+        features = ballot_features(
+            public,
+            noise=in_deviations,
+            n_landmarks=self.n_landmarks,
+            quantile=self.quantile,
+        )
         return chained(scaling, features)
 
     def cast(
@@ -113,7 +124,12 @@ class VectorBallots:
         return sum_of_blocks(blocks, lambda block: self._cast(*products_of(block), block.people, radius, unit))
 
     def _cast(
-        self, vectors: Matrix, residuals: Matrix, people: IntArray, radius: float, unit: PrivacyUnit
+        self,
+        vectors: Matrix,
+        residuals: Matrix,
+        people: IntArray,
+        radius: float,
+        unit: PrivacyUnit,
     ) -> BallotSum:
         """Return the sum of the ballots of people all of whose rows are here."""
         vectors, residuals = _checked(vectors, residuals, people)
@@ -150,7 +166,13 @@ class VectorBallots:
         return noise_multiplier / sqrt((1 - _FIRST) / (self.rounds - 1) if number else _FIRST)
 
     def event_of_round(
-        self, noise_multiplier: float, number: int, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
+        self,
+        noise_multiplier: float,
+        number: int,
+        numbers: int,
+        unit: PrivacyUnit,
+        *,
+        simulated: bool = False,
     ) -> NoisySumGaussian:
         """Return what the noisy sum of one round is, of so many numbers, in its share of all rounds' budget."""
         sigma = self.noise_of_round(noise_multiplier, number) * self.norm

@@ -95,7 +95,13 @@ class NetworkTeachers(Ensemble):
     """
 
     def __init__(
-        self, network: Network, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+        self,
+        network: Network,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None = None,
+        progress: bool = False,
     ) -> None:
         if not isinstance(network, Network):
             raise InvalidParameterError(
@@ -104,7 +110,13 @@ class NetworkTeachers(Ensemble):
         super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards, checkpoints: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        shards: Shards,
+        checkpoints: str | Path | None = None,
+    ) -> Self:
         """Train one network per shard and keep them in memory; see `TrainableTeachers.fit`.
 
         In `checkpoints`, a private folder, the weights of each finished teacher are kept as safetensors, so that a
@@ -143,7 +155,13 @@ class NetworkTeachers(Ensemble):
         return ballots
 
     def _products(
-        self, keep: _Kept, X: Matrix, y: IntArray, shards: Shards, checkpoints: str | Path | None, settings: object
+        self,
+        keep: _Kept,
+        X: Matrix,
+        y: IntArray,
+        shards: Shards,
+        checkpoints: str | Path | None,
+        settings: object,
     ) -> list[Any]:
         """Return what is kept of each teacher, from checkpoints or from training."""
         together = self._stacks(X.shape[1:])
@@ -179,7 +197,16 @@ class NetworkTeachers(Ensemble):
             shards = [_shard(*teacher, device) for teacher in teachers]
             seed = teacher_seed(self._seed, first)
             name = f"{first} to {stack[-1]}"
-            products = guarded(name, seed, _trained_together, shards, self._network, self._n_classes, seed, keep)
+            products = guarded(
+                name,
+                seed,
+                _trained_together,
+                shards,
+                self._network,
+                self._n_classes,
+                seed,
+                keep,
+            )
             for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
                 if number in wanted:
                     yield number, product if len(y) else keep.of({})
@@ -247,12 +274,25 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         ) from None
 
 
-def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: _Kept) -> Any:
+def _trained(
+    X: Matrix,
+    y: IntArray,
+    seed: int,
+    network: Network,
+    n_classes: int,
+    keep: _Kept,
+) -> Any:
     shard = _shard(X, y, seed, network.torch_device())
     return keep.of(sequential.train(network, shard.X, shard.y, n_classes, seed) if len(y) else {})
 
 
-def _trained_together(shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: _Kept) -> Any:
+def _trained_together(
+    shards: Sequence[Shard],
+    network: Network,
+    n_classes: int,
+    seed: int,
+    keep: _Kept,
+) -> Any:
     return keep.of(vectorized.train(network, shards, n_classes, seed))
 
 

@@ -90,12 +90,23 @@ class Network:
         self.torch_device()
 
     def ensemble(
-        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
+        self,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None = None,
+        progress: bool = False,
     ) -> "NetworkTeachers":
         """Return untrained teachers; see `NetworkTeachers`."""
         from tutelage.teachers.networks.ensemble import NetworkTeachers
 
-        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+        return NetworkTeachers(
+            self,
+            n_classes=n_classes,
+            seed=seed,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
 
     def module(self, n_classes: int, seed: int) -> nn.Module:
         """Return an untrained module of one teacher, whose first weights depend on `seed` alone."""
@@ -139,7 +150,11 @@ def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, se
         module = _channels_last(network.module(n_classes, seed).to(X.device)).train()
         learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
-            learning, betas=ADAM_BETAS, eps=ADAM_EPSILON, weight_decay=network.weight_decay, fused=True
+            learning,
+            betas=ADAM_BETAS,
+            eps=ADAM_EPSILON,
+            weight_decay=network.weight_decay,
+            fused=True,
         )
         steps = batches(network, len(y), seed)
         for step, batch in enumerate(steps):

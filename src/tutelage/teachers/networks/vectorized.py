@@ -104,7 +104,11 @@ def vote(network: Network, weights: Sequence[Weights], X_public: torch.Tensor, n
 
 def _gradients(module: nn.Module, fixed: Weights) -> Callable[..., Weights]:
     def loss(
-        weights: Weights, state: Weights, rows: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor
+        weights: Weights,
+        state: Weights,
+        rows: torch.Tensor,
+        labels: torch.Tensor,
+        counts: torch.Tensor,
     ) -> torch.Tensor:
         scores: Any = functional_call(module, {**weights, **state}, (rows,))
         losses = functional.cross_entropy(scores, labels, reduction="none")
@@ -143,7 +147,13 @@ class _StackedAdamW:
         """Return the weights after one step; those of teachers that have finished stay."""
         return {name: self._moved(name, value, gradients[name], step) for name, value in weights.items()}
 
-    def _moved(self, name: str, weights: torch.Tensor, gradient: torch.Tensor, step: _Step) -> torch.Tensor:
+    def _moved(
+        self,
+        name: str,
+        weights: torch.Tensor,
+        gradient: torch.Tensor,
+        step: _Step,
+    ) -> torch.Tensor:
         rate, learns, number = (
             part.view(-1, *[1] * (weights.dim() - 1)) for part in (step.learning_rate, step.learns, step.number)
         )
