@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.records import frozen
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import probability
 from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical
@@ -139,10 +139,24 @@ def sum_of_stacking(stacking: Stacking, seen_of: SeenOf, unit: PrivacyUnit, bloc
 class Basis(NamedTuple):
     """All that ballots and student are about, and that is the same in all sums; public."""
 
-    features: FeatureMap
-    seen: Matrix  # public rows through these, with scores after them
+    seen: Matrix  # public rows as the map shows them, with scores after them
     vectors: Matrix  # without
+    start: Matrix | None  # what the scores say of them
     spectrum: Spectrum
+    classes: Array
+    ballot: Callable[..., SummedBallot]  # by its number and its sum
+
+    def student(self, n_people: int, rounds: Sequence[Moments], starts: Sequence[FloatArray]) -> NoisySumClassifier:
+        """Return the student by the sums of rounds."""
+        return NoisySumClassifier().fit_moments(
+            self.vectors,
+            rounds,
+            n_rows=n_people,
+            classes=self.classes,
+            start=self.start,
+            spectrum=self.spectrum,
+            starts=starts,
+        )
 
 
 @final
@@ -261,8 +275,17 @@ class NoisyMoments(NoisySums):
         The student is the classifier in closed form, over rows as the teachers see them.
         """
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
-        vectors = seen[:, : seen.shape[1] - public.n_scores]
-        basis = Basis(whole, seen, vectors, spectrum or Spectrum.of(vectors))
+        n_scores = public.n_scores
+        vectors = seen[:, : seen.shape[1] - n_scores]
+        ballot = partial(
+            SummedBallot,
+            features=whole,
+            n_features=seen.shape[1],
+            rounds=self.rounds + (n_scores > 0),
+            progress=public.training.progress,
+        )
+        spectrum = spectrum or Spectrum.of(vectors)
+        basis = Basis(seen, vectors, _start(seen, n_scores), spectrum, public.classes, ballot)
         rounds, classifier = yield from newest(turns, partial(self._turn, public, basis))
         class_weight = None
         if public.weights is not None:
@@ -279,77 +302,41 @@ class NoisyMoments(NoisySums):
             class_weight=class_weight,
         )
 
-    def _turn(
-        self,
-        public: Public,
-        basis: Basis,
-        turn: Turn,
-        past: Past,
-    ) -> Asking[tuple[list[Moments], Any]]:
+    def _turn(self, public: Public, basis: Basis, turn: Turn, past: Past) -> Asking[tuple[list[Moments], Any]]:
         """Return what the sums of a release and of those before it say, and the student by them."""
         teacher = self.teacher
+        n_people = turn.n
         n_scores = public.n_scores
-        vectors = basis.vectors
-        start = _start(basis.seen, n_scores)
         noise = self._of_rounds(n_scores > 0)
-        form = Vector((len(public.classes), vectors.shape[1]), teacher.norm**2, public.unit)
-        ballot = partial(
-            SummedBallot,
-            features=basis.features,
-            n_features=basis.seen.shape[1],
-            rounds=self.rounds + (n_scores > 0),
-            progress=public.training.progress,
-        )
+        form = Vector((len(public.classes), basis.vectors.shape[1]), teacher.norm**2, public.unit)
+        total = self.event_of_sums(public.sizes)
         rounds = list[Moments]()
         starts = list[FloatArray]()
-
-        def fitted() -> NoisySumClassifier:
-            return NoisySumClassifier().fit_moments(
-                vectors,
-                rounds,
-                n_rows=turn.n,
-                classes=public.classes,
-                start=start,
-                spectrum=basis.spectrum,
-                starts=starts,
-            )
-
-        student = fitted()
-        after = turn._replace(subject=[*turn.subject, []])
+        turn = turn._replace(subject=[*turn.subject, []])
         for number in range(self.rounds):
-            radius = student.radius(vectors, start)
-            cast = ballot(
-                sum_of=partial(
-                    sum_of_vectors,
-                    teacher,
-                    student,
-                    radius,
-                    n_scores,
-                ),
-                number=number,
-            )
-            of_round = NoisySum(teacher.noise_of_round(noise, number))
-            total = None if rounds else self.event_of_sums(public.sizes)
-            scale = teacher.scale(radius) * turn.n
-            values, sigma, after = yield from after.asked(
-                of_round,
+            student = basis.student(n_people, rounds, starts)
+            radius = student.radius(basis.vectors, basis.start)
+            sum_of = partial(sum_of_vectors, teacher, student, radius, n_scores)
+            scale = teacher.scale(radius) * n_people
+            values, sigma, turn = yield from turn.asked(
+                NoisySum(teacher.noise_of_round(noise, number)),
                 form,
-                cast,
+                basis.ballot(sum_of=sum_of, number=number),
                 past[f"round {number}"],
                 size=scale,
-                total=total,
+                total=None if rounds else total,
             )
             starts.append(past[f"start {number}"].with_mean(student.coef_, scale))
             rounds.append(Moments.of_sum(values, sigma, scale, radius))
-            student = fitted()
+        student = basis.student(n_people, rounds, starts)
         if not n_scores:
             return rounds, student
         stacking = Stacking.of(student, basis.seen)
         mechanism, form = self._stacking(public.sizes)
-        cast = ballot(sum_of=partial(sum_of_stacking, stacking), number=self.rounds)
-        after = after._replace(subject=[*after.subject, "stacking"])
-        values, sigma, _ = yield from after.asked(mechanism, form, cast, past["stacking"])
-        return rounds, stacking.classifier(values[0], sigma, turn.n)
+        ballot = basis.ballot(sum_of=partial(sum_of_stacking, stacking), number=self.rounds)
+        turn = turn._replace(subject=[*turn.subject, "stacking"])
+        values, sigma, _ = yield from turn.asked(mechanism, form, ballot, past["stacking"])
+        return rounds, stacking.classifier(values[0], sigma, n_people)
 
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
