@@ -432,7 +432,7 @@ def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballo
         Most votes of one teacher.
     """
     cap = integer_at_least(cap, 1, "cap", "cap_ballots")
-    sure = np.array(confidences, dtype=np.float64)
+    sure = np.array(confidences, np.float64)
     ballots = np.asarray(ballots)
     if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer) or sure.shape != ballots.shape:
         raise InvalidBallotError(

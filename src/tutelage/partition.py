@@ -144,7 +144,7 @@ class Shards:
         """Return the shards of all rows of some of the people; those of others are empty, or gone with the person."""
         if self.people is None:
             return replace(self, assignment=self.assignment[rows])
-        staying = np.zeros(self.n_shards, dtype=bool)
+        staying = np.zeros(self.n_shards, bool)
         staying[self.assignment[rows]] = True
         return self.only(staying)
 
@@ -185,12 +185,12 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
         digest = hmac.digest(key, str(entity).encode("utf-8", "surrogatepass"), hashlib.sha256)
         return int.from_bytes(digest[:16], "big") % n_shards
 
-    return np.fromiter(map(shard, ids), dtype=np.int64)
+    return np.fromiter(map(shard, ids), np.int64)
 
 
 def as_column(values: npt.ArrayLike) -> Array:
     """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
-    return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    return values if isinstance(values, np.ndarray) else np.asarray(values, object)
 
 
 def canonical_ids(values: npt.ArrayLike, what: str = "An id") -> npt.NDArray[np.object_]:
@@ -215,7 +215,7 @@ def canonical_ids(values: npt.ArrayLike, what: str = "An id") -> npt.NDArray[np.
         ids.append(_canonical(str(value)))
     if "" in ids:
         raise InvalidDataError(f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown.")
-    return np.array(ids, dtype=object)
+    return np.array(ids, object)
 
 
 def _canonical(text: str) -> str:
@@ -233,7 +233,7 @@ def folded_ids(ids: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     Without case, width, invisible characters and inner blanks.
     """
     spelled, place = np.unique(ids, return_inverse=True)
-    return np.array([_folded(name) for name in spelled.tolist()], dtype=object)[place]
+    return np.array([_folded(name) for name in spelled.tolist()], object)[place]
 
 
 def _folded(name: str) -> str:

@@ -59,9 +59,9 @@ class PublicRows:
 
 def are_texts(values: Array) -> bool:
     """Return whether an array holds one text per row."""
-    return values.ndim == 1 and (
-        values.dtype.kind in "UT" or (values.dtype == object and all(isinstance(cell, str) for cell in values.tolist()))
-    )
+    if values.ndim != 1 or values.dtype != object:
+        return values.ndim == 1 and values.dtype.kind in "UT"
+    return all(isinstance(cell, str) for cell in values.tolist())
 
 
 class FeatureMap(Protocol):
@@ -95,10 +95,10 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""
-        parts = [
-            f"{name}=<array of shape {value.shape}>" if isinstance(value, np.ndarray) else f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-        ]
+        parts = list[str]()
+        for name, value in self.get_params(deep=False).items():
+            shown = f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
+            parts.append(f"{name}={shown}")
         return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
 
 
@@ -120,10 +120,7 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
 
 def chained(*feature_maps: Any | None) -> Any:
     """Return one map that applies those given, one after the other; None stands for no map."""
-    steps: list[Any] = []
-    for each in feature_maps:
-        steps += [] if each is None else parts_of(each)
-    return make_pipeline(*steps)
+    return make_pipeline(*(step for each in feature_maps if each is not None for step in parts_of(each)))
 
 
 def parts_of(features: object) -> list[Any]:
@@ -139,16 +136,16 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
     but teachers and student would see different features. The first few hundred rows are tried.
     """
     rows = X_public[:_ROWS_TRIED]
-    third = max(1, len(rows) // 3)
     with np.errstate(all="ignore"):  # a map that divides by a spread warns about a single row
         whole = np.asarray(features.transform(np.array(rows)))
-        backwards = features.transform(np.array(rows[::-1]))[::-1]
-        others = [backwards, *(features.transform(np.array(rows[:count])) for count in (1, third))]
+        others = [features.transform(np.array(rows[::-1]))[::-1]]
+        others += [features.transform(np.array(rows[:count])) for count in (1, max(1, len(rows) // 3))]
     together = takes_rows_together(features)
+    fix = "Use no random numbers, and no statistics over the rows of a call."
+    if together:
+        fix = "Make the features of each row equal to the last bit, or leave `row_by_row` out."
     for other in others:
         if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
-            exact = "Make the features of each row equal to the last bit, or leave `row_by_row` out."
-            fix = exact if together else "Use no random numbers, and no statistics over the rows of a call."
             raise InvalidParameterError(
                 Problem(
                     "PATEClassifier.features",
@@ -159,8 +156,10 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
 
 
 def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
-    if exactly or one.shape != other.shape or not (one.dtype.kind in "buif" and other.dtype.kind in "buif"):
-        return one.shape == other.shape and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
+    if one.shape != other.shape:
+        return False
+    if exactly or one.dtype.kind not in "buif" or other.dtype.kind not in "buif":
+        return one.tobytes() == other.tobytes()
     size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
     return np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING * size, equal_nan=True)
 
@@ -180,7 +179,7 @@ def features_of_private(
     number of features of a public row; a map that makes another number of private ones is refused.
     """
     parts = parts_of(features)
-    apart = next((number for number in range(len(parts), 0, -1) if not takes_rows_together(parts[number - 1])), 0)
+    apart = max((number for number, part in enumerate(parts, 1) if not takes_rows_together(part)), default=0)
     rows = np.array(X)
     found = _shard_by_shard(parts[:apart], rows, shards) if apart else rows
     if found is None or (apart == len(parts) and found.shape[1] != n_features):

@@ -118,8 +118,9 @@ class PublicTransformer(_Vouched):
         """
         table = as_table(public)
         values: Any = require_public(public, "PublicTransformer").values if table is None else None
-        if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
-            got = transformer.__name__ if isinstance(transformer, type) else type(transformer)
+        is_type = isinstance(transformer, type)
+        if is_type or not (hasattr(transformer, "fit") and hasattr(transformer, "transform")):
+            got = transformer.__name__ if is_type else type(transformer)
             raise InvalidParameterError(
                 Problem(
                     "PublicTransformer.learn.transformer",
@@ -228,10 +229,8 @@ class PublicEncoder(_Vouched):
 
     def __post_init__(self) -> None:
         if not callable(self.encode):
-            got = type(self.encode).__name__
-            raise InvalidParameterError(
-                Problem("PublicEncoder.encode", "be a function from rows to features", f"a {got}")
-            )
+            got = f"a {type(self.encode).__name__}"
+            raise InvalidParameterError(Problem("PublicEncoder.encode", "be a function from rows to features", got))
         if not isinstance(self.source, str) or not self.source.strip():
             raise InvalidParameterError(
                 Problem(

@@ -151,14 +151,14 @@ class UnitBall(PublicFeatureMap):
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, features + 1)."""
         positive(self.radius, "radius", "UnitBall")
-        rows = np.asarray(X, dtype=np.float64)
+        rows = np.asarray(X, np.float64)
         lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True)) / self.radius
         scaled = rows / (self.radius * np.maximum(lengths, 1))
         return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(1 + self.constant**2)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names of the columns and ``constant``, or None where the columns have no names."""
-        return None if input_features is None else np.array([*input_features, "constant"], dtype=object)
+        return None if input_features is None else np.array([*input_features, "constant"], object)
 
 
 def ballot_features(

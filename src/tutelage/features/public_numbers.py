@@ -70,7 +70,7 @@ class PublicTrees:
         found = np.full(len(bins), self.base)
         rows = np.arange(len(bins))
         for feature, threshold, below, value in zip(*(getattr(self, name) for name in _ARRAYS), strict=True):
-            node = np.zeros(len(bins), dtype=np.int64)
+            node = np.zeros(len(bins), np.int64)
             for _ in range(DEPTH):
                 node = below[node] + (bins[rows, feature[node]] > threshold[node])
             found += value[node]

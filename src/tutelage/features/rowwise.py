@@ -139,9 +139,9 @@ def nearest(points: Matrix, k: int) -> Callable[[Matrix], tuple[IntArray, Matrix
         table = X @ factors
         table += squares
         table = table.reshape(len(X), depth, n_groups)
-        groups = np.argpartition(table.min(axis=1), k - 1, axis=1)[:, np.newaxis, :k]
+        groups = np.argpartition(table.min(axis=1), k - 1, axis=1)[:, None, :k]
         found = np.take_along_axis(table, groups, axis=2).reshape(len(X), depth * k)
-        indices = (np.arange(depth)[:, np.newaxis] * n_groups + groups).reshape(len(X), depth * k)
+        indices = (np.arange(depth)[:, None] * n_groups + groups).reshape(len(X), depth * k)
         best = np.argpartition(found, k - 1, axis=1)[:, :k]
         order = np.take_along_axis(found, best, 1).argsort(axis=1, kind="stable")
         best = np.take_along_axis(best, order, 1)

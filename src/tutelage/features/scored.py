@@ -74,7 +74,7 @@ class PublicModel(NamedTuple):
             found = self.linear.transform(seen) + self.offsets
         else:
             with one_thread("openmp"):  # whose threads do not survive a fork, and wait busily for each other
-                found = np.asarray(self.trees.decision_function(rows), dtype=np.float64)  # type: ignore[union-attr]
+                found = np.asarray(self.trees.decision_function(rows), np.float64)  # type: ignore[union-attr]
         if found.ndim == 1:
             found = np.stack([np.zeros_like(found), found], axis=1)
         chances = np.zeros((len(found), self.n_classes))
@@ -215,7 +215,7 @@ class BesideScores(PublicFeatureMap):
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return features and scores, shape (rows, features + scores)."""
-        rows = np.asarray(X, dtype=np.float64)
+        rows = np.asarray(X, np.float64)
         return np.hstack([self.features.transform(rows), rows[:, -self.n_scores :]])
 
 
@@ -264,7 +264,7 @@ def _trees(public: Labeled) -> PublicModel:
         None,
         np.zeros(0),
         fitted,
-        np.asarray(fitted.classes_, dtype=np.int64),
+        np.asarray(fitted.classes_, np.int64),
         public.n_classes,
     )
 

@@ -31,7 +31,7 @@ def map_to_bytes(features: Pipeline) -> bytes:
     for place, (_, step) in enumerate(features.steps):
         names.append(type(step).__name__)
         for name, value in vars(step).items():
-            arrays[f"map {place} {name}"] = np.asarray(value, dtype=np.float64)
+            arrays[f"map {place} {name}"] = np.asarray(value, np.float64)
     file = BytesIO()
     np.savez(file, names=names, **arrays)
     return file.getvalue()

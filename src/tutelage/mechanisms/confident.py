@@ -39,7 +39,7 @@ class _Checked(Mechanism):
         """Check every query, where max_j (n_j − o_j) + Z ≥ T in whole votes, and answer those that pass."""
         drawn = noise.discrete_gaussian(self.sigma_threshold, (votes.n_queries,))
         passed = (votes.counts - offsets).max(axis=1) + drawn >= np.ceil(self.threshold)
-        labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
+        labels = np.full(votes.n_queries, ABSTAIN, np.int64)
         counts = votes.counts[passed]
         labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(self.sigma_vote, counts.shape))
         check, answer = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated).flatten()
@@ -119,7 +119,7 @@ class InteractiveGNMax(_Checked):
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
         """Check every query of `votes` against the predictions, which are needed, and answer those that pass."""
         self.check(votes, predictions)
-        student = np.asarray(predictions, dtype=np.float64)
+        student = np.asarray(predictions, np.float64)
         release = self._release(votes, self.offsets(student, votes.n_teachers), noise)
         confirmed = ~release.voted & (student.max(axis=1) > self.confidence)
         release.labels[confirmed] = student[confirmed].argmax(axis=1)
@@ -131,4 +131,4 @@ class InteractiveGNMax(_Checked):
 
         Whole votes, so that the check compares integers and rounding cannot depend on the votes.
         """
-        return np.rint(n_teachers * np.asarray(predictions, dtype=np.float64)).astype(np.int64)
+        return np.rint(n_teachers * np.asarray(predictions, np.float64)).astype(np.int64)

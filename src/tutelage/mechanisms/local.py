@@ -73,7 +73,7 @@ class LocalMechanism(ABC):
         ballots = ballots_between(ballots, n_classes, name, "(entities, queries)")
         taking_part = ballots != ABSTAIN
         drawn = self._respond(ballots[taking_part].astype(np.int64), n_classes, noise)
-        reports = np.full((*ballots.shape, *drawn.shape[1:]), self._ABSENT, dtype=np.int64)
+        reports = np.full((*ballots.shape, *drawn.shape[1:]), self._ABSENT, np.int64)
         reports[taking_part] = drawn
         return reports
 

@@ -47,7 +47,7 @@ def counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> E
 
     `parts` says toward which number of its column each bin counts.
     """
-    cells = rows.labels[:, np.newaxis] * form.shape[1] + cells_of(parts, rows.rows)
+    cells = rows.labels[:, None] * form.shape[1] + cells_of(parts, rows.rows)
     return cells, np.full(cells.shape, _STEPS)
 
 
@@ -60,8 +60,8 @@ def residuals_of(effects: Effects, wrong_of: WrongOf, form: Vector, rows: People
     """Return the ballots that say, for each column, in which group a person is, and what the effects get wrong."""
     groups = effects.rows(rows.rows)
     places = firsts(map(len, effects.tables)) + groups
-    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
-    return cells, np.broadcast_to(wrong_of(groups, rows)[:, np.newaxis], cells.shape)
+    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, None]  # rows, columns, classes
+    return cells, np.broadcast_to(wrong_of(groups, rows)[:, None], cells.shape)
 
 
 def wrong_by(scores: Scores, groups: IntArray, rows: PeopleBlock) -> IntArray:
@@ -152,7 +152,7 @@ class SumsOverSchema(NoisySums):
         """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
         begun = yield from self._begun(public)
         student, class_weight = yield from newest(begun.turns, partial(self.student_of, public, begun))
-        nobody = np.empty(0, dtype=np.int64)
+        nobody = np.empty(0, np.int64)
         return Outcome(
             queries=nobody,
             labels=nobody,

@@ -47,14 +47,14 @@ _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 def sums_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
     """Return the ballots that say, for each column, in which bin a person is, and how large the number is."""
     within = cells_of(parts, rows.rows)
-    high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
+    high = np.broadcast_to(rows.labels[:, None], within.shape)
     return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
 
 
 def wrong_by(means: Means, groups: IntArray, rows: PeopleBlock) -> IntArray:
     """Return what effects get wrong, shape (rows, 1), in whole steps."""
     expected = means.start(groups, means.known(rows.rows))
-    return residuals_in_steps(expected, rows.labels)[:, np.newaxis]
+    return residuals_in_steps(expected, rows.labels)[:, None]
 
 
 def joint_of(fitting: Fitting, bins: Matrix, labels: IntArray) -> IntArray:
@@ -71,7 +71,7 @@ def errors_of(regressor: AdditiveRegressor, form: Vector, rows: PeopleBlock) -> 
     part = np.searchsorted(regressor.parts_, expected, side="right")
     place = np.searchsorted(EDGES, rows.labels / STEPS - expected, side="right") - 1
     cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
-    return cells[:, np.newaxis], np.full((len(cells), 1), STEPS)
+    return cells[:, None], np.full((len(cells), 1), STEPS)
 
 
 def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:

@@ -62,12 +62,11 @@ class Method(ABC):
         deep : bool
             Whether to return them.
         """
-        own = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        nested = dict[str, Any]()
-        for name, value in own.items() if deep else ():
+        found = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        for name, value in [*found.items()] if deep else ():
             if hasattr(value, "get_params") and not isinstance(value, type):
-                nested |= {f"{name}__{inner}": one for inner, one in value.get_params().items()}
-        return own | nested
+                found |= {f"{name}__{inner}": one for inner, one in value.get_params().items()}
+        return found
 
     def with_params(self, **params: Any) -> Self:
         """Return the method with other settings; it stays as it is, because other estimators may have it.
@@ -92,11 +91,12 @@ class Method(ABC):
     def _problems_of_student_features(self) -> Iterator[Problem]:
         seen = self.student_features
         owner = type(self).__name__
-        if isinstance(seen, str) and seen != "rows":
-            yield Problem(f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen))
-        elif seen is not None and not isinstance(seen, str):
-            yield from problems_in(partial(require_public_map, seen, owner, "student_features"))
-            yield from problems_in(partial(require_no_columns, seen, owner, "student_features"))
+        if isinstance(seen, str):
+            if seen != "rows":
+                yield Problem(f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen))
+        elif seen is not None:
+            for check in (require_public_map, require_no_columns):
+                yield from problems_in(partial(check, seen, owner, "student_features"))
 
     def __sklearn_clone__(self) -> Self:
         """Return itself, which never changes."""
@@ -284,14 +284,17 @@ class Method(ABC):
 
     def as_config(self) -> str:
         """Return the section ``[method]`` of a configuration, without the noise."""
-        student = {} if self.student is None else {"student": _shown(self.student)}
-        lines = (f"{name} = {json.dumps(value)}" for name, value in (self.settings | student).items())
-        return "\n".join(["[method]", f'name = "{self.name}"', *lines]) + "\n"
+        settings = {"name": self.name, **self.settings}
+        if self.student is not None:
+            settings["student"] = _shown(self.student)
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in settings.items()]
+        return "".join(["[method]\n", *lines])
 
 
 def takes_missing_values(estimator: Any) -> bool:
     """Return whether an estimator, or the first step of a pipeline, takes rows with missing cells."""
-    return get_tags(estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator).input_tags.allow_nan
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+    return get_tags(first).input_tags.allow_nan
 
 
 def _shown(value: Any) -> Any:

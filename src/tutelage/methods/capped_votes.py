@@ -94,7 +94,7 @@ class CappedVotes(VotesOnQueries):
 
         def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             cast = votes.at(np.isin(votes.teachers, taught))
-            counts = np.zeros((len(known.rows), n_classes), dtype=np.int64)
+            counts = np.zeros((len(known.rows), n_classes), np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)
             noisy = counts + noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
             return taught_by(self.student, noisy.argmax(axis=1), known)

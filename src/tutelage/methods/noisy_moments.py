@@ -97,7 +97,7 @@ class SummedBallot:
         """Return the private sum of the ballots of some people, whose features are kept for the next round."""
 
         def seen_of(block: PeopleBlock) -> Matrix:
-            each = np.arange(len(block.rows))[:, np.newaxis]
+            each = np.arange(len(block.rows))[:, None]
             return kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, self.n_features))
 
         return self.sum_of(seen_of, unit, blocks)

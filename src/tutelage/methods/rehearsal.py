@@ -86,7 +86,7 @@ def rehearsed(steps: Asking[Result], prepared: Any, noise: NoiseSource) -> Resul
         if isinstance(ballots, Wishes):
             ballots = ballots.counted(ballots.cap)
         drawn = request.mechanism.release(ballots, noise, request.predictions)
-        return Answer(np.array(drawn.answers, dtype=np.int64), drawn.event, 0.0)
+        return Answer(np.array(drawn.answers, np.int64), drawn.event, 0.0)
 
     return driven(steps, answer_to, lambda one: one.make())
 
@@ -97,4 +97,4 @@ def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:
         warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
         student = student_named(student) if isinstance(student, str) else student
         fitted = fit_student(student, known.rows, labels, np.arange(known.n_classes), seed=0)
-    return np.asarray(fitted.predict(known.labeled), dtype=np.int64)
+    return np.asarray(fitted.predict(known.labeled), np.int64)

@@ -39,7 +39,7 @@ class AskedRounds(NamedTuple):
 
     def labels(self, n_rows: int) -> IntArray:
         """Return the released class index of each of `n_rows` public rows, −1 where it was not asked or answered."""
-        labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
+        labels = np.full(n_rows, ABSTAIN, np.int64)
         labels[self.queries] = self.release.labels
         return labels
 
@@ -193,4 +193,4 @@ def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntAr
     """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
     label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
     twins = np.flatnonzero(np.isin(same, list(label_of)))
-    return twins, np.array([label_of[kind] for kind in same[twins].tolist()], dtype=np.int64)
+    return twins, np.array([label_of[kind] for kind in same[twins].tolist()], np.int64)

@@ -46,7 +46,7 @@ class PeopleReady(Private):
     def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
         if self.people.n_people == 0:
-            nothing = np.zeros(form.shape, dtype=np.int64)
+            nothing = np.zeros(form.shape, np.int64)
             return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
         return self.people.summed(sum_of, shown, self.vectors)
 
@@ -208,14 +208,14 @@ def sum_of_joint(
         firsts = np.flatnonzero(np.diff(block.people[part], prepend=-1))
         n_rows = np.diff(firsts, append=len(part))
         person = np.repeat(np.arange(len(firsts)), n_rows)
-        sums = np.zeros((len(firsts), numbers_of(n_weights)), dtype=np.int64)
+        sums = np.zeros((len(firsts), numbers_of(n_weights)), np.int64)
         for start in range(0, len(part), at_once):  # a person may have any number of rows
             rows = part[start : start + at_once]
             whose = person[start : start + at_once]
             first = np.flatnonzero(np.diff(whose, prepend=-1))
             sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
-        means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
-        once = np.ones((len(means), 1), dtype=np.int64)
+        means = np.rint(sums / n_rows[:, None]).astype(np.int64)
+        once = np.ones((len(means), 1), np.int64)
         return sum_of_products(
             once,
             means,

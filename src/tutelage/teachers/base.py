@@ -170,7 +170,7 @@ class Ensemble(NeverPickled):
 def _numbers(X: npt.ArrayLike) -> Matrix:
     # A type found over all rows, text because one person's cell is text, would change the rows of everybody else.
     with suppress(TypeError, ValueError):
-        return np.asarray(X, dtype=np.float64)
+        return np.asarray(X, np.float64)
     # Out here, or what NumPy said, which quotes a cell, would be carried along as the context.
     raise InvalidDataError(
         "X must be numbers, rows of equal length, or a NumPy array of any type. Encode text by categories that are "
@@ -180,7 +180,7 @@ def _numbers(X: npt.ArrayLike) -> Matrix:
 
 def stacked(votes: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: int) -> Ballots:
     """Return the ballots of all teachers; missing teachers abstain."""
-    ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
+    ballots = np.full((n_teachers, n_queries), ABSTAIN, np.int16)
     for number, vote in votes:
         ballots[number] = vote
     return ballots

@@ -80,7 +80,7 @@ class LinearScores:
     def ballots(self, X_public: FloatArray) -> Ballots:
         """Return the class of the largest score, the lowest index among equals."""
         n_teachers = self.biases.shape[1]
-        ballots = np.full((n_teachers, len(X_public)), ABSTAIN, dtype=np.int16)
+        ballots = np.full((n_teachers, len(X_public)), ABSTAIN, np.int16)
         for first in range(0, n_teachers, _TEACHERS_SCORED):
             teachers = slice(first, first + _TEACHERS_SCORED)
             for start in range(0, len(X_public), _QUERIES_SCORED):
@@ -153,7 +153,7 @@ class HeadTeachers(Ensemble):
         """Fit, vote and forget, a block of teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
-        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
+        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, np.int16)
         each = 8 * 8 * self._n_classes * rows.shape[-1]  # a handful of 64-bit arrays of (classes, features)
         at_once = _TEACHERS_AT_LEAST * max(1, MEMORY // (each * _TEACHERS_AT_LEAST))
         for first in range(0, shards.n_shards, at_once):
@@ -277,7 +277,7 @@ def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
 def _finite(rows: Matrix, name: str) -> FloatArray:
     matrix = None
     with suppress(TypeError, ValueError):
-        matrix = np.array(rows, dtype=np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
+        matrix = np.array(rows, np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
     if matrix is None:
         raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
     if matrix.ndim != 2:

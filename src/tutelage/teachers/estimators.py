@@ -147,7 +147,7 @@ def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
 def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
     """Return a teacher's votes, abstentions where there is no teacher; a refusal quotes none."""
     if teacher is None:
-        return np.full(len(X_public), ABSTAIN, dtype=np.int16)
+        return np.full(len(X_public), ABSTAIN, np.int16)
     # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
     ballot = np.asarray(teacher.predict(deepcopy(X_public)))
     if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():

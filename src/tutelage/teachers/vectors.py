@@ -135,8 +135,8 @@ class VectorBallots:
         vectors, residuals = _checked(vectors, residuals, people)
         people = people - people.min()
         whole = np.rint(vectors * _STEPS)
-        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, np.newaxis]  # of whole numbers: exact in any order
-        of_person = np.bincount(people)[people][:, np.newaxis]
+        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]  # of whole numbers: exact in any order
+        of_person = np.bincount(people)[people][:, None]
         weights = residuals * (_WEIGHT_STEPS / radius) / of_person
         # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
@@ -194,7 +194,7 @@ def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int)
     if scaling is None:
         center = np.zeros(X_public.shape[1])
         deviation = np.ones(X_public.shape[1])
-        spread = np.std(np.asarray(X_public[:, :-n_scores], dtype=np.float64), axis=0)
+        spread = np.std(np.asarray(X_public[:, :-n_scores], np.float64), axis=0)
     else:
         center = scaling.center.copy()
         deviation = scaling.deviation.copy()
@@ -207,14 +207,14 @@ def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int)
 
 def _is_uneven(X_public: Matrix) -> bool:
     """Return whether some column of public rows would drown the others, as an income does beside shares."""
-    deviations = np.std(np.asarray(X_public, dtype=np.float64), axis=0)
+    deviations = np.std(np.asarray(X_public, np.float64), axis=0)
     spread = deviations[deviations > 0]
     return bool(spread.size and spread.max() > _UNEVEN * np.median(spread))
 
 
 def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
-    vectors = np.asarray(vectors, dtype=np.float64)
-    residuals = np.asarray(residuals, dtype=np.float64)
+    vectors = np.asarray(vectors, np.float64)
+    residuals = np.asarray(residuals, np.float64)
     if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(people):
         raise InvalidDataError("Vectors and residuals must have one entry for each row of their block.")
     if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):

@@ -65,7 +65,7 @@ class _Kept:
         if queries is None:
             return weights
         if not weights:
-            return np.full(len(queries), ABSTAIN, dtype=np.int16)
+            return np.full(len(queries), ABSTAIN, np.int16)
         asked = torch.from_numpy(queries).to(network.torch_device()), n_classes
         if isinstance(weights, list):
             return vectorized.vote(network, weights, *asked)
@@ -261,7 +261,7 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
 def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
     vectorized.refuse_unstackable(network.module(n_classes, 0))
     device = network.torch_device()
-    empty = np.zeros((0, *row_shape), dtype=np.float32), np.zeros(0, dtype=np.int64)
+    empty = np.zeros((0, *row_shape), np.float32), np.zeros(0, np.int64)
     try:
         vectorized.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
@@ -302,8 +302,8 @@ def _asked(weights: Weights, keep: _Kept) -> Ballots:
 
 def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:
     if len(y) == 0:  # stands in a stack for a teacher that abstains
-        X = np.zeros((1, *X.shape[1:]), dtype=X.dtype)
-        y = np.zeros(1, dtype=np.int64)
+        X = np.zeros((1, *X.shape[1:]), X.dtype)
+        y = np.zeros(1, np.int64)
     return Shard(torch.from_numpy(X).to(device), torch.from_numpy(y).to(device), seed)
 
 
