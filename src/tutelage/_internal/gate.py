@@ -37,8 +37,8 @@ _SHARE_OF_MEMORY = 0.75
 def user_path(path: AnyPath, name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
     text = os.fspath(path) if isinstance(path, str | PathLike) else ""
-    if text.startswith((":memory:", "file:")) or not text or "\0" in text:
-        stored_nowhere = text.startswith((":memory:", "file:"))
+    stored_nowhere = text.startswith((":memory:", "file:"))
+    if stored_nowhere or not text or "\0" in text:
         fix = "For a ledger that is not stored, use Ledger.in_memory()." if stored_nowhere else ""
         raise InvalidParameterError(Problem(name, "be the path of a file or folder", repr(text), fix))
     try:

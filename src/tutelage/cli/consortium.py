@@ -86,7 +86,7 @@ def new(
     mailbox
         Instead of a server: a folder that all members reach.
     """
-    _require_finished(home)
+    _in_use(home)
     file = TermsFile.of(read_settings(terms))
     before = Place.load(home) if home.exists() else None
     if before is None:
@@ -168,8 +168,7 @@ def join(
             f"{invite} is for {found.name!r}, but its terms name no such member. Ask for another invite."
         )
     (role, address), draft = file.seats[found.name], file.draft()
-    _require_finished(folder)
-    if (folder.exists() and any(folder.iterdir())) != new_keys:
+    if _in_use(folder) != new_keys:
         raise ConfigError(
             f"--home must be the folder of a member for --new-keys. Got {folder}."
             if new_keys
@@ -182,11 +181,8 @@ def join(
         identity.save(folder)
     else:
         if role is Role.ENTITY:
-            if (
-                data is None
-                or label is None
-                or (person is None and draft.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW)
-            ):
+            needs_ids = draft.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
+            if data is None or label is None or (person is None and needs_ids):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
             said, people = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
             data = data.resolve()
@@ -384,10 +380,12 @@ def _bars_of(sent: dict[str, dict[str, list[float]]]) -> Bars:
     return Bars("Sealed shares in this mailbox, by the hospital that they name", "Hospital", "Sent", bars)
 
 
-def _require_finished(home: Path) -> None:
-    """Refuse a folder in which a killed command left keys or a ledger that no one has used."""
-    if home.exists() and any(home.iterdir()) and not Place.is_in(home):
+def _in_use(home: Path) -> bool:
+    """Return whether a folder has files; refuse one in which a killed command left keys or a ledger for nothing."""
+    used = home.exists() and any(home.iterdir())
+    if used and not Place.is_in(home):
         raise ConfigError(f"--home must be a new folder, or a member's folder. {home} holds other files: name another.")
+    return used
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from tutelage.federation.mailbox import Home as Home
     from tutelage.federation.mailbox import Mailbox as Mailbox
 
-_NAMES = {
-    "aggregator": ("Aggregator",),
-    "batches": ("Batch",),
-    "computing_party": ("ComputingParty",),
-    "consortium": ("Consortium",),
-    "entity": ("Entity",),
-    "keys": ("Identity", "Role"),
-    "mailbox": ("Home", "Mailbox"),
+_HOME = {
+    "Aggregator": "aggregator",
+    "Batch": "batches",
+    "ComputingParty": "computing_party",
+    "Consortium": "consortium",
+    "Entity": "entity",
+    "Identity": "keys",
+    "Role": "keys",
+    "Home": "mailbox",
+    "Mailbox": "mailbox",
 }
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 

@@ -58,7 +58,7 @@ def write_again(path: Path, data: bytes) -> None:
     """Write a file for its owner alone, in place of what was there."""
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)
-    write_new(part, data, 0o600)
+    write_new(part, data)
     part.replace(path)
 
 
@@ -104,7 +104,7 @@ def require_room(path: Path) -> None:
         raise InvalidDataError(f"{path} cannot be written: {error.strerror}. Nothing was spent.") from None
 
 
-def write_new(path: Path, data: bytes, mode: int) -> None:
+def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write `data` to a file that is not there yet, with these permissions, through to the disk; make its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -35,7 +35,7 @@ class Invite:
             archive.writestr(_INVITE, document("invite", about))
             for name, content in self.kit.items():
                 archive.writestr(f"{_KIT}/{name}", content)
-        write_new(path, buffer.getvalue(), 0o600)
+        write_new(path, buffer.getvalue())
 
     @classmethod
     def load(cls, path: Path) -> "Invite":
@@ -62,7 +62,7 @@ class Invite:
     def unpack(self, folder: Path) -> None:
         """Write the keys for the server to a folder."""
         for name, content in self.kit.items():
-            write_new(folder / name, content, 0o600)
+            write_new(folder / name, content)
 
 
 @frozen

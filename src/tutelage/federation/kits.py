@@ -141,7 +141,7 @@ def start(path: Path, mailbox: Path) -> Carrier:
         files = {name: json.dumps(content).encode() for name, content in _settings(kit, side, mailbox).items()}
         files |= {f"startup/{name}": read_within(path / name) for name in _KEYS.values()}
         for name, data in files.items():
-            write_new(workspace / name, data, 0o600)
+            write_new(workspace / name, data)
         run = [sys.executable, "-P", "-u", "-m", f"nvflare.private.fed.app.{side}.{side}_train", "-m", str(workspace)]
         run += ["-s", f"fed_{side}.json", "--set", "secure_train=true", f"uid={kit.name}", "org=x", "config_folder="]
         surroundings = {**os.environ, "MALLOC_ARENA_MAX": "2"}
@@ -182,7 +182,7 @@ def _put(folder: Path, files: dict[str, bytes]) -> None:
         shutil.rmtree(draft)
     draft.mkdir(parents=True, mode=0o700)
     for name, data in files.items():
-        write_new(draft / name, data, 0o600)
+        write_new(draft / name, data)
     draft.rename(folder)
 
 

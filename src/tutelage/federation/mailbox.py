@@ -492,7 +492,7 @@ class Home:
             draft.mkdir(mode=0o700)
             try:
                 for name, content in files.items():
-                    write_new(draft / name, content, 0o600)
+                    write_new(draft / name, content)
                 sync(draft)
                 draft.rename(final_place)  # refused where a folder with files is there already
             except OSError:

@@ -190,7 +190,7 @@ class Serving:
                 self.mailbox,
                 timeout=_LONGEST_TURN,
                 listen=self.listen,
-                waiting=self._tell_missing,
+                waiting=lambda them: self.say(f"Waiting for {' and '.join(them)} to run `tutelage consortium serve`."),
             )
         except (TutelageError, OSError) as error:
             self._again[batch.identifier] = (time.monotonic() + wait, min(2 * wait, _LONGEST_WAIT))
@@ -200,9 +200,6 @@ class Serving:
             self.say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
         self.say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
         return True
-
-    def _tell_missing(self, parties: tuple[str, ...]) -> None:
-        self.say(f"Waiting for {' and '.join(parties)} to run `tutelage consortium serve`.")
 
     def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""

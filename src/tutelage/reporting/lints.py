@@ -31,88 +31,77 @@ FROM_CARD = (
 _UNCOUNTED = (
     "delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private", "refusals-overridden",
 )  # fmt: skip
-_REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
+_DANGERS = {
     "epsilon-too-large": (
-        "danger",
-        "This guarantee protects almost no one. {meaning} Choose a smaller ε: add noise, or release less.",
-    ),
-    "epsilon-large": (
-        "warning",
-        "An attacker may guess right in more than 95 of 100 cases. {meaning} Choose a smaller ε: add noise, or release "
-        "less.",
+        "This guarantee protects almost no one. {meaning} Choose a smaller ε: add noise, or release less."
     ),
     "delta-too-large": (
-        "danger",
-        "δ = {delta:g} is at least 1/n for n people. Publishing all rows of one random person would satisfy the "
-        "guarantee. Choose δ well below 1/n.",
-    ),
-    "teachers-without-rows": (
-        "warning",
-        "There are fewer than {least} people per teacher. At least one teacher in twenty has no row and abstains, and "
-        "noise may outweigh the other teachers. Train fewer teachers.",
+        "δ = {delta:g} is at least 1/n for n people. Publishing all rows of one random person would satisfy "
+        "the guarantee. Choose δ well below 1/n."
     ),
     "threshold-above-teachers": (
-        "danger",
-        "The threshold of {threshold:g} votes is above the {teachers:,} teachers. Only noise can pass the check, and "
-        "every query spends budget. Choose a threshold below the number of teachers.",
-    ),
-    "threshold-passes-always": (
-        "warning",
-        "The threshold of {threshold:g} votes is at most {teachers:,}/{classes}. Some class always has so many if all "
-        "teachers vote, so the check spends budget and rejects nothing. Raise the threshold, or use gnmax.",
+        "The threshold of {threshold:g} votes is above the {teachers:,} teachers. Only noise can pass the "
+        "check, and every query spends budget. Choose a threshold below the number of teachers."
     ),
     "stopped-by-votes": (
-        "danger",
-        "A cost that depends on the votes decided when to stop. The number of labels reveals votes, and ε does not "
-        "count this. Stop after a number of queries that is fixed in advance, or by the worst-case cost.",
+        "A cost that depends on the votes decided when to stop. The number of labels reveals votes, and ε "
+        "does not count this. Stop after a number of queries that is fixed in advance, or by the worst-case "
+        "cost."
     ),
     "tuned-on-private": (
-        "danger",
-        "Settings were chosen on private data. Every look was a release that ε does not count. "
-        "Choose settings on public data (tutelage plan), or spend budget on every try.",
+        "Settings were chosen on private data. Every look was a release that ε does not count. Choose "
+        "settings on public data (tutelage plan), or spend budget on every try."
     ),
     "public-overlaps-private": (
-        "danger",
-        "Some public rows equal private rows. Public rows are not protected at all. Remove these rows from the public "
-        "data.",
+        "Some public rows equal private rows. Public rows are not protected at all. Remove these rows from "
+        "the public data."
     ),
     "refusals-overridden": (
-        "danger",
-        "The data set owner turned refusals off (`insist`). The checks that were turned off look for too few people, "
-        "for ranges and categories that are read off private rows and, where there are public rows, for too few of "
-        "them and for private rows among them. Repeat the release without `insist`.",
+        "The data set owner turned refusals off (`insist`). The checks that were turned off look for too few "
+        "people, for ranges and categories that are read off private rows and, where there are public rows, "
+        "for too few of them and for private rows among them. Repeat the release without `insist`."
+    ),
+}
+_WARNINGS = {
+    "epsilon-large": (
+        "An attacker may guess right in more than 95 of 100 cases. {meaning} Choose a smaller ε: add noise, "
+        "or release less."
+    ),
+    "teachers-without-rows": (
+        "There are fewer than {least} people per teacher. At least one teacher in twenty has no row and "
+        "abstains, and noise may outweigh the other teachers. Train fewer teachers."
+    ),
+    "threshold-passes-always": (
+        "The threshold of {threshold:g} votes is at most {teachers:,}/{classes}. Some class always has so "
+        "many if all teachers vote, so the check spends budget and rejects nothing. Raise the threshold, or "
+        "use gnmax."
     ),
     "classes-from-private-labels": (
-        "warning",
-        "The class values were read from the private labels. ε does not count what they reveal: a class that only "
-        "one person has reveals that person. Declare the classes from public knowledge.",
+        "The class values were read from the private labels. ε does not count what they reveal: a class that "
+        "only one person has reveals that person. Declare the classes from public knowledge."
     ),
     NOISE_FROM_SHARES: (
-        "warning",
-        "ε holds only if {shares} of the hospitals that took part keep their part of the noise secret, the three "
-        "computing parties follow the protocol, and no two of them combine their data. Choose computing parties from "
-        "different organizations, and name them on the card.",
+        "ε holds only if {shares} of the hospitals that took part keep their part of the noise secret, the "
+        "three computing parties follow the protocol, and no two of them combine their data. Choose computing "
+        "parties from different organizations, and name them on the card."
     ),
     "lost-class": (
-        "warning",
-        "The student labels no public row of these classes correctly: {lost}. Noise hides classes of few people. "
-        "Merge the class with another, or use more people or a larger ε.",
+        "The student labels no public row of these classes correctly: {lost}. Noise hides classes of few "
+        "people. Merge the class with another, or use more people or a larger ε."
     ),
     "no-better-than-majority": (
-        "warning",
-        "The student gains less than half a point over naming one class for all rows. Its {goal} on the public labeled "
-        "rows is {share:.2%}, and that of one class {majority:.2%}. Use more people or a larger ε, or another method.",
+        "The student gains less than half a point over naming one class for all rows. Its {goal} on the "
+        "public labeled rows is {share:.2%}, and that of one class {majority:.2%}. Use more people or a "
+        "larger ε, or another method."
     ),
     "no-better-than-public-labels": (
-        "warning",
-        "The student gains less than half a point over a model of public labels alone, which spends no budget. Its "
-        "{goal} on the public labeled rows is {share:.2%}, and that of the other model {public:.2%}, which may be "
-        "chance. Publish that model instead, or use more people or a larger ε.",
+        "The student gains less than half a point over a model of public labels alone, which spends no "
+        "budget. Its {goal} on the public labeled rows is {share:.2%}, and that of the other model "
+        "{public:.2%}, which may be chance. Publish that model instead, or use more people or a larger ε."
     ),
     "not-checked": (
-        "warning",
-        "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
-        "private rows are among the public data, or how many people there are.",
+        "The settings were not checked. A ledger does not store whether settings were tuned on private rows, "
+        "whether private rows are among the public data, or how many people there are."
     ),
 }
 
@@ -156,8 +145,9 @@ class Finding:
     @classmethod
     def of(cls, code: str, **values: Any) -> "Finding":
         """Return the finding of that code, with these values in its reason."""
-        severity, reason = _REASONS[code]
-        return cls(code, severity, reason.format(**values))
+        if code in _DANGERS:
+            return cls(code, "danger", _DANGERS[code].format(**values))
+        return cls(code, "warning", _WARNINGS[code].format(**values))
 
 
 NOT_CHECKED = Finding.of("not-checked")
