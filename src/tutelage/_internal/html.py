@@ -23,7 +23,12 @@ def facts(rows: tuple[tuple[str, str], ...]) -> str:
     return f"<table class=facts><tbody>{''.join(cells)}</tbody></table>"
 
 
-def fragment(title: str, claim: str, rows: tuple[tuple[str, str], ...], drawn: str = "") -> str:
+def fragment(
+    title: str,
+    claim: str,
+    rows: tuple[tuple[str, str], ...],
+    drawn: str = "",
+) -> str:
     """Return a short summary for notebooks: a labeled section, with what is drawn below it as HTML."""
     head = f"<p><strong>{escape(title)}</strong> {escape(claim)}</p>"
     return f'<section aria-label="{escape(title)}">{head}{facts(rows)}{drawn}</section>'

@@ -64,7 +64,14 @@ def account(
     if not as_json:
         title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
         caption = f"delta = {delta:g}; {histogram.unit.neighboring.sentence}"
-        table = Table("epsilon", "at order", "publish?", "proof", title=title, caption=caption)
+        table = Table(
+            "epsilon",
+            "at order",
+            "publish?",
+            "proof",
+            title=title,
+            caption=caption,
+        )
         for cost in filter(None, shown.values()):
             value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
             order = "" if cost["order"] is None else f"{cost['order']:.4g}"
@@ -81,7 +88,13 @@ def account(
     print_json({**shown, **sizes, "delta": delta, "mechanism": title, **unit})
 
 
-def _costs(events: list[Event], votes: VoteHistogram, delta: float, *, progress: bool) -> dict[str, Cost]:
+def _costs(
+    events: list[Event],
+    votes: VoteHistogram,
+    delta: float,
+    *,
+    progress: bool,
+) -> dict[str, Cost]:
     """Return the cost by each analysis: None if the analysis does not apply, a list if it was simulated."""
     planned = Accountant(progress=progress)
     for event in events:

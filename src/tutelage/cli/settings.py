@@ -73,7 +73,11 @@ def read_section(kind: type[Read], table: Any, where: str) -> Read:
 
 
 def read_entries(
-    table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
+    table: Any,
+    types: Mapping[str, Any],
+    where: str,
+    required: Iterable[str] = (),
+    read: Reader | None = None,
 ) -> Entries:
     """Return the entries of a table; an error names all problems."""
     found, problems = entries_in(table, types, where, required, read)
@@ -83,7 +87,11 @@ def read_entries(
 
 
 def entries_in(
-    table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
+    table: Any,
+    types: Mapping[str, Any],
+    where: str,
+    required: Iterable[str] = (),
+    read: Reader | None = None,
 ) -> tuple[Entries, dict[str, list[str]]]:
     """Return the entries of a table that are as their types say, and the problems of the others, by name."""
     if not isinstance(table, dict):
@@ -186,7 +194,12 @@ def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
 
     def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, Option(**shown)])
+        return Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[kind, Option(**shown)],
+        )
 
     said = {"help": f"How labels are released from the votes: {', '.join(known)}.", "metavar": "NAME"}
     parser = {"parser": lambda text: _entry(text, known, "--mechanism").name, "autocompletion": lambda: [*known]}
@@ -212,7 +225,12 @@ def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kin
     return known[name]
 
 
-def _made(entry: Entry[Kind], given: Entries, where: str, spelled: Callable[[str], str] = str) -> Kind:
+def _made(
+    entry: Entry[Kind],
+    given: Entries,
+    where: str,
+    spelled: Callable[[str], str] = str,
+) -> Kind:
     """Return the mechanism with these settings; `spelled` says what users call one."""
     types = {spelled(one.name): entry.type_of(one) for one in entry.settings}
     read = read_entries(given, types, where, types)
@@ -227,7 +245,12 @@ def schema_of_mechanism(entry: Entry[Any]) -> Entries:
     return table_schema(entry.name, entry.line, settings, settings)
 
 
-def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Iterable[str]) -> Entries:
+def table_schema(
+    name: str,
+    text: str,
+    entries: Mapping[str, Any],
+    required: Iterable[str],
+) -> Entries:
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
     described = {"title": name, "description": text, "additionalProperties": False, "required": ["name", *required]}
     return {"type": "object", **described, "properties": {"name": {"const": name, "description": text}, **entries}}

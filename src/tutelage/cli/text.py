@@ -55,7 +55,13 @@ def require_printable(text: str, where: str) -> str:
     return text
 
 
-def say(text: object = "", *, err: bool = False, nl: bool = True, color: str | None = None) -> None:
+def say(
+    text: object = "",
+    *,
+    err: bool = False,
+    nl: bool = True,
+    color: str | None = None,
+) -> None:
     """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
     shown = printable(text)
     if err and sys.stderr is not None and sys.stderr.isatty():  # a terminal breaks lines inside of words

@@ -137,7 +137,11 @@ class Aggregator:
 
     def _own(self, kept: bytes) -> Batch:
         """Return a batch that was asked, signed by the present keys."""
-        return Batch.from_bytes(kept, self.consortium, own=True).signed_by(self._home.identity)
+        return Batch.from_bytes(
+            kept,
+            self.consortium,
+            own=True,
+        ).signed_by(self._home.identity)
 
     def collect(self, batch: Batch, mailbox: Mailbox) -> Collected:
         """Return the labels of a batch, recombined from the computing parties' shares.
@@ -206,7 +210,13 @@ class Aggregator:
                     found[record_in(head, "opened", Opened, damaged)][party.name] = share
         return found
 
-    def _settled(self, scheme: Scheme, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
+    def _settled(
+        self,
+        scheme: Scheme,
+        batch: Batch,
+        outcome: IntArray,
+        mailbox: Mailbox,
+    ) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         ledger = self._ledger
         reservation = self._reserved(batch)
@@ -216,7 +226,17 @@ class Aggregator:
             if not ledger.is_settled(reservation):
                 hashes = scheme.hashes(ledger, batch)
                 answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
-                ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
+                ledger.settle(
+                    reservation,
+                    dict(
+                        zip(
+                            hashes,
+                            answers,
+                            strict=True,
+                        )
+                    ),
+                    scheme.happened(outcome, batch),
+                )
         mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._remembered(scheme, batch, outcome.shape)
 

@@ -58,7 +58,12 @@ class Statement:
     begun: Annotated[Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
 
 
-def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
+def statement_of(
+    consortium: Consortium,
+    batch: Batch,
+    held: dict[str, EntityShares],
+    begun: Pins | None,
+) -> bytes:
     """Return a statement of what a party holds."""
     said = Statement(
         roster=consortium.roster_hash,

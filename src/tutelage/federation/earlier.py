@@ -10,7 +10,12 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.search import ledgers_in
 
 
-def earlier_budgets(data: Path, people: Sequence[str], near: Path, invite: Invite) -> list[Ledger]:
+def earlier_budgets(
+    data: Path,
+    people: Sequence[str],
+    near: Path,
+    invite: Invite,
+) -> list[Ledger]:
     """Return the ledgers beside a table, beside a new home, and in homes there, that know people of the table.
 
     Other members of the consortium of the `invite` have other people, even if ids are the same. A ledger that cannot

@@ -90,7 +90,13 @@ class Entity:
 
     @on_one_day()
     def cast(
-        self, batch: Batch, X: Any, y: npt.ArrayLike, mailbox: Mailbox, *, entity_ids: npt.ArrayLike | None = None
+        self,
+        batch: Batch,
+        X: Any,
+        y: npt.ArrayLike,
+        mailbox: Mailbox,
+        *,
+        entity_ids: npt.ArrayLike | None = None,
     ) -> bool:
         """Send the noised sum of this entity's ballots in one round, in sealed shares; return as `vote` does.
 

@@ -113,7 +113,14 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
         if not places[kit.name].exists():
             key, public = generate_keys()
             host = server.partition(":")[0] if kit.name == SERVER else None
-            signed = generate_cert(Identity(kit.name), issuer, signing, public, _DAYS, server_default_host=host)
+            signed = generate_cert(
+                Identity(kit.name),
+                issuer,
+                signing,
+                public,
+                _DAYS,
+                server_default_host=host,
+            )
             keys = {"kit.key": serialize_pri_key(key), "kit.crt": serialize_cert(signed)}
             root = (authority / "rootCA.pem").read_bytes()
             _put(places[kit.name], {"kit.json": document("kit", kit), "rootCA.pem": root, **keys})

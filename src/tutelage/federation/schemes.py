@@ -121,7 +121,11 @@ class SharedVotes:
         parameter σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:
         docs/proofs/summed_noise.md.
         """
-        whole = self.mechanism.event_of_one(self.terms.n_classes, self.terms.unit, simulated=False)
+        whole = self.mechanism.event_of_one(
+            self.terms.n_classes,
+            self.terms.unit,
+            simulated=False,
+        )
         return [SummedNoise(part.event, self.terms.honest) for part in whole.flatten()]  # type: ignore[arg-type]
 
     def event_of(self, batch: Batch | None = None) -> Event:  # noqa: ARG002
@@ -222,7 +226,12 @@ def hashes_of(rows: npt.NDArray[Any], terms: Terms, ledger: Ledger) -> list[byte
     return ledger.query_hashes({"consortium": terms.fingerprint}, rows)
 
 
-def epsilon_if_fewer_honest(votes: SharedVotes, actually_honest: int, answers: int, delta: float) -> PublicEpsilon:
+def epsilon_if_fewer_honest(
+    votes: SharedVotes,
+    actually_honest: int,
+    answers: int,
+    delta: float,
+) -> PublicEpsilon:
     """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
 
     `votes` is the `scheme` of a consortium. Noise of parameter σ·√(j/h) is left; the rest is known to the colluders,
@@ -234,7 +243,10 @@ def epsilon_if_fewer_honest(votes: SharedVotes, actually_honest: int, answers: i
 
 
 def epsilon_for_two_computing_parties(
-    votes: SharedVotes, actually_honest: int, answers: int, delta: float
+    votes: SharedVotes,
+    actually_honest: int,
+    answers: int,
+    delta: float,
 ) -> PublicEpsilon:
     """Return the ε for two computing parties that pool what they have: together they see the noised totals.
 

@@ -115,7 +115,12 @@ class Terms:
         find, and each takes a tenth of a second and 32 MB (scrypt, RFC 7914).
         """
         digest = hashlib.scrypt(
-            bytes.fromhex(self.roster_hash), salt=b"tutelage words", n=2**15, r=8, p=1, maxmem=2**26
+            bytes.fromhex(self.roster_hash),
+            salt=b"tutelage words",
+            n=2**15,
+            r=8,
+            p=1,
+            maxmem=2**26,
         )
         return " ".join(_word(int.from_bytes(digest[at : at + 2], "big")) for at in range(0, 12, 2))
 

@@ -55,7 +55,11 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
 
 
 def reach(
-    event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
+    event: Event,
+    votes: VoteHistogram,
+    order: float,
+    steps: int,
+    offsets: FloatArray | None = None,
 ) -> FloatArray:
     """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within 0 … `steps` changed teachers."""
     ExactCosts(event, votes, offsets)  # the same rules for what fits what
@@ -69,7 +73,11 @@ def reach(
 
 
 def _per_query(
-    event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None
+    event: Event,
+    votes: VoteHistogram,
+    order: float,
+    steps: int,
+    offsets: FloatArray | None,
 ) -> tuple[FloatArray, IntArray]:
     """Return bounds for the distinct queries, shape (distinct, steps + 1), and how often each occurs."""
     if isinstance(event, Check):
@@ -83,7 +91,14 @@ def _per_query(
         by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
         at = rows[:, 0] - rows[:, 1] + votes.n_teachers
         widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
-        highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+        highest: list[FloatArray] = [
+            ndimage.maximum_filter1d(
+                by_gap,
+                width,
+                mode="nearest",
+            )[at]
+            for width in widths
+        ]
         return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
         if isinstance(event, NoisyArgmaxLaplace):
@@ -91,7 +106,11 @@ def _per_query(
         else:
             noise = argmax_bound.gaussian_noise(event.sigma, order)
         if noise is not None:
-            rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
+            rows, repeats = np.unique(
+                -np.sort(-votes.counts, axis=1),
+                axis=0,
+                return_counts=True,
+            )
             envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
             excess = list[FloatArray]()
             for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -158,7 +177,12 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
     return Envelope(noise, positions.step, last, leading, trailing)
 
 
-def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
+def check_reach(
+    noise: Noise,
+    order: float,
+    needed: IntArray,
+    steps: int,
+) -> FloatArray:
     """Return the cost of a check within j = 0..steps changed ballots, shape (queries, steps + 1)."""
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
@@ -184,7 +208,11 @@ def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatAr
 
 
 def _leading(
-    envelope: Envelope, best_other: tuple[IntArray, FloatArray], first: IntArray, other: IntArray, moved: IntArray
+    envelope: Envelope,
+    best_other: tuple[IntArray, FloatArray],
+    first: IntArray,
+    other: IntArray,
+    moved: IntArray,
 ) -> FloatArray:
     """Return E over the best other of the bound for ballots between the first class and `other`, or neither."""
     value, mass = best_other
@@ -197,7 +225,13 @@ def _leading(
     return np.stack(found, axis=1)
 
 
-def _trailing(envelope: Envelope, first: IntArray, second: IntArray, third: IntArray, moved: IntArray) -> FloatArray:
+def _trailing(
+    envelope: Envelope,
+    first: IntArray,
+    second: IntArray,
+    third: IntArray,
+    moved: IntArray,
+) -> FloatArray:
     """Return E over the noise of the first class of the bound for ballots between two others, or one and none."""
     noise = envelope.noise
     lead = first[:, None] + np.arange(-noise.reach, noise.reach + 1)
@@ -224,7 +258,12 @@ def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
 
 
 @lru_cache(maxsize=8)
-def _exact_by_gap(event: Event, n_teachers: int, unit: PrivacyUnit, order: float) -> FloatArray:
+def _exact_by_gap(
+    event: Event,
+    n_teachers: int,
+    unit: PrivacyUnit,
+    order: float,
+) -> FloatArray:
     """Return the exact cost by n₀ − n₁ = −n_teachers … n_teachers, with a ballot to lose and to gain on either side."""
     gaps = np.arange(-n_teachers, n_teachers + 1)
     second = np.full(len(gaps), n_teachers + 1)

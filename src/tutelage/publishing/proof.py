@@ -267,7 +267,13 @@ def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]
     return checks, [part for part in labels if part not in checks]
 
 
-def _disagree(where: str, name: str, stated: object, right: object, source: str) -> NoReturn:
+def _disagree(
+    where: str,
+    name: str,
+    stated: object,
+    right: object,
+    source: str,
+) -> NoReturn:
     raise InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. {_ORIGINAL}")
 
 
@@ -308,7 +314,13 @@ def claim_of(publication: Publication) -> Claim:
     return Claim(otherwise, tested if smaller else None)
 
 
-def write_claim(path: Path, publication: Publication, released: Accountant, proposal: Proposal, ledger: Ledger) -> None:
+def write_claim(
+    path: Path,
+    publication: Publication,
+    released: Accountant,
+    proposal: Proposal,
+    ledger: Ledger,
+) -> None:
     """Write what was published to a file that `read_claim` reads; all of it is public."""
     claim = claim_of(publication)
 

@@ -156,7 +156,13 @@ def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -
     return high, found
 
 
-def _falling(caps: FloatArray, order: float, delta: float, refusal: float, epsilon: float) -> list[int] | None:
+def _falling(
+    caps: FloatArray,
+    order: float,
+    delta: float,
+    refusal: float,
+    epsilon: float,
+) -> list[int] | None:
     """Return chances that fall as fast as ε allows, down to a tenth of δ; None if that takes more levels than caps."""
     tail = _log_kappa(order) - log(PASSING * delta)
     chances = [floor((1 - refusal) * CERTAIN)]
@@ -179,7 +185,12 @@ def _log_kappa(order: float) -> float:
 
 
 def propose(
-    proxy: Accountant, delta: float, *, queries: int | None = None, margin: float = 2.0, refusal: float = 0.05
+    proxy: Accountant,
+    delta: float,
+    *,
+    queries: int | None = None,
+    margin: float = 2.0,
+    refusal: float = 0.05,
 ) -> Proposal:
     """Return the smallest ε that votes like the public ones would bear, with the test that private votes must pass.
 

@@ -60,7 +60,12 @@ def _signed(content: Entries, sign: Callable[[bytes], bytes]) -> str:
     return signature_text({**content, "signature": sign(_message(content)).hex()})
 
 
-def _check_signed(path: Path, content: Entries, name: str, has_signed: Callable[[bytes, bytes], bool]) -> None:
+def _check_signed(
+    path: Path,
+    content: Entries,
+    name: str,
+    has_signed: Callable[[bytes, bytes], bool],
+) -> None:
     try:
         signature = bytes.fromhex(content.pop("signature"))
     except (KeyError, TypeError, ValueError):

@@ -99,7 +99,13 @@ class ArrayRuntime(Runtime):
     MPyC's own exchange of pickled objects is overridden wherever these protocols send, and shut off elsewhere.
     """
 
-    def __init__(self, me: int, links: Mapping[int, Link], keys: Mapping[int, bytes], failure: Failure) -> None:
+    def __init__(
+        self,
+        me: int,
+        links: Mapping[int, Link],
+        keys: Mapping[int, bytes],
+        failure: Failure,
+    ) -> None:
         parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
         options = Namespace(
             threshold=DEGREE,
@@ -281,7 +287,14 @@ class PseudorandomElements(thresha.PRF):
 def _at_zero(points: Mapping[int, ElementArray]) -> ElementArray:
     """Return the values at 0 of polynomials of least degree through each party's shares."""
     places = tuple(sorted(points))
-    total: Any = sum(points[place] * weight for place, weight in zip(places, _weights(places), strict=True))
+    total: Any = sum(
+        points[place] * weight
+        for place, weight in zip(
+            places,
+            _weights(places),
+            strict=True,
+        )
+    )
     return total % MODULUS
 
 

@@ -34,7 +34,12 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
     return pairs[1, :, 0]
 
 
-async def any_reaches(runtime: ArrayRuntime, values: ElementArray, threshold: int, bits: int) -> ElementArray:
+async def any_reaches(
+    runtime: ArrayRuntime,
+    values: ElementArray,
+    threshold: int,
+    bits: int,
+) -> ElementArray:
     """Return shares of 1 for each row in which a number is at least `threshold`, and of 0 for the others."""
     below = await runtime.negative((values - threshold) % MODULUS, bits)
     return (1 - await _products(runtime, below)) % MODULUS
