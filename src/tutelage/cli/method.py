@@ -30,24 +30,27 @@ _SEEN, _ROWS = "student_features", Literal["rows"]  # the field, and its one val
 
 def read_method(table: Any) -> Method:
     """Return the method that a table describes."""
-    if not isinstance(table, dict) or table.get("name") not in list(METHODS):
-        got = f"{table.get('name')!r}" if isinstance(table, dict) else f"{table!r}"
-        raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {got}.")
-    kind = METHODS[table["name"]]
+    name = table.get("name") if isinstance(table, dict) else table
+    if name not in list(METHODS) or not isinstance(table, dict):
+        raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {name!r}.")
+    kind = METHODS[name]
     given = {key: value for key, value in table.items() if key != "name"}
     types, required = _types(kind)
-    return kind(**read_entries(given, types, f"{_WHERE} with the name {kind.name}", required, _read))
+    read = read_entries(given, types, f"{_WHERE} with the name {kind.name}", required, _read)
+    return kind(**read)
 
 
 def schema_of_methods() -> Entries:
     """Return the JSON schema of the table."""
-    return {"anyOf": [_schema_of(kind) for kind in METHODS.values()]}
-
-
-def _schema_of(kind: type[Method]) -> Entries:
-    text, (types, required) = _described(kind), _types(kind)
-    described = {one: {"description": text.get(one, ""), **_schema_of_field(one, types[one])} for one in types}
-    return table_schema(kind.name, text[""], described, required)
+    found = list[Entries]()
+    for kind in METHODS.values():
+        text = _described(kind)
+        types, required = _types(kind)
+        entries = Entries()
+        for name, annotation in types.items():
+            entries[name] = {"description": text.get(name, ""), **_schema_of_field(name, annotation)}
+        found.append(table_schema(kind.name, text[""], entries, required))
+    return {"anyOf": found}
 
 
 def _described(kind: type[Any]) -> dict[str, str]:
@@ -58,7 +61,8 @@ def _described(kind: type[Any]) -> dict[str, str]:
     for names, _, text in parameters_in(doc):
         _, as_for, rest = text.partition("As for `")
         known = _described(others[rest.partition("`")[0]]) if as_for else {}
-        found |= {one: known.get(one, text) for one in names.split(", ")}
+        for one in names.split(", "):
+            found[one] = known.get(one, text)
     return found
 
 
@@ -70,9 +74,13 @@ def _schema_of_field(field: str, annotation: Any) -> Entries:
         return {"anyOf": [schema_of_mechanism(entry) for entry in entries.values()]}
     if any(kind in _PLAIN for kind in kinds) and QuerySelector not in kinds:
         return msgspec.json.schema(annotation)
-    known = SELECTORS if QuerySelector in kinds else [_FOREST, *(STUDENTS if field == "student" else TEACHERS)]
-    names = [{"enum": [*known]}, *([] if QuerySelector in kinds else [{"type": "string"}])]  # any class may be named
-    return {"anyOf": [*names, {"type": "object", "properties": {"name": {"anyOf": names}}, "required": ["name"]}]}
+    if QuerySelector in kinds:
+        names: list[Entries] = [{"enum": [*SELECTORS]}]
+    else:
+        known = STUDENTS if field == "student" else TEACHERS
+        names = [{"enum": [_FOREST, *known]}, {"type": "string"}]  # any class may be named
+    table = {"type": "object", "properties": {"name": {"anyOf": names}}, "required": ["name"]}
+    return {"anyOf": [*names, table]}
 
 
 def _types(kind: type[Method]) -> tuple[Entries, list[str]]:
@@ -91,11 +99,13 @@ def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
     if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
         return read_entry(value, str if QuerySelector in kinds else annotation, name, _WHERE)
     if entries := _mechanisms(kinds):
-        return read_mechanism({"name": value} if isinstance(value, str) else value, entries, where)
+        table = {"name": value} if isinstance(value, str) else value
+        return read_mechanism(table, entries, where)
     if QuerySelector in kinds:
         return _object(value, lambda name, _where: type(selector_named(name, TeacherVotes.__name__)), where)
-    # Methods take the name of a student as it is.
-    return value if value in list(STUDENTS) else _object(value, _factory, where)
+    if value in list(STUDENTS):
+        return value  # methods take the name of a student as it is
+    return _object(value, _factory, where)
 
 
 def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, Entry[Any]]:
@@ -107,9 +117,11 @@ def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, Entry[Any]]:
 def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: str) -> Any:
     """Return what a name, or a table with a name and parameters, stands for."""
     table = value if isinstance(value, dict) else {"name": value}
-    # TOML has lists where objects take tuples, such as the shape of an image.
-    parameters = {key: tuple(one) if isinstance(one, list) else one for key, one in table.items() if key != "name"}
-    name = table.get("name")
+    parameters = {**table}
+    name = parameters.pop("name", None)
+    for key, one in parameters.items():
+        if isinstance(one, list):
+            parameters[key] = tuple(one)  # TOML has no tuples, which objects take for the shape of an image
     if not isinstance(name, str):
         raise ConfigError(f"{where} must be a name, or a table with `name` and parameters. Got {value!r}.")
     try:
@@ -147,7 +159,10 @@ def _meant(name: str) -> str:
     if dot and library not in ("sklearn", "tutelage"):
         return " Classifiers of other libraries can be used in Python: pass one to TeacherVotes."
     found = {kind: f"{one.__module__.partition('._')[0]}.{kind}" for kind, one in all_estimators("classifier")}
-    # The suffix makes all of them alike.
-    short = {one.removesuffix("Classifier").lower(): found.get(one, one) for one in [*found, *_OBJECTS]}
-    near = difflib.get_close_matches(name.rpartition(".")[2].removesuffix("Classifier").lower(), short, 1)
-    return f" Did you mean '{short[near[0]]}'?" if near else ""
+
+    def short(known: str) -> str:
+        return known.removesuffix("Classifier").lower()  # the suffix makes all of them alike
+
+    meant = {short(one): found.get(one, one) for one in [*found, *_OBJECTS]}
+    near = difflib.get_close_matches(short(name.rpartition(".")[2]), meant, 1)
+    return f" Did you mean '{meant[near[0]]}'?" if near else ""

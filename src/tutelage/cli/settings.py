@@ -114,13 +114,16 @@ def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
     """Return an entry of this type; sections and tables are read entry by entry."""
     plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
     parts: tuple[Any, ...] = get_args(plain) or (plain,)
-    for section in (one for one in parts if isinstance(one, type) and issubclass(one, Section)):
-        if get_origin(plain) is tuple:
-            values = value if isinstance(value, list) else [value]
-            return tuple(read_section(section, one, f"[{name}]") for one in values)
-        return read_section(section, value, f"[{name}]")
+    for section in parts:
+        if not isinstance(section, type) or not issubclass(section, Section):
+            continue
+        if get_origin(plain) is not tuple:
+            return read_section(section, value, f"[{name}]")
+        values = value if isinstance(value, list) else [value]
+        return tuple(read_section(section, one, f"[{name}]") for one in values)
     if get_origin(plain) is dict:
-        return read_entries(value, dict.fromkeys(value, parts[1]) if isinstance(value, dict) else {}, f"[{name}]")
+        names = value if isinstance(value, dict) else ()
+        return read_entries(value, dict.fromkeys(names, parts[1]), f"[{name}]")
     if isinstance(value, int | float) and not abs(value) <= _MOST:
         raise ConfigError(f"`{name}` in {where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
     try:
@@ -139,16 +142,22 @@ def _rule(schema: Entries) -> str:
         return ("; or " if "," in rules[0] else " or ").join(rules)
     if "enum" in schema:
         return f"one of {', '.join(schema['enum'])}"
-    each = schema.get("items") or schema.get("additionalProperties")
-    limits = (f", {rule.format(schema[key])}" for key, rule in _LIMITS.items() if key in schema)
-    return f"{_NAMED[schema['type']]}{f', each entry {_rule(each)}' if each else ''}{''.join(limits)}"
+    said = [_NAMED[schema["type"]]]
+    if each := schema.get("items") or schema.get("additionalProperties"):
+        said.append(f"each entry {_rule(each)}")
+    for key, rule in _LIMITS.items():
+        if key in schema:
+            said.append(rule.format(schema[key]))
+    return ", ".join(said)
 
 
 def _require_all_printable(value: Any, path: Path) -> None:
     if isinstance(value, str):
         require_printable(value, f"An entry of {path}")
-    elif isinstance(value, dict | list):
-        for part in [*value, *value.values()] if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        _require_all_printable([*value, *value.values()], path)
+    elif isinstance(value, list):
+        for part in value:
             _require_all_printable(part, path)
 
 
@@ -175,16 +184,16 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
 
         @wraps(verb)
         def with_options(**arguments: Any) -> None:
-            name, *given = (arguments.pop(option.name) for option in options)
-            named = zip(options[1:], given, strict=True)
-            settings = {_as_option(option.name): value for option, value in named if value is not None}
+            given = {_as_option(option.name): arguments.pop(option.name) for option in options}
+            name = given.pop("--mechanism")
+            settings = {option: value for option, value in given.items() if value is not None}
             made = _made(known[name], settings, f"--mechanism {name}", _as_option)
             verb(**arguments, **{place: Chosen(name, made)})
 
-        shown = [option for parameter in taken for option in (options if parameter.name == place else [parameter])]
-        with_options.__signature__ = Signature(  # type: ignore[attr-defined]
-            [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in shown]
-        )
+        shown = list[Parameter]()
+        for parameter in taken:
+            shown += options if parameter.name == place else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        with_options.__signature__ = Signature(shown)  # type: ignore[attr-defined]
         return with_options
 
     return decorate
@@ -239,9 +248,9 @@ def _made(
 
 def schema_of_mechanism(entry: Entry[Any]) -> Entries:
     """Return the JSON schema of the table of a mechanism."""
-    settings = {
-        one.name: {**msgspec.json.schema(entry.type_of(one)), "description": one.help} for one in entry.settings
-    }
+    settings = Entries()
+    for one in entry.settings:
+        settings[one.name] = {**msgspec.json.schema(entry.type_of(one)), "description": one.help}
     return table_schema(entry.name, entry.line, settings, settings)
 
 
@@ -252,8 +261,14 @@ def table_schema(
     required: Iterable[str],
 ) -> Entries:
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
-    described = {"title": name, "description": text, "additionalProperties": False, "required": ["name", *required]}
-    return {"type": "object", **described, "properties": {"name": {"const": name, "description": text}, **entries}}
+    return {
+        "type": "object",
+        "title": name,
+        "description": text,
+        "additionalProperties": False,
+        "required": ["name", *required],
+        "properties": {"name": {"const": name, "description": text}, **entries},
+    }
 
 
 def _as_option(setting: str) -> str:
@@ -263,5 +278,7 @@ def _as_option(setting: str) -> str:
 def _meant(name: str, known: Iterable[str]) -> str:
     """Return a hint at the mechanism that an unknown name may mean: of the same noise, or of similar spelling."""
     plain = name.lower().replace("_", "-")
-    near = [_BY_NOISE[plain]] if _BY_NOISE.get(plain) in [*known] else difflib.get_close_matches(plain, known, 1)
+    near = [_BY_NOISE.get(plain, "")]
+    if near[0] not in [*known]:
+        near = difflib.get_close_matches(plain, known, 1)
     return f" Did you mean '{near[0]}'?" if near else ""

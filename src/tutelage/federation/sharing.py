@@ -107,7 +107,8 @@ def _uniform_elements(count: int) -> npt.NDArray[Any]:
     """Return uniform elements: 89 random bits each, redrawn where all are ones, which is p."""
     drawn = _bits_of(secrets.token_bytes(ELEMENT_BYTES * count))
     while np.any(refused := _beyond(drawn)):
-        drawn[refused] = _bits_of(secrets.token_bytes(ELEMENT_BYTES * int(refused.sum())))
+        again = int(refused.sum())
+        drawn[refused] = _bits_of(secrets.token_bytes(ELEMENT_BYTES * again))
     return drawn
 
 

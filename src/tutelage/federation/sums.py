@@ -134,10 +134,9 @@ class SharedSums:
         asked, _ = self._driven(Opened("check", self.terms.people_at))
         found: list[Any] = [self.event_asked(one).event for one in asked]
         said: list[Any] = [one.event for one in self.events]
-        fits = len(found) == len(said) and all(
-            one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
-            for one, most in zip(found, said, strict=True)
-        )
+        fits = len(found) == len(said)
+        for one, most in zip(found, said, strict=False):
+            fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
         if not fits:
             name = type(self.method).__name__
             raise InvalidParameterError(
@@ -215,15 +214,19 @@ class SharedSums:
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
         events = self.events
-        numbers = max(one.variables for one in events)
         people = max(self.terms.people)
-        if self.terms.size_test and max(_bound(people, one) for one in events).bit_length() >= sharing.MOST_TESTED_BITS:
+        largest = max(_bound(people, one) for one in events)
+        if self.terms.size_test and largest.bit_length() >= sharing.MOST_TESTED_BITS:
             return False
-        return queries <= 1 and sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
+        numbers = max(one.variables for one in events)
+        size = sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers
+        return queries <= 1 and size <= MOST_PAYLOAD_BYTES
 
     def round_of(self, batch: Batch) -> Round:
         """Return the round that a batch asks, after checking that it is one under these terms."""
-        row = batch.rows.tobytes() if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2 else b""
+        row = b""
+        if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2:
+            row = batch.rows.tobytes()
         opened = record_in(row, "opened sums", Opened, _damaged())
         if len(opened.sums) >= len(self.events) or not opened.people:
             raise _damaged()
@@ -235,8 +238,8 @@ class SharedSums:
         `total` is the noisy sum of the round that was `asked`, (classes, numbers), and `entities` are those whose
         ballots are in it.
         """
-        sums = (*asked.opened.sums, OpenedSum(tuple(entities), tuple(total.ravel().tolist())))
-        return self._after(replace(asked.opened, sums=sums))
+        last = OpenedSum(tuple(entities), tuple(total.ravel().tolist()))
+        return self._after(replace(asked.opened, sums=(*asked.opened.sums, last)))
 
     def _after(self, opened: Opened) -> Round:
         """Return the round that is asked after what was opened."""
@@ -245,7 +248,8 @@ class SharedSums:
         except (ValueError, ArithmeticError):
             raise _damaged() from None
         classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
-        return Round(opened, asked[min(len(opened.sums), len(asked) - 1)], classifier)
+        place = min(len(opened.sums), len(asked) - 1)
+        return Round(opened, asked[place], classifier)
 
     def _driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
@@ -320,10 +324,12 @@ class SharedSums:
 
 def _file_of(kind: type) -> Path | None:
     """Return the file in which a class is written, if it is in one."""
-    module = sys.modules.get(kind.__module__)
-    codes = [one.__code__ for one in vars(kind).values() if isinstance(one, FunctionType)]
-    names = [getattr(module, "__file__", None), *(code.co_filename for code in codes)]
-    return next((Path(name) for name in names if name and Path(name).is_file()), None)
+    names = [getattr(sys.modules.get(kind.__module__), "__file__", None)]
+    names += [one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)]
+    for name in names:
+        if name and Path(name).is_file():
+            return Path(name)
+    return None
 
 
 def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:

@@ -62,7 +62,8 @@ async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArra
     """Return shares of the product of each row."""
     while (count := factors.shape[1]) > 1:
         both = await runtime.reduced(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
-        factors = np.concatenate([both, factors[:, count - count % 2 :]], axis=1)
+        unpaired = factors[:, count - count % 2 :]
+        factors = np.concatenate([both, unpaired], axis=1)
     return factors[:, 0]
 
 
@@ -72,7 +73,8 @@ def _projections(vectors: ElementArray, seed: bytes) -> ElementArray:
     total: ElementArray = np.zeros((len(vectors), REPETITIONS), dtype=object)
     for place in range(0, _LIMBS * _LIMB_BITS, _LIMB_BITS):
         limbs = np.asarray((vectors >> place) & (2**_LIMB_BITS - 1), dtype=np.float64)
-        total += (limbs @ coefficients).astype(np.int64).astype(object) << place  # exact: below 2^53 up to 2^23 entries
+        products = limbs @ coefficients  # exact: below 2^53 up to 2^23 entries
+        total += products.astype(np.int64).astype(object) << place
     return total % MODULUS
 
 
@@ -80,8 +82,9 @@ def _coefficients(length: int, seed: bytes) -> npt.NDArray[np.int8]:
     """Return coefficients (length, REPETITIONS), 0 with probability ½ and ±1 with ¼, expanded by SHAKE-256."""
     count = length * REPETITIONS
     stream = np.frombuffer(hashlib.shake_256(seed).digest(-(-count // 4)), dtype=np.uint8)
-    drawn = np.stack([(stream >> shift) & 3 for shift in (0, 2, 4, 6)], axis=1).ravel()[:count]
-    return np.array([0, 0, 1, -1], dtype=np.int8)[drawn].reshape(length, REPETITIONS)
+    pairs = np.stack([(stream >> shift) & 3 for shift in (0, 2, 4, 6)], axis=1)
+    coefficients = np.array([0, 0, 1, -1], dtype=np.int8)[pairs.ravel()[:count]]
+    return coefficients.reshape(length, REPETITIONS)
 
 
 @final
@@ -108,9 +111,10 @@ class Session:
         self._exchanges += 1
         for link in self._links.values():
             link.send(self._exchanges, message, FrameKind.BYTES)
-        found = {place: await link.receive(self._exchanges, FrameKind.BYTES) for place, link in self._links.items()}
-        found[self._me] = message
-        return [found[place] for place in range(PARTIES)]
+        found = [message] * PARTIES
+        for place, link in self._links.items():
+            found[place] = await link.receive(self._exchanges, FrameKind.BYTES)
+        return found
 
     async def labels(self, blocks: ElementArray, bits: int, threshold: int | None = None) -> bytes:
         """Find the class with the most votes for each query, the lowest index among equals; no party learns it.
@@ -170,7 +174,8 @@ class Session:
 
     async def _agree(self, task: list[object]) -> None:
         """Check that all parties run the same computation."""
-        if len(set(await self.exchange(json.dumps(task).encode()))) != 1:
+        said = await self.exchange(json.dumps(task).encode())
+        if len(set(said)) != 1:
             raise FederationError(
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "
                 "same batch and terms."
