@@ -15,6 +15,7 @@ from tutelage._internal.gate import TABLE, AnyPath, open_input, require_memory
 from tutelage._internal.outputs import npz_form
 from tutelage.exceptions import ConfigError, InvalidDataError
 
+Array = npt.NDArray[Any]
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
 _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -35,13 +36,13 @@ class Form(NamedTuple):
 
 
 @final
-class StoredArrays(Mapping[str, npt.NDArray[Any]]):
+class StoredArrays(Mapping[str, Array]):
     """The plain arrays of an npz file, each unpacked when it is asked for and not before."""
 
     def __init__(self, path: Path, forms: dict[str, Form]) -> None:
         self.path = path
         self._forms = forms
-        self._unpacked: dict[str, npt.NDArray[Any]] = {}
+        self._unpacked: dict[str, Array] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._forms)
@@ -56,12 +57,12 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
         """Return the shape and type of an array without unpacking it."""
         return self._forms[name]
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+    def __getitem__(self, name: str) -> Array:
         if name not in self._unpacked:
             self._unpacked[name] = self._read(name)
         return self._unpacked[name]
 
-    def _read(self, name: str) -> npt.NDArray[Any]:
+    def _read(self, name: str) -> Array:
         form = self._forms[name]
         try:
             require_memory(form.nbytes, self.path)
@@ -116,7 +117,7 @@ def _no_arrays(path: Path) -> InvalidDataError:
     return InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
 
 
-def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
+def read_array(path: Path, name: str | None, usual: str) -> Array:
     """Return the array of an npy file, or the one of an npz file that `name_in` chooses; never unpickling."""
     if path.suffix.lower() != ".npy":
         arrays = read_arrays(path)
@@ -134,7 +135,7 @@ def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
         raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
-def name_in(arrays: Mapping[str, npt.NDArray[Any]], path: AnyPath, name: str | None, usual: str) -> str:
+def name_in(arrays: Mapping[str, Array], path: AnyPath, name: str | None, usual: str) -> str:
     """Return which array of a file is meant: the one named, the one of the usual name, or the only one."""
     known = ", ".join(sorted(arrays))
     if name is not None and name not in arrays:

@@ -17,6 +17,7 @@ FORMAT = 1  # of every kind of file
 Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _CODE = re.compile(r"Invalid enum value .* at `\$(?:.*\.)?(\w+)`", re.DOTALL)
 Entries = dict[str, Any]  # of JSON or TOML
+Names = tuple[str, ...]
 Made = TypeVar("Made")
 
 

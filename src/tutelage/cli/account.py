@@ -110,8 +110,13 @@ def _costs(
             largest = votes.counts.max(axis=1)
             passed = np.array([largest + drawn >= check.threshold for drawn in noise])
             found = confident_runs(check, answer, votes, delta, passed, progress=progress)
-            costs |= {"data_independent_realised": found.data_independent, "bound_2017": None}
-            return costs | {"bound_2018": found.bound_2018, "exact": found.exact}
+            return {
+                **costs,
+                "data_independent_realised": found.data_independent,
+                "bound_2017": None,
+                "bound_2018": found.bound_2018,
+                "exact": found.exact,
+            }
     for name in _BY_VOTES:
         try:
             costs[name] = getattr(planned, name)(delta)

@@ -288,13 +288,20 @@ def _objections(
     judged: Judged,
 ) -> tuple[Finding, ...]:
     """Return the objections to the public settings of a release, and to a student that was scored."""
-    settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
-    settings |= {"teachers": teachers, "shares": _fewest_shares(event), **judged.for_lint}
+    settings = dict[str, Any]()
     for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, Check):
             settings |= {"threshold": done.threshold, "classes": done.classes}
             settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
-    return lint(**settings)
+    return lint(
+        epsilon=epsilon.epsilon,
+        delta=epsilon.delta,
+        unit=epsilon.unit,
+        teachers=teachers,
+        shares=_fewest_shares(event),
+        **judged.for_lint,
+        **settings,
+    )
 
 
 def _settings(event: Event) -> str:
@@ -371,8 +378,7 @@ def _suggested(made: PrivacyCard) -> dict[str, str]:
         "review_date": str(date.fromisoformat(today()) + timedelta(365)),
         "evidence": "No independent evidence yet.",
     }
-    by_row = made.epsilon.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
-    if not by_row:
+    if made.epsilon.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW:
         found["withdrawal"] = "A person who withdraws is left out of later releases. This release cannot be withdrawn."
     elif made.releases_sums and made.teachers is not None:
         found["people"] = f"{made.teachers:,} rows, a number that is public."

@@ -103,8 +103,9 @@ def new(
     else:
         server = before.server
         mailbox = None if before.server else Path(before.mailbox)
-        file = file.numbered(TermsFile.of(before.terms).identifier)
-        if file.draft().fingerprint != TermsFile.of(before.terms).draft().fingerprint:
+        agreed = TermsFile.of(before.terms)
+        file = file.numbered(agreed.identifier)
+        if file.draft().fingerprint != agreed.draft().fingerprint:
             raise ConfigError(
                 f"{terms} may differ from the terms in {home} only in [hospitals], [parties] and `coordinator`. For "
                 "other terms, found another consortium in another folder."
@@ -201,7 +202,7 @@ def join(
             describe(draft, folder)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
-        table = None if data is None else str(data)
+        table = data and str(data)
         Place(terms=found.terms, mailbox=mail, server=found.server, data=table, id=person, label=label).save(folder)
     say(f"{found.name} has keys{' and a budget' * (role is Role.ENTITY)} in {folder}. Back this folder up.")
     say(f"Next: tutelage consortium serve {folder}")
@@ -335,8 +336,16 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         return
     batches, refused = consortium_status(terms, box)
     if as_json:
-        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "sent": sent}
-        print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
+        print_json(
+            {
+                "fingerprint": terms.fingerprint,
+                "roster": terms.roster,
+                "words": terms.words,
+                "sent": sent,
+                "batches": [each._asdict() for each in batches],
+                "refused": refused,
+            }
+        )
         return
     describe(terms, home)
     accepted = box.accepted(terms)

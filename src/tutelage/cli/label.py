@@ -78,8 +78,16 @@ def label(
     answered = int(np.sum(release.answered))
     state = budget.state()
     if as_json:
-        counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
-        print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
+        print_json(
+            {
+                "asked": asked,
+                "answered": answered,
+                "cost": release.cost,
+                "labels": str(output),
+                "event": release.event.as_dict(),
+                "ledger": state.as_dict(),
+            }
+        )
         return
     others = "" if answered == asked else " The mechanism abstained on the others."
     say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")

@@ -278,8 +278,12 @@ def head(
         return
     signer = identity(sign, private=True)
     history = opened(file).history()
-    content = {"ledger": history.entries[0].content["key"], "head": history.state.head}
-    content |= {"entries": history.state.entries, "spent": history.state.spent}
+    content = {
+        "ledger": history.entries[0].content["key"],
+        "head": history.state.head,
+        "entries": history.state.entries,
+        "spent": history.state.spent,
+    }
     text = signed_head(content, signer.member.name, signer.sign)
     if output is None:
         say(text, nl=False)

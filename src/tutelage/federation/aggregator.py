@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import record_in
+from tutelage._internal.records import Names, record_in
 from tutelage._internal.typing import IntArray
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -36,14 +36,14 @@ class Collected(NamedTuple):
     """The outcome of a batch; public."""
 
     labels: IntArray  # class index per query, or −1 where the mechanism abstained
-    entities: tuple[str, ...]  # whose votes are in them
+    entities: Names  # whose votes are in them
 
 
 class CollectedSum(NamedTuple):
     """The outcome of a round of a sum; public."""
 
     values: IntArray  # (classes, numbers), the noisy sum of all ballots
-    entities: tuple[str, ...]  # whose ballots are in it
+    entities: Names  # whose ballots are in it
     round: Round  # what follows: its `classifier` is the student so far
 
 
@@ -175,7 +175,7 @@ class Aggregator:
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self.consortium.reserved(self._ledger, batch, self._member)
 
-    def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
+    def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
         terms = self.consortium
         contradiction = None

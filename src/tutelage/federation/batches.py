@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, cast, final, get_args
+from typing import Annotated, Literal, Self, cast, final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import frozen, named, record_in, sha256_of
+from tutelage._internal.typing import Matrix
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
 from tutelage.federation.documents import document, hexadecimal, read_within, write_once
@@ -33,7 +34,7 @@ class Batch:
 
     consortium: str  # fingerprint of the terms
     identifier: str  # 32 hexadecimal digits, random
-    rows: npt.NDArray[Any] = field(repr=False)  # public, (queries, ...), numbers or booleans; read-only
+    rows: Matrix = field(repr=False)  # public, (queries, ...), numbers or booleans; read-only
     query_hash: str  # SHA-256 over the rows' type, shape and bytes
     signature: str = field(repr=False)  # the aggregator's Ed25519 signature of all of that, in hexadecimal digits
 
@@ -113,7 +114,7 @@ class Batch:
         return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
 
 
-def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
+def plain_rows(rows: npt.ArrayLike) -> Matrix:
     """Return the rows as a new read-only array in C order, little-endian."""
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
@@ -132,7 +133,7 @@ def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     return plain
 
 
-def hash_of_rows(plain: npt.NDArray[Any]) -> str:
+def hash_of_rows(plain: Matrix) -> str:
     """Return the SHA-256 of the type, shape and bytes of plain rows, 64 hexadecimal digits."""
     about = canonical({"dtype": plain.dtype.str, "shape": list(plain.shape)}).encode()
     return sha256_of(about + b"\n" + plain.tobytes())

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tutelage._internal.records import AnotherFormatError, frozen, record_in, sha256_of
+from tutelage._internal.records import AnotherFormatError, Names, frozen, record_in, sha256_of
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -111,7 +111,7 @@ def agreed_pins(statements: list[Statement]) -> Pins:
 class Computed(NamedTuple):
     """How a computation went; public values only."""
 
-    entities: tuple[str, ...]  # whose votes are in the labels
+    entities: Names  # whose votes are in the labels
     left_out: dict[str, str]  # entities whose envelopes could not be used, and why; not those that sent none
     bytes_sent: int  # to the two other parties
 
@@ -146,7 +146,7 @@ class ComputingParty:
         *,
         timeout: float = 600.0,
         listen: tuple[str, int] | None = None,
-        waiting: Callable[[tuple[str, ...]], object] | None = None,
+        waiting: Callable[[Names], object] | None = None,
     ) -> Computed:
         """Compute the labels of a batch, or the sum of its ballots, and send the aggregator this party's share of it.
 
@@ -177,7 +177,7 @@ class ComputingParty:
         # The others cannot add hospitals whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
 
-        async def body(session: Session) -> tuple[str, tuple[str, ...], bytes, int] | FederationError:
+        async def body(session: Session) -> tuple[str, Names, bytes, int] | FederationError:
             """Return a refusal that all parties come to, and do not raise it, so that none is taken for lost."""
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
@@ -243,7 +243,7 @@ class ComputingParty:
         begun: Pins | None,
         held: dict[str, EntityShares],
         left_out: dict[str, str],
-    ) -> tuple[str, tuple[str, ...]]:
+    ) -> tuple[str, Names]:
         """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
         said = await session.exchange(statement_of(self.consortium, batch, held, begun))
         everyones = [read_statement(message) for message in said]

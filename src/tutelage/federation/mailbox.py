@@ -19,7 +19,7 @@ from typing import NamedTuple, Self, final
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import sync
-from tutelage._internal.records import frozen, plain, record_in, sha256_of
+from tutelage._internal.records import Names, frozen, plain, record_in, sha256_of
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -90,7 +90,7 @@ class Opened:
     """The name of a computation, and whose votes are in it; sent with the share of a computing party."""
 
     run: str
-    entities: tuple[str, ...]
+    entities: Names
 
 
 def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
@@ -200,7 +200,7 @@ class Mailbox:
         if not path.exists():
             write_once(path, identity.sign(_ACCEPTS + bytes.fromhex(consortium.roster_hash)))
 
-    def accepted(self, consortium: Consortium) -> tuple[str, ...]:
+    def accepted(self, consortium: Consortium) -> Names:
         """Return the names of the members that have signed this roster."""
         said = _ACCEPTS + bytes.fromhex(consortium.roster_hash)
         signed = [one for one in consortium.members if _has_signed(one, said, self._acceptance(one, consortium))]
@@ -328,9 +328,9 @@ class BatchStatus(NamedTuple):
 
     batch: str
     queries: int
-    answered: tuple[str, ...]
-    missing: tuple[str, ...]
-    computed: tuple[str, ...]
+    answered: Names
+    missing: Names
+    computed: Names
     complete: bool
 
 

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
 from tutelage._internal.bars import Bar, Bars
-from tutelage._internal.records import Entries, frozen
+from tutelage._internal.records import Entries, Names, frozen
 from tutelage.events import (
     Composed,
     Event,
@@ -334,8 +334,8 @@ class CardRecord:
     answered: int | None
     teachers: int | None
     selection: str = "as given"
-    classes: tuple[str, ...]
-    features: tuple[str, ...]
+    classes: Names
+    features: Names
     feature_map: str = "none"
     student: str
     student_accuracy: float | None
@@ -420,7 +420,7 @@ class CardRecord:
             _check_range(cost.delta, "delta", 1)
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def missing(self) -> Names:
         """Topics without a statement."""
         return tuple(topic for topic in STATEMENTS if topic not in self.statements)
 
