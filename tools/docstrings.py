@@ -1,8 +1,8 @@
 """Give griffe what readers of the reference need. An extension named in mkdocs.yml.
 
-Classes derived from `NamedTuple` get the constructor that Python gives them. Types read as in the docstring, or else
-without private aliases. Names and parameters that begin with an underscore are left out, and the parameters of the
-estimators are grouped.
+Classes derived from `NamedTuple`, and records, get the constructor that Python gives them. Types read as in the
+docstring, or else without private aliases. Names and parameters that begin with an underscore are left out, and the
+parameters of the estimators are grouped.
 """
 
 import ast
@@ -18,6 +18,7 @@ ARRAY = re.compile(
 DESCRIBED = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (.+))?(?=\n +\S)", re.MULTILINE)
 NOT_A_TYPE = re.compile(r", (?:optional|default\b.*)$")
 BETWEEN_TYPES = re.compile(r", (?![^(]*\))")
+RECORDS = ("frozen", "by_identity")  # decorators that make dataclasses
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
     "Privacy": "epsilon delta budget ledger releases unit noise",
@@ -32,6 +33,9 @@ class Readable(griffe.Extension):
 
     def on_class_members(self, *, node: ast.AST | griffe.ObjectNode, cls: griffe.Class, **_: Any) -> None:  # noqa: ARG002  griffe's signature
         """Look at a class whose members are known."""
+        for decorator in cls.decorators:
+            if str(decorator.value) in RECORDS:
+                decorator.value = griffe.ExprName("dataclasses.dataclass")
         if any(str(base) == "NamedTuple" for base in cls.bases):
             cls.set_member("__init__", constructor_of(cls))
 

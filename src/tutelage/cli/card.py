@@ -99,7 +99,7 @@ def card(
         raise ConfigError("--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out.")
     if ask and not (os.isatty(0) and os.isatty(2)):
         raise ConfigError("--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE.")
-    signer = None if sign is None else identity(sign, private=True)
+    signer = sign and identity(sign, private=True)
     if results is None and ledger is None:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
     file = results and (results / "card.json" if results.is_dir() else results)
@@ -115,7 +115,7 @@ def card(
         before = source
     names = CARD if before is None else {*CARD, *before.sha256}
     with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
-        history = None if ledger is None else _history_of(ledger)
+        history = ledger and _history_of(ledger)
         if file is not None:
             if source is not None and source.recorded and history is not None:
                 source.require_named(history.manifests, file.parent, str(ledger))
@@ -167,7 +167,7 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     folder = results if results.is_dir() else results.parent
     member = identity(key, private=False)
     manifest = check_signature(folder, member.name, member.has_signed)
-    history = None if ledger is None else _history_of(ledger)
+    history = ledger and _history_of(ledger)
     signed = _proved_as_shown(folder, history)
     if history is not None:
         manifest.require_named(history.manifests, folder, str(ledger))
@@ -325,7 +325,7 @@ def _history_of(path: Path) -> History:
 def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
     """Write a card, with the other files of the release before it in the same folder."""
     _require_ledger(before, ledger, cards.path)
-    record = None if ledger is None else opened(ledger).record_release
+    record = ledger and opened(ledger).record_release
     with released(cards, made.budget["head"], record) as staging:
         made.write(staging)
         if before is not None:

@@ -114,7 +114,7 @@ def new(
             Home.retire_keys(home)
             Identity.generate(file.coordinator, Role.AGGREGATOR).save(home)
             say(f"{file.coordinator} has new keys in {home}, so that all members compare new words.")
-    shared = None if mailbox is None else str(mailbox.resolve())
+    shared = mailbox and str(mailbox.resolve())
     members = [name for name in file.seats if name != file.coordinator]
     kits = {} if server is None else _kits(home, file.identifier, server, members)
     for name in members:

@@ -61,7 +61,7 @@ def label(
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
         rows, question = read_rows(public, question)
-        student = None if predictions is None else read_predictions(predictions, len(rows))
+        student = predictions and read_predictions(predictions, len(rows))
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)

@@ -117,7 +117,7 @@ class Aggregator:
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
                 self._ledger.require(draft.event, draft.queries)  # nothing is begun in vain
-                row = draft.rows(None if before is None else self._following(before))
+                row = draft.rows(before and self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
                 earlier.append(self._own(kept[_BATCH]))

@@ -1,7 +1,7 @@
 """A batch of public queries, signed by the aggregator: one line of JSON, then the rows as plain bytes."""
 
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self, cast, final, get_args
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import frozen, named, record_in, sha256_of
+from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
 from tutelage._internal.typing import Matrix
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
@@ -28,7 +28,7 @@ DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Batch:
     """Queries that the aggregator asks all entities; public. Make one with `make` or `load`."""
 

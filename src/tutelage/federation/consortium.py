@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, cast, final
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import made, parse
+from tutelage._internal.records import made, parse, settle
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
 from tutelage.events import Event
@@ -199,10 +199,10 @@ class Consortium(Terms):
             ("colluding", 0, len(self.entities)),
         )
         for name, least, most in checks:
-            value = integer_at_least(getattr(self, name), least, name, "Consortium")
+            settle(self, name, integer_at_least, least)
+            value = getattr(self, name)
             if value > most:
                 raise InvalidParameterError(Problem(f"Consortium.{name}", f"be at most {most}", f"{value}"))
-            object.__setattr__(self, name, value)
         if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
             raise InvalidParameterError(
                 Problem(

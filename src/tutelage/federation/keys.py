@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Self, final
 from tutelage._internal.extras import install
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
-from tutelage._internal.records import frozen, plain, record_in, sha256_of
+from tutelage._internal.records import by_identity, frozen, plain, record_in, sha256_of
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
@@ -118,7 +118,7 @@ def names_of(members: Iterable[Member]) -> list[str]:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class Identity(NeverPickled):
     """A member with the private keys that belong to its public ones; private. Make one with `generate` or `load`."""
 

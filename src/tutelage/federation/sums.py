@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import frozen, named, record_in, sha256_of
+from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -74,7 +74,7 @@ class Opened:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Round:
     """The sum that is asked for after those that were opened, and the student so far; public."""
 

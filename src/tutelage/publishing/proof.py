@@ -45,7 +45,7 @@ _SLACK = 1e-6  # relative: costs come out the same to more digits on every machi
 
 def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
     """Return a card whose numbers agree with what its event, its ledger and its proposal prove."""
-    paying = None if history is None else history.until_head(card.budget["head"], where)
+    paying = history and history.until_head(card.budget["head"], where)
     units = {part.event.unit for part in card.event.flatten()}
     if units != {card.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
@@ -329,7 +329,7 @@ def write_claim(
 
     content = ClaimRecord(
         passed=publication.passed,
-        sanitised=None if claim.sanitised is None else stored(claim.sanitised),
+        sanitised=claim.sanitised and stored(claim.sanitised),
         data_independent=stored(claim.data_independent),
         labels=released.charged().as_dict(),
         proposal=proposal.as_dict(),

@@ -1,9 +1,9 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, final
 
+from tutelage._internal.records import frozen
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
@@ -107,7 +107,7 @@ _WARNINGS = {
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One objection; public, because it is made of public settings only.
 
