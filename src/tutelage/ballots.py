@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
@@ -416,7 +416,7 @@ def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:
         np.savez_compressed(file, format=np.int64(_FORMAT), unit=words, **arrays)
 
 
-def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballots:
+def cap_ballots(ballots: Ballots, confidences: ArrayLike, cap: int) -> Ballots:
     """Return the most confident votes of each teacher, who abstains on all other queries.
 
     A teacher's votes depend on its own ballot and confidences only. Count them with `tally(..., cap=cap)`.

@@ -13,7 +13,7 @@ from numbers import Integral
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import Array, IntArray, Mask
@@ -44,7 +44,7 @@ class Shards:
     assignment: IntArray = field(repr=False)
     n_shards: int
     unit: PrivacyUnit
-    people: npt.NDArray[np.object_] | None = field(default=None, repr=False)
+    people: NDArray[np.object_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         integer_at_least(self.n_shards, int(self.people is None), "n_shards", "Shards")
@@ -78,7 +78,7 @@ class Shards:
     @classmethod
     def of_entities(
         cls,
-        entity_ids: npt.ArrayLike,
+        entity_ids: ArrayLike,
         n_shards: int,
         *,
         key: bytes,
@@ -101,9 +101,7 @@ class Shards:
         return cls(_hash_to_shards(ids, n_shards, key), n_shards, unit)
 
     @classmethod
-    def of_single_people(
-        cls, n_rows: int, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
-    ) -> "Shards":
+    def of_single_people(cls, n_rows: int, entity_ids: ArrayLike | None = None, *, name: str = "entity") -> "Shards":
         """Give each entity, or each row where none are named, a shard of its own: for teachers without a model."""
         integer_at_least(n_rows, 1, "n_rows", "Shards.of_single_people")
         unit = unit_of_single_people(name, named=entity_ids is not None)
@@ -113,9 +111,7 @@ class Shards:
         return cls(assignment, len(people), unit, people)
 
     @classmethod
-    def of_silos(
-        cls, silos: npt.ArrayLike, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
-    ) -> "Shards":
+    def of_silos(cls, silos: ArrayLike, entity_ids: ArrayLike | None = None, *, name: str = "entity") -> "Shards":
         """Give each silo (hospital, branch, device) its own teacher; an entity may have rows in one silo only.
 
         Which silos there are is public. Without `entity_ids`, the unit of privacy is one row.
@@ -160,7 +156,7 @@ def unit_of_single_people(name: str, *, named: bool) -> PrivacyUnit:
     return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None:
+def refuse_overlap(assignment: ArrayLike, entity_ids: ArrayLike) -> None:
     """Raise OverlappingShardsError, without saying which, if some entity has rows in two shards."""
     assignment = np.asarray(assignment)
     ids = canonical_ids(entity_ids)
@@ -188,12 +184,12 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
     return np.fromiter(map(shard, ids), np.int64)
 
 
-def as_column(values: npt.ArrayLike) -> Array:
+def as_column(values: ArrayLike) -> Array:
     """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
     return values if isinstance(values, np.ndarray) else np.asarray(values, object)
 
 
-def canonical_ids(values: npt.ArrayLike, what: str = "An id") -> npt.NDArray[np.object_]:
+def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]:
     """Return integers or strings as strings in one spelling, so that 17, "17", "17.0" and " 017" are the same entity.
 
     A reader of files makes integers of a column only if every cell is one, so the cell of one person must not decide
@@ -227,7 +223,7 @@ def _canonical(text: str) -> str:
     return f"-{digits}" if sign == "-" and digits != "0" else digits
 
 
-def folded_ids(ids: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+def folded_ids(ids: NDArray[np.object_]) -> NDArray[np.object_]:
     """Return canonical ids as a person would read them, to find those that may mean one entity.
 
     Without case, width, invisible characters and inner blanks.

@@ -12,7 +12,7 @@ from operator import ne
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -167,7 +167,7 @@ def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
 def features_of_private(
     features: FeatureMap,
     X: Array,
-    shards: Iterable[npt.NDArray[np.integer[Any]]],
+    shards: Iterable[NDArray[np.integer[Any]]],
     n_features: int,
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Self, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
@@ -241,7 +241,7 @@ class PublicEncoder(_Vouched):
                 )
             )
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features)."""
         rows = np.asarray(X)
         with _ENCODING:  # a function of somebody else may not bear several calls at once

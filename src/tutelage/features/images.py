@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, Matrix
@@ -70,7 +70,7 @@ class EdgesAndLevels(PublicFeatureMap):
         directions = self.directions()
         return directions.weights.shape[1] * 2 * len(directions.angles) + prod(self.image_shape)
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
         rows = number_rows(flat_images(X, self.image_shape), prod(self.image_shape), "EdgesAndLevels")
         if rows.dtype.kind == "f" and np.isnan(rows).any():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.threads import one_thread
@@ -88,7 +88,7 @@ class PublicKernel(PublicFeatureMap):
     def _n_features_out(self) -> int:
         return len(self.points)
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
         by = self.weights
@@ -148,7 +148,7 @@ class UnitBall(PublicFeatureMap):
     radius: float  # length beyond which a row is shortened
     constant: float = 0.3  # the number added, in radii, from which the shares of the classes are estimated
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, features + 1)."""
         positive(self.radius, "radius", "UnitBall")
         rows = np.asarray(X, np.float64)

@@ -11,7 +11,7 @@ from math import ceil, isqrt, sqrt
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -37,7 +37,7 @@ def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _C
     return found
 
 
-def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
+def number_rows(X: ArrayLike, n_features: int, owner: str) -> Matrix:
     """Return `X` as an array if its rows have that number of columns."""
     rows = np.asarray(X)
     if rows.dtype == object:  # numbers from a table that had text in other columns
@@ -50,7 +50,7 @@ def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
     return rows
 
 
-def finite_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
+def finite_rows(X: ArrayLike, n_features: int, owner: str) -> Matrix:
     """Return `X` as an array if its rows are that number of finite numbers; raise InvalidDataError otherwise."""
     rows = number_rows(X, n_features, owner)
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():

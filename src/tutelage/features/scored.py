@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -142,7 +142,7 @@ class ScoredRows(PublicFeatureMap):
         """Return whether no part keeps anything of the rows that it transforms."""
         return self.seen_by is None or keeps_nothing([self.seen_by])
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return the rows as teachers see them beside the scores, shape (rows, features + classes)."""
         rows = np.asarray(X)
         seen = rows if self.seen_by is None else np.asarray(self.seen_by.transform(rows))
@@ -213,7 +213,7 @@ class BesideScores(PublicFeatureMap):
     features: Pipeline
     n_scores: int
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Return features and scores, shape (rows, features + scores)."""
         rows = np.asarray(X, np.float64)
         return np.hstack([self.features.transform(rows), rows[:, -self.n_scores :]])

@@ -13,7 +13,7 @@ from math import exp, inf, nextafter
 from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage import events
 from tutelage._internal.records import frozen, settle
@@ -54,7 +54,7 @@ class LocalMechanism(ABC):
         """Return what one response of one entity is; the entity's ledger reserves it before any noise is drawn."""
 
     @final
-    def perturb(self, ballots: npt.ArrayLike, n_classes: int, noise: NoiseSource) -> IntArray:
+    def perturb(self, ballots: ArrayLike, n_classes: int, noise: NoiseSource) -> IntArray:
         """Draw one response per vote, with fresh `noise`; calling again is another response and costs again.
 
         Parameters
@@ -286,7 +286,7 @@ class Decoder(StrEnum):
 
 
 def decode(
-    reports: npt.ArrayLike,
+    reports: ArrayLike,
     mechanism: LocalMechanism,
     n_classes: int,
     decoder: Decoder | str | None = None,
@@ -347,7 +347,7 @@ def decode(
     return np.where(sums.any(axis=(0, 2)), sums.sum(axis=0).argmax(axis=1), ABSTAIN)
 
 
-def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
+def count_reports(reports: ArrayLike, outcomes: int) -> IntArray:
     """Return how often each outcome was reported, c_j(x): shape (queries, outcomes); absent entities are not counted.
 
     Parameters

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, Private
@@ -135,7 +135,7 @@ class Wishes(Private):
         """The public form of the ballots."""
         return OneHot(self.votes.shape[2], self.unit, self.cap)
 
-    def counted(self, granted: npt.ArrayLike) -> VoteHistogram:
+    def counted(self, granted: ArrayLike) -> VoteHistogram:
         """Return the count of the first votes of each person, as many as granted."""
         first = self.votes.first(granted)
         shape = (max(1, first.shape[0]), *first.shape[1:])  # no people cast as one without votes does

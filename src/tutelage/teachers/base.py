@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least
@@ -133,7 +133,7 @@ class Ensemble(NeverPickled):
             raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
         return self._unit
 
-    def _trained(self, X_public: npt.ArrayLike) -> tuple[Any, Array]:
+    def _trained(self, X_public: ArrayLike) -> tuple[Any, Array]:
         """Return the teachers that `fit` trained, and public rows for them."""
         if self._kept is None:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
@@ -149,7 +149,7 @@ class Ensemble(NeverPickled):
 
         return own
 
-    def _checked(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
+    def _checked(self, X: ArrayLike, y: ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
         """Return private rows and labels as arrays that belong to the shards."""
         rows = X if isinstance(X, np.ndarray) else _numbers(X)
         labels = np.asarray(y)
@@ -167,7 +167,7 @@ class Ensemble(NeverPickled):
         return rows, labels.astype(np.int64)
 
 
-def _numbers(X: npt.ArrayLike) -> Matrix:
+def _numbers(X: ArrayLike) -> Matrix:
     # A type found over all rows, text because one person's cell is text, would change the rows of everybody else.
     with suppress(TypeError, ValueError):
         return np.asarray(X, np.float64)
@@ -186,7 +186,7 @@ def stacked(votes: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: in
     return ballots
 
 
-def public_rows(X_public: npt.ArrayLike, like: tuple[int, ...]) -> Array:
+def public_rows(X_public: ArrayLike, like: tuple[int, ...]) -> Array:
     """Return public rows as an array, if there are any and each has the shape `like` of a private row."""
     rows = np.asarray(X_public)
     if rows.ndim == 0 or len(rows) == 0 or rows.shape[1:] != like:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 from scipy import linalg
 
 from tutelage._internal.records import by_identity
@@ -88,7 +88,7 @@ class LinearScores:
                 self._vote(X_public[queries], teachers, ballots[teachers, queries].T)
         return ballots
 
-    def _vote(self, rows: FloatArray, teachers: slice, votes: npt.NDArray[np.int16]) -> None:
+    def _vote(self, rows: FloatArray, teachers: slice, votes: NDArray[np.int16]) -> None:
         best = np.full(votes.shape, -np.inf)
         for label, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
             scores = rows @ weights[:, teachers]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.files import Form, read_arrays
 from tutelage._internal.gate import user_path
@@ -27,7 +27,7 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble, stacked
 from tutelage.teachers.parallel import MachineFaultError, withheld, without_lost
 
-Teacher = Callable[[Any], npt.ArrayLike]
+Teacher = Callable[[Any], ArrayLike]
 _BALLOTS = "`ballots` of RecordedTeachers"
 
 
@@ -127,8 +127,8 @@ class RecordedTeachers(Ensemble):
 
     def __init__(
         self,
-        ballots: npt.ArrayLike,
-        X_public: npt.ArrayLike,
+        ballots: ArrayLike,
+        X_public: ArrayLike,
         *,
         n_classes: int,
         unit: PrivacyUnit,
@@ -145,7 +145,7 @@ class RecordedTeachers(Ensemble):
 
     @classmethod
     def load(
-        cls, path: str | Path, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
+        cls, path: str | Path, X_public: ArrayLike, *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
     ) -> Self:
         """Read ballots from the array `array` of an npz file, shape (teachers, rows); never unpickles."""
         arrays = read_arrays(user_path(path))
@@ -154,7 +154,7 @@ class RecordedTeachers(Ensemble):
         _check_form(arrays.form(array), len(np.asarray(X_public)), _BALLOTS)
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
-    def ballots(self, X_public: npt.ArrayLike) -> Ballots:
+    def ballots(self, X_public: ArrayLike) -> Ballots:
         """Return the ballots that were cast on these rows, in any order, shape (teachers, rows); private."""
         try:
             places = [self._places[key] for key in _keys(X_public)]
@@ -163,7 +163,7 @@ class RecordedTeachers(Ensemble):
         return self._ballots[:, places]
 
 
-def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
+def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
     """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
     found = np.asarray(ballots)
     _check_form(found, n_rows, what)
@@ -185,7 +185,7 @@ def _known_unit(unit: object, owner: str) -> PrivacyUnit:
     return unit
 
 
-def _keys(X_public: npt.ArrayLike) -> list[object]:
+def _keys(X_public: ArrayLike) -> list[object]:
     """Return what tells rows apart by value: numbers alike are alike whatever their type, and text is text."""
     rows = np.asarray(X_public)
     if rows.ndim == 0:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.records import by_identity, frozen, settle
 from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix, Private
@@ -34,7 +34,7 @@ class FewVotes(Private):
         """Return how many votes each teacher casts."""
         return np.bincount(self.teachers, minlength=self.shape[0])
 
-    def first(self, votes: npt.ArrayLike) -> "FewVotes":
+    def first(self, votes: ArrayLike) -> "FewVotes":
         """Return the first votes of each teacher, as many as given: one number, or one per teacher."""
         cast = self.per_teacher()
         place = np.arange(len(self.teachers)) - (np.cumsum(cast) - cast)[self.teachers]

@@ -7,7 +7,7 @@ stopping at it leaks what no ε here accounts for; so they come in a type that p
 from typing import final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
@@ -41,7 +41,7 @@ class PrivateStatistics(NeverPickled):
 
     __slots__ = ("_ballots", "_labels", "_n_classes")
 
-    def __init__(self, ballots: npt.ArrayLike, labels: npt.ArrayLike, n_classes: int) -> None:
+    def __init__(self, ballots: ArrayLike, labels: ArrayLike, n_classes: int) -> None:
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", "PrivateStatistics")
         self._ballots: Ballots = np.asarray(ballots)
         self._labels: IntArray = np.asarray(labels)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from joblib import parallel_config
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
@@ -112,8 +112,8 @@ class NetworkTeachers(Ensemble):
 
     def fit(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike,
         shards: Shards,
         checkpoints: str | Path | None = None,
     ) -> Self:
@@ -130,7 +130,7 @@ class NetworkTeachers(Ensemble):
         self._unit = shards.unit
         return self
 
-    def ballots(self, X_public: npt.ArrayLike) -> Ballots:
+    def ballots(self, X_public: ArrayLike) -> Ballots:
         """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private."""
         weights, queries = self._trained(X_public)
         keep = _Kept(self._network, self._n_classes, _numbers(queries, "X_public"))
@@ -139,10 +139,10 @@ class NetworkTeachers(Ensemble):
 
     def fit_ballots(
         self,
-        X: npt.ArrayLike,
-        y: npt.ArrayLike,
+        X: ArrayLike,
+        y: ArrayLike,
         shards: Shards,
-        X_public: npt.ArrayLike,
+        X_public: ArrayLike,
         checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget; see `TrainableTeachers.fit_ballots`, and `fit` for the errors."""
