@@ -141,7 +141,7 @@ class VoteHistogram(NeverPickled):
         """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
         queries = np.asarray(queries)
         fits = queries.dtype == bool and queries.shape == (self.n_queries,)
-        if np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1:
+        if queries.dtype.kind in "iu" and queries.ndim == 1:
             fits = np.all((queries >= 0) & (queries < self.n_queries))
         if not fits:
             raise InvalidDataError(
@@ -298,7 +298,7 @@ def tally_few(
     cap = integer_at_least(cap, 1, "cap", "tally_few")
     votes = [np.asarray(array) for array in (teachers, queries, labels)]
     for one in votes:
-        if one.ndim != 1 or len(one) != len(votes[0]) or not np.issubdtype(one.dtype, np.integer):
+        if one.ndim != 1 or len(one) != len(votes[0]) or one.dtype.kind not in "iu":
             raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
     for one, size in zip(votes, shape, strict=True):
         if np.any((one < 0) | (one >= size)):
@@ -339,7 +339,7 @@ def _check_counts(counts: Array | Form) -> None:
         raise InvalidDataError(
             f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
         )
-    if not np.issubdtype(counts.dtype, np.integer):
+    if counts.dtype.kind not in "iu":
         raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
 
 
@@ -368,7 +368,7 @@ class BallotSum(NeverPickled):
     def __post_init__(self) -> None:
         integer_at_least(self.norm_squared, 1, "norm_squared", "BallotSum")
         totals = np.asarray(self.totals)
-        if totals.ndim != 2 or not np.issubdtype(totals.dtype, np.integer):
+        if totals.ndim != 2 or totals.dtype.kind not in "iu":
             raise InvalidDataError(
                 f"`totals` of BallotSum must be integers of shape (classes, numbers). Got {totals.dtype} of shape "
                 f"{totals.shape}."
@@ -434,7 +434,7 @@ def cap_ballots(ballots: Ballots, confidences: ArrayLike, cap: int) -> Ballots:
     cap = integer_at_least(cap, 1, "cap", "cap_ballots")
     sure = np.array(confidences, np.float64)
     ballots = np.asarray(ballots)
-    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer) or sure.shape != ballots.shape:
+    if ballots.ndim != 2 or ballots.dtype.kind not in "iu" or sure.shape != ballots.shape:
         raise InvalidBallotError(
             "`ballots` of cap_ballots must be integers of shape (teachers, queries), with a confidence each. Got "
             f"shapes {ballots.shape} and {sure.shape}."
@@ -538,7 +538,7 @@ def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) -> None:
-    integers = all(np.issubdtype(array.dtype, np.integer) for array in (weights, vectors, teachers))
+    integers = all(array.dtype.kind in "iu" for array in (weights, vectors, teachers))
     if not integers or weights.ndim != 2 or vectors.ndim != 2 or not len(weights) == len(vectors) == teachers.size:
         raise InvalidBallotError(
             "Ballots must be integers: weights of shape (products, classes), vectors of shape (products, numbers), and "

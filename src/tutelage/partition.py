@@ -49,7 +49,7 @@ class Shards:
     def __post_init__(self) -> None:
         integer_at_least(self.n_shards, int(self.people is None), "n_shards", "Shards")
         assignment = np.asarray(self.assignment)
-        if assignment.ndim != 1 or not np.issubdtype(assignment.dtype, np.integer):
+        if assignment.ndim != 1 or assignment.dtype.kind not in "iu":
             raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
         if assignment.size and not (assignment.min() >= 0 and assignment.max() < self.n_shards):
             raise InvalidDataError(f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}.")

@@ -86,7 +86,17 @@ def projection(directions: FloatArray, reach: float) -> Projection:
         # Rounding adds some.
         unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (_LARGEST_WEIGHTS - len(directions))
         weights = np.rint(directions / unit)
-        _require_exact(weights, (step, unit, step * unit))
+        units = step, unit, step * unit
+        normal = np.finfo(np.float64).smallest_normal <= min(units) and max(units) < np.inf
+        # Otherwise products could be rounded, or floats hold a unit with fewer digits or not at all.
+        if not normal or not np.abs(weights).sum(axis=0).max() <= _LARGEST_WEIGHTS:
+            raise InvalidParameterError(
+                Problem(
+                    "Projection.matrix",
+                    "be finite and neither too large nor too small for exact 64-bit sums, and so must $reach",
+                    fix="Scale the columns to similar sizes.",
+                )
+            )
     return Projection(step, _LARGEST_VALUE, weights, step * unit)
 
 
@@ -94,19 +104,6 @@ def projector(center: FloatArray, directions: FloatArray, reach: float) -> Calla
     """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
     by = projection(directions, reach)
     return lambda X: on_grid(X, center, by.step, by.limit) @ by.weights * by.scale
-
-
-def _require_exact(weights: FloatArray, units: tuple[float, ...]) -> None:
-    """Refuse weights whose products could be rounded, and units that floats hold with fewer digits or not at all."""
-    normal = np.finfo(np.float64).smallest_normal <= min(units) and max(units) < np.inf
-    if not normal or not np.abs(weights).sum(axis=0).max() <= _LARGEST_WEIGHTS:
-        raise InvalidParameterError(
-            Problem(
-                "Projection.matrix",
-                "be finite and neither too large nor too small for exact 64-bit sums, and so must $reach",
-                fix="Scale the columns to similar sizes.",
-            )
-        )
 
 
 def distance_levels(n_features: int, exact: int) -> int:

@@ -1,5 +1,6 @@
 """Texts as numbers: the principal axes of the words of public texts, and of the letters in these."""
 
+from contextlib import suppress
 from typing import Any, final
 
 import numpy as np
@@ -39,7 +40,11 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     integer_at_least(n_axes, 1, "n_axes", "text_features")
     if texts.ndim != 1:
         raise InvalidDataError(f"The public rows of text_features must be one text each. Got shape {texts.shape}.")
-    known = [(name, part) for name, part in _vectorizers() if _knows(part, texts)]
+    known = list[tuple[str, Terms]]()
+    for name, part in _vectorizers():
+        with suppress(ValueError):  # nothing is left
+            part.fit(texts)
+            known.append((name, part))
     n_terms = sum(len(part.vocabulary_) for _, part in known)
     if n_terms < 2 or len(texts) < 2:
         raise InvalidDataError(
@@ -63,8 +68,10 @@ class Terms(TfidfVectorizer):
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
         known = state.get("vocabulary_")
+        if known is None:
+            return state
         # No term holds the end of a line.
-        return state if known is None else {**state, "vocabulary_": "\n".join(sorted(known, key=known.__getitem__))}
+        return {**state, "vocabulary_": "\n".join(sorted(known, key=known.__getitem__))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         terms = state.get("vocabulary_")
@@ -79,11 +86,3 @@ def _vectorizers() -> list[tuple[str, Terms]]:
         ("words", Terms(stop_words="english", **shared)),
         ("letters", Terms(analyzer="char_wb", ngram_range=(3, 5), **shared)),
     ]
-
-
-def _knows(vectorizer: Terms, texts: Any) -> bool:
-    try:
-        vectorizer.fit(texts)
-    except ValueError:  # nothing is left
-        return False
-    return True

@@ -339,7 +339,7 @@ def decode(
                 found = maximize_likelihood(counts, channel)
         return np.where(counts.any(axis=1), found.argmax(axis=1), ABSTAIN)
     sums = np.asarray(reports)
-    if sums.ndim != 3 or sums.shape[2] != n_classes or not np.issubdtype(sums.dtype, np.integer):
+    if sums.ndim != 3 or sums.shape[2] != n_classes or sums.dtype.kind not in "iu":
         raise InvalidBallotError(
             f"`reports` of LocalGaussian must be an integer array of shape (entities, queries, {n_classes}). "
             f"Got {sums.dtype} of shape {sums.shape}."

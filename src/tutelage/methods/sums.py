@@ -125,7 +125,7 @@ class NoisySums(Method):
         """Return what the noisy number of people is, if that number is private."""
         if not count_is_private(sizes.unit):
             return []
-        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
+        return [self._count.most(Vector((1, 1), 1, sizes.unit), simulated=sizes.simulated)]
 
     def counted(self, public: Public, *, earlier: bool = False) -> Asking[int | None]:
         """Return how many people there are; where that is private, about how many, unless it was never asked."""
@@ -133,7 +133,7 @@ class NoisySums(Method):
             return public.n_teachers or 0
         count = yield Request(
             mechanism=self._count,
-            form=_form_of_count(public.unit),
+            form=Vector((1, 1), 1, public.unit),
             subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
             total=self.event_of_one(public.sizes),
@@ -231,10 +231,6 @@ def subject_of(public: Public) -> list[Any]:
     """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
     named = [] if public.release is None else [{"release": public.release}]
     return [public.question, *(str(value) for value in public.classes.tolist()), *named]
-
-
-def _form_of_count(unit: PrivacyUnit) -> Vector:
-    return Vector((1, 1), 1, unit)
 
 
 def count_is_private(unit: PrivacyUnit) -> bool:

@@ -158,7 +158,7 @@ class Ensemble(NeverPickled):
                 f"X, y and the shards must have one entry per private row. Got {len(rows) if rows.ndim else 0}, "
                 f"{labels.size} and {len(shards.assignment)}."
             )
-        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise InvalidDataError(
                 f"Labels must be class indices, one integer per row. Got {labels.dtype} of shape {labels.shape}."
             )

@@ -173,7 +173,7 @@ def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ball
 
 
 def _check_form(ballots: Array | Form, n_rows: int, what: str) -> None:
-    if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or not np.issubdtype(ballots.dtype, np.integer):
+    if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or ballots.dtype.kind not in "iu":
         raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
 
 

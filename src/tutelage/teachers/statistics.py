@@ -50,7 +50,7 @@ class PrivateStatistics(NeverPickled):
                 "Ballots must be of shape (teachers, rows), of at least one teacher, and labels of shape (rows,). Got "
                 f"{self._ballots.shape} and {self._labels.shape}."
             )
-        if not all(np.issubdtype(values.dtype, np.integer) for values in (self._ballots, self._labels)):
+        if not all(values.dtype.kind in "iu" for values in (self._ballots, self._labels)):
             raise InvalidDataError(
                 f"Ballots and labels must be class indices, which are integers. Got {self._ballots.dtype} and "
                 f"{self._labels.dtype}."

@@ -174,8 +174,11 @@ def weights_of(module: nn.Module) -> Weights:
 def vote(network: Network, weights: Weights, X_public: torch.Tensor, n_classes: int) -> Ballots:
     """Return the class of the largest score for each row, shape (rows,)."""
     module = _channels_last(network.module(n_classes, 0).to(X_public.device)).eval()
-    placed = ((name, value.to(X_public.device)) for name, value in weights.items())
-    state = {name: value.to(memory_format=torch.channels_last) if value.dim() == 4 else value for name, value in placed}
+    state: Weights = {}
+    for name, value in weights.items():
+        state[name] = value.to(X_public.device)
+        if value.dim() == 4:
+            state[name] = state[name].to(memory_format=torch.channels_last)
     ballots = []
     with torch.inference_mode():
         for rows in X_public.split(VOTES_AT_ONCE):

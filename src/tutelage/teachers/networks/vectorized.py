@@ -131,7 +131,7 @@ def _steps(network: Network, shards: Sequence[Shard], device: torch.device) -> I
                 rows[teacher, : len(batch)] = batch
                 counts[teacher, : len(batch)] = 1
         rate = learning_rate(network, number, lengths)
-        step = _Step(rows, counts, number < lengths, rate, torch.full_like(rate, number + 1))
+        step = rows, counts, number < lengths, rate, torch.full_like(rate, number + 1)
         yield _Step(*(part.to(device) for part in step))
 
 
@@ -139,8 +139,7 @@ class _StackedAdamW:
     """AdamW (Loshchilov and Hutter 2019) on stacked weights: elementwise, so it is one optimizer per teacher."""
 
     def __init__(self, weights: Weights, decay: float) -> None:
-        self._means = {name: torch.zeros_like(value) for name, value in weights.items()}
-        self._squares = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._moments = {name: (torch.zeros_like(value), torch.zeros_like(value)) for name, value in weights.items()}
         self._decay = decay
 
     def step(self, weights: Weights, gradients: Weights, step: _Step) -> Weights:
@@ -154,12 +153,12 @@ class _StackedAdamW:
         gradient: torch.Tensor,
         step: _Step,
     ) -> torch.Tensor:
-        rate, learns, number = (
-            part.view(-1, *[1] * (weights.dim() - 1)) for part in (step.learning_rate, step.learns, step.number)
-        )
+        shape = -1, *[1] * (weights.dim() - 1)
+        rate, learns, number = (part.view(shape) for part in (step.learning_rate, step.learns, step.number))
         first, second = ADAM_BETAS
-        mean = self._means[name].lerp_(gradient, 1 - first)
-        square = self._squares[name].mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        mean, square = self._moments[name]
+        mean.lerp_(gradient, 1 - first)
+        square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
         scale = (square / (1 - second**number)).sqrt_().add_(ADAM_EPSILON)
         moved = weights * (1 - rate * self._decay) - rate * (mean / (1 - first**number)) / scale
         return torch.where(learns, moved, weights)
