@@ -33,6 +33,12 @@ def by_identity(kind: type[Made]) -> type[Made]:
     return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field,))
+def by_keywords(kind: type[Made]) -> type[Made]:
+    """Make a class a record of `by_identity` whose fields are given by their names alone."""
+    return dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=not issubclass(kind, Hidden))(kind)
+
+
 def settle(record: object, name: str, check: Callable[..., object], *limits: object) -> None:
     """Check a setting of a record while it is made, and keep what the check returns."""
     object.__setattr__(record, name, check(getattr(record, name), *limits, name, type(record).__name__))

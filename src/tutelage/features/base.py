@@ -12,7 +12,6 @@ from operator import ne
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -167,7 +166,7 @@ def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
 def features_of_private(
     features: FeatureMap,
     X: Array,
-    shards: Iterable[NDArray[np.integer[Any]]],
+    shards: Iterable[IntArray],
     n_features: int,
 ) -> Matrix:
     """Return the features of private rows, as one that never saw rows of two shards at once would give them.

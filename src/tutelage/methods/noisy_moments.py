@@ -1,7 +1,7 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import sqrt
 from typing import Any, NamedTuple, final
@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.records import frozen
+from tutelage._internal.records import by_keywords, frozen
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import probability
 from tutelage.ballots import BallotSum, Vector
@@ -52,7 +52,7 @@ SeenOf = Callable[[PeopleBlock], Matrix]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@by_keywords
 class SummedBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tutelage._internal.records import by_identity
+from tutelage._internal.records import by_identity, by_keywords
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, Private
 from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
@@ -50,7 +50,7 @@ class Training(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Public:
     """All that a method may look at."""
 
@@ -169,7 +169,7 @@ class Prepared(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Request:
     """A request of a method: ballots of one form, to be released by one mechanism; public."""
 
@@ -238,7 +238,7 @@ class Kept(Private):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Outcome:
     """The result that a method made of the answers; public."""
 

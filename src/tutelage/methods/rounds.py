@@ -1,12 +1,13 @@
 """Rounds of select, ask, retrain: the next queries may depend on the labels so far, but on no vote."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from sklearn.base import is_classifier
 
+from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
@@ -45,7 +46,7 @@ class AskedRounds(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Rounds:
     """How queries are chosen and labeled round by round; public.
 
