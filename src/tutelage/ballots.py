@@ -506,7 +506,7 @@ def sum_of_cells(
     the form has none.
     """
     size = math.prod(form.shape)
-    if len(cells) and not (cells.min() >= 0 and cells.max() < size and people.min() >= 0 and n_rows.min() >= 1):
+    if np.any((cells < 0) | (cells >= size) | (people < 0) | (n_rows < 1)):
         raise InvalidBallotError("Entries of ballots must have a place, a person from 0 on, and at least one row.")
     # Entries of one person in one place are one number of the ballot.
     distinct, first, places = np.unique(people * size + cells, return_index=True, return_inverse=True)
@@ -545,7 +545,7 @@ def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) ->
             f"teachers. Got shapes {weights.shape}, {vectors.shape} and {teachers.shape}."
         )
     for rows in (weights, vectors):
-        if rows.size and max(int(rows.max()), -int(rows.min())) > _MOST_ENTRY:
+        if np.any((rows < -_MOST_ENTRY) | (rows > _MOST_ENTRY)):
             raise InvalidBallotError(f"The numbers of a ballot must be between -{_MOST_ENTRY} and {_MOST_ENTRY}.")
-    if teachers.size and teachers.min() < 0:
+    if np.any(teachers < 0):
         raise InvalidBallotError("Every product must have a teacher from 0 on.")

@@ -51,7 +51,7 @@ class Shards:
         assignment = np.asarray(self.assignment)
         if assignment.ndim != 1 or assignment.dtype.kind not in "iu":
             raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
-        if assignment.size and not (assignment.min() >= 0 and assignment.max() < self.n_shards):
+        if np.any((assignment < 0) | (assignment >= self.n_shards)):
             raise InvalidDataError(f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}.")
         assignment = assignment.astype(np.int64)  # arithmetic on a narrow type would wrap around to another shard
         assignment.setflags(write=False)

@@ -162,7 +162,7 @@ class Ensemble(NeverPickled):
             raise InvalidDataError(
                 f"Labels must be class indices, one integer per row. Got {labels.dtype} of shape {labels.shape}."
             )
-        if len(labels) and (labels.min() < 0 or labels.max() >= self._n_classes):
+        if np.any((labels < 0) | (labels >= self._n_classes)):
             raise InvalidDataError(f"Labels must be class indices from 0 to {self._n_classes - 1}.")
         return rows, labels.astype(np.int64)
 

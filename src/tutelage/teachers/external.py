@@ -167,7 +167,7 @@ def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ball
     """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
     found = np.asarray(ballots)
     _check_form(found, n_rows, what)
-    if found.size and (found.min() < ABSTAIN or found.max() >= n_classes):
+    if np.any((found < ABSTAIN) | (found >= n_classes)):
         raise InvalidBallotError(f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     return found.astype(np.int16)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import torch
@@ -51,17 +51,21 @@ class WeightsFile:
             raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
 
 
-@final
-class _Kept:
+class _Kept(NamedTuple):
     """The kept part of networks, on disk too: their votes on `queries`, or their weights where there are no queries."""
 
-    def __init__(self, network: Network, n_classes: int, queries: Matrix | None = None) -> None:
-        self._asked = network, n_classes, queries
-        self.file: FileForm = WeightsFile() if queries is None else BallotFile(len(queries), n_classes)
+    network: Network
+    n_classes: int
+    queries: Matrix | None = None
+
+    @property
+    def file(self) -> FileForm:
+        """Return how it is filed."""
+        return WeightsFile() if self.queries is None else BallotFile(len(self.queries), self.n_classes)
 
     def of(self, weights: Weights | list[Weights]) -> Any:
         """Return what is kept of one network, or of each in a stack; of one without weights, abstentions."""
-        network, n_classes, queries = self._asked
+        network, n_classes, queries = self
         if queries is None:
             return weights
         if not weights:
@@ -126,7 +130,7 @@ class NetworkTeachers(Ensemble):
         rows, labels = self._checked(X, y, shards)
         rows = _numbers(rows, "X")
         keep = _Kept(self._network, self._n_classes)
-        self._kept = self._products(keep, rows, labels, shards, checkpoints, ()), rows.shape[1:]
+        self._kept = self._products(keep, rows, labels, shards, checkpoints), rows.shape[1:]
         self._unit = shards.unit
         return self
 
@@ -150,7 +154,7 @@ class NetworkTeachers(Ensemble):
         rows = _numbers(rows, "X")
         queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
         keep = _Kept(self._network, self._n_classes, queries)
-        ballots = np.stack(self._products(keep, rows, labels, shards, checkpoints, queries))
+        ballots = np.stack(self._products(keep, rows, labels, shards, checkpoints))
         self._unit = shards.unit
         return ballots
 
@@ -161,20 +165,18 @@ class NetworkTeachers(Ensemble):
         y: IntArray,
         shards: Shards,
         checkpoints: str | Path | None,
-        settings: object,
     ) -> list[Any]:
         """Return what is kept of each teacher, from checkpoints or from training."""
         together = self._stacks(X.shape[1:])
         n_shards = shards.n_shards
         own = self._own(X, y, shards)
-        shared = self._network, self._n_classes, keep
 
         def run(numbers: Sequence[int]) -> Results:
             if together:
                 return self._in_stacks(own, n_shards, numbers, keep)
-            return self._one_by_one(Job(_trained, own, shared, self._seed, n_shards), numbers)
+            return self._one_by_one(Job(_trained, own, (keep,), self._seed, n_shards), numbers)
 
-        known = () if checkpoints is None else (self._identity(together), settings)
+        known = () if checkpoints is None else (self._identity(together), keep.queries)
         made = resumed(checkpoints, keep.file, known, own, n_shards, run)
         found = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
         return [found.get(number, keep.of({})) for number in range(n_shards)]
@@ -197,16 +199,7 @@ class NetworkTeachers(Ensemble):
             shards = [_shard(*teacher, device) for teacher in teachers]
             seed = teacher_seed(self._seed, first)
             name = f"{first} to {stack[-1]}"
-            products = guarded(
-                name,
-                seed,
-                _trained_together,
-                shards,
-                self._network,
-                self._n_classes,
-                seed,
-                keep,
-            )
+            products = guarded(name, seed, _trained_together, shards, seed, keep)
             for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
                 if number in wanted:
                     yield number, product if len(y) else keep.of({})
@@ -262,8 +255,9 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
     vectorized.refuse_unstackable(network.module(n_classes, 0))
     device = network.torch_device()
     empty = np.zeros((0, *row_shape), np.float32), np.zeros(0, np.int64)
+    shards = [_shard(*empty, seed, device) for seed in (0, 1)]
     try:
-        vectorized.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
+        vectorized.train(replace(network, epochs=1), shards, n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
             Problem(
@@ -274,26 +268,15 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         ) from None
 
 
-def _trained(
-    X: Matrix,
-    y: IntArray,
-    seed: int,
-    network: Network,
-    n_classes: int,
-    keep: _Kept,
-) -> Any:
-    shard = _shard(X, y, seed, network.torch_device())
-    return keep.of(sequential.train(network, shard.X, shard.y, n_classes, seed) if len(y) else {})
+def _trained(X: Matrix, y: IntArray, seed: int, keep: _Kept) -> Any:
+    if not len(y):
+        return keep.of({})
+    shard = _shard(X, y, seed, keep.network.torch_device())
+    return keep.of(sequential.train(keep.network, shard.X, shard.y, keep.n_classes, seed))
 
 
-def _trained_together(
-    shards: Sequence[Shard],
-    network: Network,
-    n_classes: int,
-    seed: int,
-    keep: _Kept,
-) -> Any:
-    return keep.of(vectorized.train(network, shards, n_classes, seed))
+def _trained_together(shards: Sequence[Shard], seed: int, keep: _Kept) -> Any:
+    return keep.of(vectorized.train(keep.network, shards, keep.n_classes, seed))
 
 
 def _asked(weights: Weights, keep: _Kept) -> Ballots:
