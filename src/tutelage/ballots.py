@@ -128,7 +128,9 @@ class VoteHistogram(NeverPickled):
     def moved(self, neighbor: "VoteHistogram") -> float:
         """Return how far a neighbor's counts are from these: on the worst query or, with a cap, on all in caps."""
         on_queries = np.abs(neighbor.counts - self.counts).sum(axis=1)
-        return float(on_queries.max()) if self.cap is None else float(on_queries.sum()) / self.cap
+        if self.cap is None:
+            return float(on_queries.max())
+        return float(on_queries.sum()) / self.cap
 
     def first(self, queries: int) -> "VoteHistogram":
         """Return the histogram of the first `queries` queries, at least 1 and no more than there are."""
@@ -390,7 +392,8 @@ class BallotSum(NeverPickled):
 
     def moved(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
-        return float(np.linalg.norm((neighbor.totals - self.totals).astype(np.float64))) / math.sqrt(self.norm_squared)
+        moved = (neighbor.totals - self.totals).astype(np.float64)
+        return float(np.linalg.norm(moved)) / math.sqrt(self.norm_squared)
 
     def write(self, path: Path) -> None:
         """Write the sum as plain arrays to a new npz file that only its owner may read."""
@@ -527,8 +530,8 @@ def sum_of_cells(
             f"A ballot is too long, beyond a squared norm of {form.norm_squared}, or has a negative number that its "
             "form does not allow."
         )
-    totals = np.bincount(distinct % size, weights=ballots, minlength=size)
-    return BallotSum(totals.astype(np.int64).reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)
+    totals = np.bincount(distinct % size, weights=ballots, minlength=size).astype(np.int64)
+    return BallotSum(totals.reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)
 
 
 def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:

@@ -134,7 +134,8 @@ class Shards:
     def only(self, people: Mask) -> "Shards":
         """Return the shards of some of the people, where each has one."""
         assignment = (np.cumsum(people) - 1)[self.assignment[people[self.assignment]]]
-        return Shards(assignment, int(people.sum()), self.unit, None if self.people is None else self.people[people])
+        named = None if self.people is None else self.people[people]
+        return Shards(assignment, int(people.sum()), self.unit, named)
 
     def of_some(self, rows: Mask) -> "Shards":
         """Return the shards of all rows of some of the people; those of others are empty, or gone with the person."""

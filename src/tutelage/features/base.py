@@ -8,7 +8,6 @@ a map here holds everything it knows in its constructor: it was given as a publi
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import field
-from operator import ne
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
@@ -185,7 +184,9 @@ def features_of_private(
         raise InvalidDataError(
             f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
         )
-    return found if apart == len(parts) else _quietly(lambda: _through(deepcopy(parts[apart:]), found))
+    if apart == len(parts):
+        return found
+    return _quietly(lambda: _through(deepcopy(parts[apart:]), found))
 
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
@@ -193,10 +194,11 @@ def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray])
     together = keeps_nothing(parts)
     places = [rows for rows in shards if len(rows)]
     made = _quietly(lambda: [_through(parts if together else deepcopy(parts), X[rows]) for rows in places])
-    widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
-    if len(widths) != 1 or -1 in widths or any(map(ne, map(len, made), map(len, places))):
+    shapes = {part.shape[1:] for part in made}
+    are_numbers = all(part.dtype.kind in "buif" for part in made)
+    if list(map(len, shapes)) != [1] or not are_numbers or list(map(len, made)) != list(map(len, places)):
         return None
-    found = np.empty((len(X), *widths))  # of one type, whatever the map makes of the first shard
+    found = np.empty((len(X), *shapes.pop()))  # of one type, whatever the map makes of the first shard
     for part, rows in zip(made, places, strict=True):
         found[rows] = part
     return found

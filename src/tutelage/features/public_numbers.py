@@ -12,6 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.features.rowwise import in_chunks
 
 DEPTH = 6  # of a tree
 _TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "max_depth": DEPTH, "random_state": 0}
@@ -63,8 +64,7 @@ class PublicTrees:
 
     def shares(self, bins: Matrix) -> FloatArray:
         """Return the number from 0 to 1 that is expected of each row."""
-        parts = [self._shares(bins[start : start + _AT_ONCE]) for start in range(0, len(bins), _AT_ONCE)]
-        return np.concatenate([np.zeros(0), *parts])
+        return in_chunks(self._shares, bins, _AT_ONCE)
 
     def _shares(self, bins: Matrix) -> FloatArray:
         found = np.full(len(bins), self.base)

@@ -164,8 +164,8 @@ class Mechanism(ABC):
                 raise InvalidDataError(f"{name} takes no predictions. Leave them out.")
             return
         found = np.zeros(0) if predictions is None else np.asarray(predictions)
-        fits = found.shape == votes.counts.shape and np.all(found >= 0) and np.allclose(found.sum(axis=1), 1, atol=1e-6)
-        if not fits:
+        fits = found.shape == votes.counts.shape and np.all(found >= 0)
+        if not fits or not np.allclose(found.sum(axis=1), 1, atol=1e-6):
             raise InvalidDataError(
                 f"`predictions` of {name} must be the student's probabilities, rows summing to 1, of shape "
                 f"{votes.counts.shape}. Got shape {found.shape}."

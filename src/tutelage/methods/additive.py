@@ -142,8 +142,10 @@ class SumsOverSchema(NoisySums):
 
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return the most that all sums are, where the number of people is public."""
-        forms = self.most(sizes)
-        return Composed(tuple(self._sum(share).most(form, simulated=sizes.simulated) for share, form in forms))
+        events = list[Event]()
+        for share, form in self.most(sizes):
+            events.append(self._sum(share).most(form, simulated=sizes.simulated))
+        return Composed(tuple(events))
 
     def _sum(self, share: float) -> NoisySum:
         return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
@@ -177,11 +179,15 @@ class SumsOverSchema(NoisySums):
         columns = []
         for (name, column), bins in zip(schema.columns.items(), schema.bins, strict=True):
             columns.append([name, spelled_out(column), bins])
-        targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]
-        turns = yield from self.turns(public, [self.name, columns, *targets])
-        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / self.most(sizes)[0][0])
+        about: list[Any] = [self.name, columns]
+        if public.labels is not None:
+            about += [data_digest(public.rows, public.labels).hex(), "targets"]
+        turns = yield from self.turns(public, about)
         # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer.
-        people = turns[0].n / scale if public.release is None else inf
+        people = inf
+        if public.release is None:
+            share, _ = self.most(sizes)[0]
+            people = turns[0].n / (self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share))
         start = yield from self.start(public, turns[0])
         cells = schema.merged(people)
         return Begun(schema, cells, sum(int(one[-1]) + 1 for one in cells), turns, start)
@@ -267,8 +273,8 @@ class Additive(SumsOverSchema):
         form = form_of_joint(weighing.n_weights, public.unit)
         ballots = partial(joint_sum, partial(joint_of, weighing), weighing.n_weights)
         weights, sigma, _ = yield from asked(2, of_next, form, ballots)
-        scores = replace(weighing.scores, part=past["part"].with_mean(weighing.scores.part, turn.n))
-        weighing = replace(weighing, scores=scores)
+        part = past["part"].with_mean(weighing.scores.part, turn.n)
+        weighing = replace(weighing, scores=replace(weighing.scores, part=part))
         student: Any = weighing.classifier(weights[0], sigma, turn.n, public.classes, begun.schema)
         if public.weights is None:
             return student, None

@@ -82,8 +82,12 @@ class Method(ABC):
             if name.partition("__")[0] not in known:
                 raise ValueError(f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}.")
         changed = replace(self, **own)  # type: ignore[type-var]
-        for name in {name.partition("__")[0] for name in params.keys() - own.keys()}:
-            inner = {key.partition("__")[2]: one for key, one in params.items() if key.startswith(f"{name}__")}
+        estimators = dict[str, Any]()
+        for key, value in params.items():
+            name, nested, inner = key.partition("__")
+            if nested:
+                estimators.setdefault(name, {})[inner] = value
+        for name, inner in estimators.items():
             estimator: Any = clone(getattr(changed, name))
             changed = replace(changed, **{name: estimator.set_params(**inner)})  # type: ignore[type-var]
         return changed

@@ -93,8 +93,9 @@ class Rounds:
                 expected = known.probabilities[rows]
             answer: Answer | None = yield asking(rows, expected, number > 0)
             if answer is not None:
-                answers.append((rows[: len(answer.values)], Release(answer.labels, answer.event, answer.cost)))
-                known = known.after(*_with_twins(same, *answers[-1]))
+                rows = rows[: len(answer.values)]
+                answers.append((rows, Release(answer.labels, answer.event, answer.cost)))
+                known = known.after(*_with_twins(same, rows, answer.labels))
         return _joined(answers)
 
     def check(self) -> None:
@@ -190,8 +191,8 @@ def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
     return AskedRounds(np.concatenate(rows), together, tuple(map(len, rows)))
 
 
-def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:
+def _with_twins(same: IntArray, rows: IntArray, labels: IntArray) -> tuple[IntArray, IntArray]:
     """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
-    label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
+    label_of = dict(zip(same[rows].tolist(), labels.tolist(), strict=True))
     twins = np.flatnonzero(np.isin(same, list(label_of)))
     return twins, np.array([label_of[kind] for kind in same[twins].tolist()], np.int64)

@@ -52,7 +52,8 @@ class PeopleReady(Private):
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
-        return {"ballots_": tuple(one.ballots for one in kept if not isinstance(one.request.ballot, CountBallot))}
+        sums = (one.ballots for one in kept if not isinstance(one.request.ballot, CountBallot))
+        return {"ballots_": tuple(sums)}
 
 
 class CountBallot:
@@ -202,7 +203,8 @@ def sum_of_joint(
     """
     at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
     starts = np.flatnonzero(np.diff(block.people, prepend=-1))
-    parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
+    begins = np.diff(starts // at_once) > 0
+    parts = np.split(np.arange(len(seen)), starts[1:][begins])  # of whole people
 
     def cast(part: IntArray) -> BallotSum:
         firsts = np.flatnonzero(np.diff(block.people[part], prepend=-1))
@@ -210,10 +212,11 @@ def sum_of_joint(
         person = np.repeat(np.arange(len(firsts)), n_rows)
         sums = np.zeros((len(firsts), numbers_of(n_weights)), np.int64)
         for start in range(0, len(part), at_once):  # a person may have any number of rows
-            rows = part[start : start + at_once]
-            whose = person[start : start + at_once]
+            some = slice(start, start + at_once)
+            rows, whose = part[some], person[some]
             first = np.flatnonzero(np.diff(whose, prepend=-1))
-            sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
+            ballots = ballots_of(seen[rows], block.labels[rows])
+            sums[whose[first]] += np.add.reduceat(ballots, first, axis=0)
         means = np.rint(sums / n_rows[:, None]).astype(np.int64)
         once = np.ones((len(means), 1), np.int64)
         return sum_of_products(

@@ -172,9 +172,10 @@ class MechanismContract:
         labels = self._drawn_once(self.histograms[1]).labels
         frequencies = np.bincount(labels + 1) / len(labels)
         by_chance = float(np.sum(frequencies**2))
-        for lag in (1, 2, 3, 5, 8, len(labels) // 4, len(labels) // 3, len(labels) // 2):
+        n_rows = len(labels)
+        for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
             for phase in (0, 1):
-                first = np.flatnonzero(np.arange(len(labels) - lag) // lag % 2 == phase)  # no row is in two pairs
+                first = np.flatnonzero(np.arange(n_rows - lag) // lag % 2 == phase)  # no row is in two pairs
                 if len(first):
                     agreements = int(np.sum(labels[first] == labels[first + lag]))
                     found = stats.binomtest(agreements, len(first), by_chance)
@@ -239,8 +240,9 @@ def _tallied(labels: IntArray, n_classes: int) -> IntArray:
 
 
 def _compare(counts: Counts, frequencies: IntArray, law: Mapping[int, float]) -> None:
+    draws = int(frequencies.sum())
     for label, probability in law.items():
-        found = stats.binomtest(int(frequencies[label]), int(frequencies.sum()), min(float(probability), 1.0))
+        found = stats.binomtest(int(frequencies[label]), draws, min(float(probability), 1.0))
         assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 

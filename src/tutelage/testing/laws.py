@@ -101,8 +101,9 @@ def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
     up_to = np.cumsum(mass, axis=1)
     below = up_to - mass
     law = np.zeros(len(counts))
-    for j in range(len(counts)):
-        law[j] = np.sum(mass[j] * np.prod(below[:j], axis=0) * np.prod(up_to[j + 1 :], axis=0))
+    for j, own in enumerate(mass):
+        lower, higher = below[:j], up_to[j + 1 :]
+        law[j] = np.sum(own * np.prod(lower, axis=0) * np.prod(higher, axis=0))
     return law
 
 
