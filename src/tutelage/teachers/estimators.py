@@ -74,17 +74,8 @@ class EstimatorTeachers(Ensemble):
 
         def votes() -> Results:
             for number, teacher in enumerate(teachers):
-                yield (
-                    number,
-                    attempted(
-                        number,
-                        self._seed,
-                        _vote,
-                        teacher,
-                        queries,
-                        self._n_classes,
-                    ),
-                )
+                vote = attempted(number, self._seed, _vote, teacher, queries, self._n_classes)
+                yield number, vote
 
         return stacked(without_lost(votes(), len(teachers)), len(teachers), len(queries))
 
