@@ -266,7 +266,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "`rounds` in [method] must be at least 2"),
     ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
     (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),
-    (PUBLIC_LABEL, 'public.csv"\nlabel = "ward"', 1, "The public labels contain 'north', which is not among"),
+    (PUBLIC_LABEL, 'public.csv"\nlabel = "ward"', 1, "`label` holds 'north', which is not among the classes"),
     ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or both"),
     ('folder = "out"', 'folder = "public.csv"', 2, "must be a folder, and public.csv is not a folder"),
     ("[output]", "[features]\ncomponents = 3\n[output]", 2, "`components` in [features] is of a map."),
@@ -280,7 +280,7 @@ def test_a_wrong_configuration_is_refused_with_the_fix(old, new, code, message, 
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
-    (",yes,p1", ",maybe,p1", "contains a value that is not among `classes`"),
+    (",yes,p1", ",maybe,p1", "hold a value that is not among the declared `classes`"),
     ("\n", "\nMrs Miller", "Column 'age' of private.csv holds text"),
 ])  # fmt: skip
 def test_private_rows_are_refused_without_quoting(old, new, message, folder):

@@ -16,11 +16,11 @@ from conftest import REPOSITORY
 from test_cli import configure, refusal
 from tutelage.cli import text
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.targets import cause_of_unknown
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 WORDS, NUMBERS = ["no", "yes"], [0, 1]
@@ -29,9 +29,9 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
 @pytest.mark.parametrize(("strangers", "classes", "hint"), [
     ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
     ({"YES", "No "}, WORDS, "capital letters or blanks"),
-    ({"ill", "healthy"}, NUMBERS, "it contains text"),
+    ({"ill", "healthy"}, NUMBERS, "they are text"),
     ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
-    ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
+    ({"0", "1"}, WORDS, "they are numbers, and `classes` are text"),
 ])  # fmt: skip
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
     cause = cause_of_unknown(strangers, classes)

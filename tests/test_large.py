@@ -258,8 +258,8 @@ def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
 
 @pytest.mark.parametrize(("column", "cell", "said"), [
     ("ill", "maybe", "not among the declared `classes`. Compare spelling, blanks and type"),
-    ("ill", None, "must have a label in every row"),
-    ("person", "", "An id is empty"),
+    ("ill", None, "must have a value in every private row"),
+    ("person", "", "An id in 'person' of rows.parquet is empty|An id is empty"),
     ("dose", "much", "is text in the private rows and float in the public rows"),
 ])  # fmt: skip
 def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, cell, said):

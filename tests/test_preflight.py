@@ -19,7 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, refusal, succeeded, write_people, write_rows
 from tutelage import GNMax, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import load_sources, prepared
+from tutelage.cli.prepare import prepared
+from tutelage.cli.sources import load_sources
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -32,7 +33,6 @@ from tutelage.features import Schema
 from tutelage.methods import TeacherVotes
 from tutelage.partition import canonical_ids
 from tutelage.preflight import (
-    IN_PYTHON,
     Found,
     Sight,
     differ_by_spelling_only,
@@ -237,11 +237,11 @@ def test_python_and_the_command_line_tell_the_owner_the_same(name, tmp_path, cal
 def test_each_interface_names_its_own_settings(tmp_path, called):
     case = Case(PATIENTS, public_rows(300, 1))
     unit, shared = in_python(case, tmp_path)[0]
-    assert 'pass `unit="row"`' in unit
+    assert "name this column as `entity_ids`; to protect each row alone, set `unit` to 'row'" in unit
     assert "pass `insist=True`" in shared
     unit, shared = on_command_line(case, tmp_path, called)[0]
-    assert 'set `unit = "row"` in [private]' in unit
-    assert "pass --insist to `tutelage run`" in shared
+    assert "name this column as `entity` in [private]; to protect each row alone, set `unit` in [private]" in unit
+    assert "pass --insist." in shared
 
 
 def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
@@ -302,7 +302,7 @@ def test_arrays_without_names_are_searched_for_ids():
     y, numbered = (X[:, 0] > 0).astype(int), np.column_stack([X, ids])
     numbered_public = np.column_stack([public, rng.integers(0, 240, 200)])
     model: Any = PATEClassifier(epsilon=1.0, classes=[0, 1])
-    with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column as `entity_ids`"):
+    with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column by itself as `entity_ids`"):
         model.fit(numbered, y, X_public=numbered_public)
     with pytest.raises(PreflightError, match="of `whole_rows`"):
         model.fit(X, y, X_public=public, whole_rows=np.column_stack([X, y, ids]))
@@ -350,7 +350,7 @@ def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
 def found_in(private: np.ndarray, public: np.ndarray, numbers: tuple[str, ...] = ()) -> Found:
     labels = np.arange(len(private)) % 2
     given = Sight(private=private, public=public, numbers=numbers, columns={}, labels=labels, n_classes=2)
-    return preflight(given, IN_PYTHON)
+    return preflight(given)
 
 
 def test_coarse_tables_of_other_people_are_refused_no_more_often_than_stated():
@@ -472,7 +472,7 @@ def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_
         (tmp_path / "run.toml").write_text(BY_SCHEMA % name)
         found = called("run", "run.toml")
         assert said in refusal(found, 1)
-        assert "pass --insist to `tutelage run`" in found.stderr
+        assert "pass --insist." in found.stderr
         assert not list(tmp_path.glob("*.ledger"))
     (tmp_path / "run.toml").write_text(BY_SCHEMA % "other")
     found = succeeded(called("run", "run.toml"))
@@ -566,13 +566,14 @@ def test_the_labels_of_the_rows_that_do_not_score_are_prepared(tmp_path):
     (tmp_path / "config.toml").write_text(text)
     config = load_config(tmp_path / "config.toml")
     data: Any = load_sources(config)
-    known = data.y_public[:110].tolist()
     with patch.object(PATEClassifier, "prepare") as asked:
         prepared(config, data)
-    assert asked.call_args.kwargs["y_public"].tolist() == known
-    assert len(asked.call_args.kwargs["scored"]) == 10
+    given = asked.call_args.kwargs
+    assert given["X_public"].column(given["y_public"]).tolist() == data.labels[:110].tolist()
+    assert given["scored"].n_rows == 10
+    one = np.where(np.arange(120) == 90, "yes", "no").astype(object)
     with pytest.raises(InvalidDataError, match="two classes with two rows"):
-        prepared(config, replace(data, y_public=np.where(np.arange(120) == 90, "yes", "no")))
+        prepared(config, replace(data, public=replace(data.public, columns={**data.public.columns, "ill": one})))
 
 
 # One budget, and people by their ids

@@ -64,7 +64,7 @@ def test_a_number_that_is_none_is_refused_without_a_word_of_it(cell):
     odd[7] = cell
     with pytest.raises(InvalidDataError) as refused:
         of().fit(rows, odd)
-    assert "y must" in str(refused.value)
+    assert "The target must" in str(refused.value)
     assert refused.value.__cause__ is None
     assert str(cell) not in str(refused.value)
 

@@ -10,7 +10,8 @@ import pytest
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import _rows, build_estimator, load_sources, pool_of
+from tutelage.cli.prepare import arguments, build_estimator
+from tutelage.cli.sources import load_sources
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisySumGaussian
 from tutelage.exceptions import TutelageError
 from tutelage.features import Schema
@@ -88,8 +89,8 @@ class Case:
             data = load_sources(settings, by_schema=True)
         except TutelageError as error:
             return "refused", str(error)
-        X, y, given = _rows(data, len(pool_of(settings, data)))
-        return answer_of(lambda: build_estimator(settings, data), X, y, given)
+        given = arguments(settings, data)
+        return answer_of(lambda: build_estimator(settings, data), given.pop("X"), given.pop("y"), given)
 
 
 def votes_by(mechanism: Any) -> Method:

@@ -8,7 +8,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import load_sources, prepared
+from tutelage.cli.prepare import prepared
+from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
 from tutelage.methods import NoisyMoments
 from tutelage.teachers import EstimatorTeachers

@@ -10,6 +10,7 @@ from string import Template
 from typing import ClassVar, NamedTuple, Protocol
 
 _MOST_LETTERS = 60
+_SWITCHES = ("insist",)  # parameters that sentences say how to turn on
 
 
 def shown(value: object) -> str:
@@ -26,6 +27,9 @@ def _for_owner(text: str) -> str:
     return shown if shown == text else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
 
 
+_OF_FIT = "PATEClassifier.fit"  # to what the parameters belong that findings about rows name
+
+
 class Naming(Protocol):
     """How an interface calls a parameter, by what it belongs to."""
 
@@ -37,6 +41,8 @@ class Naming(Protocol):
 def in_python(owner: str, name: str, *, first: bool = True) -> str:
     """Return how a program calls a parameter."""
     called = name if name.startswith("-") or " " in name else f"`{name}`"
+    if name in _SWITCHES and not first:
+        called = f"`{name}=True`"
     return f"{called} of {owner}" if owner and first else called
 
 
@@ -64,8 +70,7 @@ class Problem(NamedTuple):
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
         owner, name = (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
-        others = _Others(owner, words)
-        must, fix = (Template(text).safe_substitute(others) for text in (self.must, self.fix))
+        must, fix = (_in_words(text, owner, words) for text in (self.must, self.fix))
         parts = (f"{words(owner, name)} must {must}.", f"Got {self.got}." if self.got else "", fix)
         return " ".join(filter(None, parts))
 
@@ -79,6 +84,10 @@ class _Others(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         return self._words(self._owner, name, first=False)
+
+
+def _in_words(text: str, owner: str, words: Naming) -> str:
+    return Template(text).safe_substitute(_Others(owner, words))
 
 
 def as_is(text: object) -> str:
@@ -144,8 +153,9 @@ class UnknownParameterError(InvalidParameterError, TypeError, code="unknown-para
 class PreflightError(InvalidDataError, code="preflight"):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
 
-    def __init__(self, *problems: str) -> None:
-        super().__init__(*map(_for_owner, problems))
+    def said(self, words: Naming = in_python, /) -> tuple[str, ...]:
+        """Return a text for each problem, one sentence or more, in the words of an interface."""
+        return tuple(_for_owner(_in_words(problem, _OF_FIT, words)) for problem in self.args)
 
 
 class OverlappingShardsError(InvalidDataError, code="overlapping-shards"):
@@ -256,8 +266,12 @@ class RepeatedFitWarning(UserWarning):
 class PreflightWarning(UserWarning):
     """A check of the rows before the first release found something for their owner to look at."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(_for_owner(text))
+    def said(self, words: Naming = in_python) -> str:
+        """Return the warning in the words of an interface."""
+        return _for_owner(_in_words(str(self.args[0]), _OF_FIT, words))
+
+    def __str__(self) -> str:
+        return self.said()
 
 
 class UndeclaredClassesWarning(PreflightWarning):

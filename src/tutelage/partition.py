@@ -20,6 +20,7 @@ from tutelage._internal.typing import Array, IntArray, Mask
 from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.tables import Table, is_missing
 
 _WHOLE = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 
@@ -213,6 +214,12 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
     if "" in ids:
         raise InvalidDataError(f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown.")
     return np.array(ids, object)
+
+
+def ids_in(table: Table, name: str) -> npt.NDArray[np.object_]:
+    """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
+    cells = ["" if is_missing(cell) else cell for cell in table.column(name).tolist()]
+    return canonical_ids(cells, f"An id in '{name}' of {table.source or 'the private rows'}")
 
 
 def _canonical(text: str) -> str:

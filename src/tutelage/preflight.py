@@ -18,6 +18,7 @@ from scipy import stats
 
 from tutelage._internal.typing import FloatArray, Hidden, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
+from tutelage.exceptions import as_is
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
@@ -60,24 +61,9 @@ _FEWEST_NUMBERS, _MOST_ROWS_OF_NUMBER, _REPEATED_NUMBERS = 100, 10, 0.2
 _FEWEST_NUMBERS_IN_USE, _IN_USE = 200, 0.9
 _PAIRS, _FEWEST_PAIRS, _AGREE, _VARIES = 2000, 50, 0.995, 0.9
 _LOOKED_AT = 2000  # cells, before all cells of a column are
-
-
-class Words(NamedTuple):
-    """Names of settings in the interface that a message is for."""
-
-    entity: str
-    of_array: str
-    row: str
-    insist: str
-    public_labels: str
-
-
-IN_PYTHON = Words(
-    entity='pass `entity_ids="{name}"`',
-    of_array="pass this column as `entity_ids`",
-    row='pass `unit="row"`',
-    insist="pass `insist=True`",
-    public_labels='pass `y_public="{name}"`',
+TO_INSIST = "To continue anyway, pass $insist."
+_UNIT = (
+    "to protect all rows of one person together, name {} as $entity_ids; to protect each row alone, set $unit to 'row'."
 )
 
 
@@ -132,22 +118,27 @@ class Found(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def preflight(sight: Sight, words: Words, *, insist: bool = False) -> Found:
-    """Return reasons not to release, most of them warnings if the owner insists, and warnings; none quotes a cell."""
-    undecided = list(_undecided_unit(sight, words))
+def preflight(sight: Sight, *, insist: bool = False) -> Found:
+    """Return reasons not to release, most of them warnings if the owner insists, and warnings; none quotes a cell.
+
+    Parameters are written ``$insist``, as in a `Problem`.
+    """
+    undecided = list(_undecided_unit(sight))
     overlaps = dict(_overlap(sight, *rows) for rows in _compared(sight))
-    refusals = [*_hopeless(sight), *(one for one, is_large in overlaps.items() if is_large), *sight.read_off()]
-    warned = [one for one, is_large in overlaps.items() if one and not is_large]
-    warned += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
+    found = [*_hopeless(sight), *(one for one, is_large in overlaps.items() if is_large), *sight.read_off()]
+    refusals = [*map(as_is, found)]
+    found = [one for one, is_large in overlaps.items() if one and not is_large]
+    found += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
+    warned = [*map(as_is, found)]
     if sight.unused_labels is not None:
         warned.append(
-            f"Column '{sight.unused_labels}' of the public rows holds labels, and the student does not learn from "
-            f"them. If everyone may see these labels, {words.public_labels.format(name=sight.unused_labels)}: the "
-            "student then starts from a model of them, at no cost."
+            f"Column '{as_is(sight.unused_labels)}' of the public rows holds labels, and the student does not learn "
+            "from them. If everyone may see these labels, name it as $y_public: the student then starts from a model "
+            "of them, at no cost."
         )
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
-    return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
+    return Found((*undecided, *(f"{one} {TO_INSIST}" for one in refusals)), tuple(warned))
 
 
 def told_of_columns(sight: Sight) -> list[str]:
@@ -212,22 +203,22 @@ def _hopeless(sight: Sight) -> Iterator[str]:
         )
 
 
-def _undecided_unit(sight: Sight, words: Words) -> Iterator[str]:
+def _undecided_unit(sight: Sight) -> Iterator[str]:
     if sight.entity_ids is not None or sight.unit_is_row:
         return
     found = ids_among(sight.columns)
     if sight.n_people is not None and not found:
-        any_column = words.entity.format(name="COLUMN")
         yield (
-            "Rows that are read in batches are not searched for ids. Choose the privacy unit: to protect all rows of "
-            f"one person together, {any_column}; to protect each row alone, {words.row}."
+            "Rows that are read in batches are not searched for ids. Choose the privacy unit: "
+            f"{_UNIT.format('the column with ids')}"
         )
     for name in found:
-        fix = words.of_array if name.startswith("column ") and name in sight.numbers else words.entity
+        fix = _UNIT.format("this column")
+        if name.startswith("column ") and name in sight.numbers:  # of an array
+            fix = fix.replace("name this column", "pass this column by itself")
         yield (
-            f"Column '{name}' of the private rows repeats as the id of a person does. Choose the privacy unit now, "
-            f"because the ledger fixes it: to protect all rows of one person together, {fix.format(name=name)}; to "
-            f"protect each row alone, {words.row}."
+            f"Column '{as_is(name)}' of the private rows repeats as the id of a person does. Choose the privacy unit "
+            f"now, because the ledger fixes it: {fix}"
         )
 
 

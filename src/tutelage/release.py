@@ -15,7 +15,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.together import WITHOUT_LEDGER
 from tutelage.boundary import Boundary, Budget, Filing
 from tutelage.events import Event, Repeated
-from tutelage.exceptions import BudgetContinuedWarning, LedgerOvertakenError, PreflightError, RepeatedFitWarning
+from tutelage.exceptions import BudgetContinuedWarning, LedgerOvertakenError, PreflightError, RepeatedFitWarning, as_is
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public
@@ -23,7 +23,7 @@ from tutelage.methods.requests import Facts, Outcome
 from tutelage.noise import NoiseSource
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
-from tutelage.preflight import few_take_part
+from tutelage.preflight import TO_INSIST, few_take_part
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
 
 FEW_VOTES_LEFT = (
@@ -110,8 +110,6 @@ class PreparedRelease(Private):
     once: Once
     noise: NoiseSource
     finish: Callable[[Released], Any]  # makes what `release` returns
-    insisting: str  # how the caller insists on rows that are refused
-    file: Filing | None = None  # stores private ballots
     _progress: _Progress = field(default_factory=_Progress, init=False)
 
     def __str__(self) -> str:
@@ -133,20 +131,26 @@ class PreparedRelease(Private):
         """The most that it takes of the budget, in ε."""
         return self.budget.rooms(self.most)[0]
 
-    def release(self) -> Any:
+    def release(self, *, file: Filing | None = None) -> Any:
         """Spend, draw, and return what is made of it: of an estimator's release, the fitted estimator.
 
         Once it is made, the same object is returned again, at no further cost.
+
+        Parameters
+        ----------
+        file : function, optional
+            Gets the private ballots of each answer before it is drawn, and the number of its entry in the ledger, and
+            stores them for the data set owner. Teachers that are trained vote again, so theirs are not needed.
         """
         so_far = self._progress
         with so_far.lock, on_one_day(), config_context(transform_output="default"):
             if so_far.released is None:
-                self._make(so_far)
+                self._make(so_far, file)
             if so_far.finished is None and so_far.released is not None:
                 so_far.finished = self.finish(so_far.released)
         return so_far.finished
 
-    def _make(self, so_far: _Progress) -> None:
+    def _make(self, so_far: _Progress, file: Filing | None) -> None:
         """Spend, draw and release; what came out is kept before anything more can fail."""
         method = self.method
         public = self.public
@@ -156,7 +160,7 @@ class PreparedRelease(Private):
         )
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
         if so_far.boundary is None:
-            so_far.boundary = Boundary(self.ledger, self.noise, file=self.file)
+            so_far.boundary = Boundary(self.ledger, self.noise, file=None if method.needs.shards else file)
         boundary = so_far.boundary
         self.budget.bind(boundary.ledger)  # others may have spent or changed it since
         boundary.store_late()  # what an earlier call drew, which was interrupted before it was stored
@@ -212,7 +216,7 @@ class PreparedRelease(Private):
         taking_part = ledger.admit(name, self.budget.question, people.shard_ids, self.most)
         few = few_take_part(taking_part, self.method.mechanism, name) if is_new else None
         if few is not None and not self.once.insist:
-            raise PreflightError(f"{few} To continue anyway, {self.insisting}.")
+            raise PreflightError(f"{as_is(few)} {TO_INSIST}")
         boundary.require_room(self.method, self.public)
         boundary.prepared = self.method.prepare(self.public, people.only(taking_part))
 

@@ -2,10 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any, ClassVar, final
 
@@ -25,15 +26,12 @@ _LARGEST = 2**53  # whole numbers are floats, too
 _RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
 _LEAST_SHARE = 1e-6  # of a class
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
-MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
-_NOT_IN_PUBLIC = (
-    "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
-    "class values with `classes`."
+MISSING_LABEL = "The target must have a value in every private row. Some are missing; remove these rows."
+_COMPARE = (
+    ". Compare spelling, blanks and type: in Python, `set(y)` lists all values. A dictionary of `classes` merges "
+    'labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
 )
-_UNKNOWN_LABEL = (
-    "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type: `set(y)` lists all "
-    'values. A dictionary merges labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
-)
+_EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}  # how files spell a missing label
 _UNLIKE = "y must hold one class value per row, all of one type."
 NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
@@ -124,6 +122,12 @@ class Goal:
         if class_weight is None:
             return ClassWeights() if self.name == "balanced_accuracy" else None
         known = classes.tolist()
+        if isinstance(class_weight, Mapping):  # a configuration names classes by text
+            named = {spelled(value): value for value in known}
+            class_weight = {
+                value if value in known else named.get(spelled(value), value): weight
+                for value, weight in class_weight.items()
+            }
         good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
         if not good or not all(isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()):
             raise InvalidParameterError(
@@ -163,25 +167,35 @@ class ClassCodes:
         except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
             found = np.array([-1])
         if np.any(found < 0):
-            unknown = _NOT_IN_PUBLIC if self.origin == "public" else _UNKNOWN_LABEL
-            raise InvalidDataError(MISSING_LABEL if any(map(is_missing, values)) else unknown)
+            if any(map(is_missing, values)):
+                raise InvalidDataError(MISSING_LABEL)
+            declared = "labels of `X_public`" if self.origin == "public" else "declared `classes`"
+            cause = cause_of_unknown({spelled(value) for value in values} - {*by_text}, [*self.places])
+            raise InvalidDataError(f"The private labels hold a value that is not among the {declared}{cause}")
         return found
 
-    def public(self, labels: Any, n_rows: int, /) -> IntArray:
+    def public(self, labels: Any, n_rows: int, /, named: str = "y_public") -> IntArray:
         """Return the class index of each public row, or −1 where its label is missing; the label may be a class."""
         given = column_array(labels)
         cells = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
         if cells.shape != (n_rows,):
-            raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
+            raise InvalidDataError(f"`{named}` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
         by_text = _by_text(known)
         labeled = [one for one in cells.tolist() if not is_missing(one)]
         found = {one: known.get(one, by_text.get(spelled(one), ABSTAIN)) for one in set(labeled)}
         if unknown := sorted(str(one) for one, place in found.items() if place == ABSTAIN):
             raise InvalidDataError(
-                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
+                f"`{named}` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
             )
         return np.array([ABSTAIN if is_missing(one) else found[one] for one in cells.tolist()], dtype=np.int64)
+
+    def truth(self, labels: Any, n_rows: int, /) -> npt.NDArray[Any]:
+        """Return the class of each public row by which a student is judged; refuse one without a label."""
+        found = self.public(labels, n_rows, "y")
+        if ABSTAIN in found:
+            raise InvalidDataError("`y` must have a label in every public row. Leave out rows without one.")
+        return self.names[found]
 
 
 @final
@@ -365,13 +379,44 @@ def _by_text(places: Mapping[Any, int]) -> dict[str, int]:
     return {text: place for label, place in places.items() if (text := spelled(label))}
 
 
+def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
+    """Return the end of a refusal of private labels that are not classes: the likely mistake, without a label."""
+    left = {text.strip() for text in unknown}
+    if any(text.casefold() in _EMPTY for text in left):
+        return ": some labels are missing. Remove these rows, or declare a class for them."
+    spellings = {str(value) for value in classes}
+    if left <= spellings or {text.casefold() for text in left} <= {text.casefold() for text in spellings}:
+        return ": some labels differ from a class by capital letters or blanks only. Use one spelling for both."
+    numbers = [_number(text) for text in left]
+    whole_classes = all(isinstance(value, int) for value in classes)
+    if None in numbers:
+        if whole_classes and set(numbers) == {None}:
+            return ": they are text, and `classes` are whole numbers. List the text itself in `classes`."
+        return _COMPARE
+    if any(number != round(number) for number in numbers if number is not None):
+        return ": some are numbers with fractions, which cannot be classes. Group them into classes first."
+    if not whole_classes:
+        return ": they are numbers, and `classes` are text. List the numbers in `classes`."
+    if {round(number) for number in numbers if number is not None} <= set(classes):
+        return ": some are whole numbers with a decimal point. Write them as integers."
+    return _COMPARE
+
+
+def _number(text: str) -> float | None:
+    """Return the finite number that a text spells, if it does."""
+    with suppress(ValueError):
+        number = float(text)
+        return number if isfinite(number) else None
+    return None
+
+
 Target = Classes | Numbers
 """Classes or numbers, as declared."""
 Encoding = ClassCodes | Numbers
 """How the labels of one fit become whole numbers."""
 
 
-def numbers_of(cells: Any, named: str = "y") -> FloatArray:
+def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any that is none, without quoting it."""
     found = None
     with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it

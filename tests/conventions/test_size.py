@@ -15,10 +15,10 @@ from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
-MODULES = 210
+MODULES = 211
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = 310_500
-OF_TESTS = 296_200
+OF_TESTS = 297_500
 DOC_WORDS = 49_080  # of docs/, code, tables and formulas included
 PER_LINE = 10.45  # tokens of a line of code, on average
 DENSEST = 15.8  # of a module

@@ -124,7 +124,7 @@ def test_people_noise_and_ledger_meet_at_the_boundary_alone():
         return {name for name, text in files.items() if re.search(pattern, text)}
 
     assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {"boundary.py"}
-    draws = r"(?<!self)(?<!boundary)\.release\((?!\)|votes, SimulationNoise\()"
+    draws = r"(?<!self)(?<!boundary)\.release\((?!\)|file=|votes, SimulationNoise\()"
     assert found(draws) == {"boundary.py", "methods/rehearsal.py"}
 
 

@@ -97,6 +97,23 @@ def read_arrays(path: Path) -> StoredArrays:
     return StoredArrays(path, forms)
 
 
+def rows_in(path: Path, *columns: str | None) -> StoredArrays:
+    """Return the arrays of a file: `X`, rows of numbers, and columns beside it; nothing is unpacked before it fits."""
+    arrays = read_arrays(path)
+    for name in ("X", *filter(None, columns)):
+        if name not in arrays:
+            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+        shape = arrays.form(name).shape
+        wanted = "(rows, features)" if name == "X" else "(rows,)"
+        if len(shape) != (2 if name == "X" else 1):
+            raise InvalidDataError(f"Array '{name}' of {path.name} must have shape {wanted}. Got {shape}.")
+        if shape[0] != arrays.form("X").shape[0]:
+            raise InvalidDataError(f"Arrays '{name}' and 'X' of {path.name} must have equally many rows.")
+    if arrays.form("X").dtype.kind not in "biuf":
+        raise InvalidDataError(f"Array 'X' of {path.name} must hold numbers.")
+    return arrays
+
+
 def _form_in(file: IO[bytes], size: int) -> Form:
     """Return the form of an npy file of `size` bytes, which must be that array and no more, and need no unpickling."""
     start = io.BytesIO(file.read(_MOST_HEADER))  # a header may itself claim to be of gigabytes

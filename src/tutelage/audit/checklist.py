@@ -136,12 +136,12 @@ class Checked:
 
 
 class PrivateRows(NamedTuple):
-    """Private rows as a run takes them."""
+    """Private rows as `fit` takes them: arrays, or a table and names of its columns."""
 
-    X: Matrix
-    y: npt.NDArray[Any]
-    entity_ids: npt.NDArray[Any] | None = None
-    silos: npt.NDArray[Any] | None = None
+    X: Any
+    y: Any
+    entity_ids: Any = None
+    silos: Any = None
 
     def only(self, kept: Any) -> "PrivateRows":
         """Return some of the rows."""

@@ -25,9 +25,10 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
 from tutelage.noise import SimulationNoise
-from tutelage.partition import as_column
+from tutelage.partition import as_column, ids_in
 from tutelage.people.memory import PeopleInMemory
 from tutelage.release import PreparedRelease
+from tutelage.tables import as_table
 from tutelage.terms import Asked
 
 _SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
@@ -75,6 +76,11 @@ def check_fit(
     """
     integer_at_least(entities, 1, "entities", "check_fit")
     trial = copy(model).set_params(random_state=model.random_state or 0)
+    table = as_table(private.X)
+    if isinstance(private.entity_ids, str) and table is not None:
+        private = private._replace(entity_ids=ids_in(table, private.entity_ids))
+    if isinstance(private.silos, str) and table is not None:
+        private = private._replace(silos=ids_in(table, private.silos))
     ids: dict[str, Any] = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
@@ -82,14 +88,18 @@ def check_fit(
     mechanism, people = whole.method.mechanism, whole.people
     if not isinstance(people, PeopleInMemory):
         raise InvalidDataError("The rows of check_fit must be in memory. Pass some of them as an array or a table.")
+    if people.known is not None:  # people who withdrew have no rows any more
+        stay, _ = whole.ledger.staying(people.known.tolist())
+        ids = {name: None if one is None else as_column(one)[stay] for name, one in ids.items()}
     if isinstance(mechanism, NoisySum):
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
         noise = check_mechanism(mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws)
-    kept = _sampled(np.arange(len(people.rows)) if private.entity_ids is None else as_column(private.entity_ids))
-    few = PrivateRows(people.rows, people.labels, **ids).only(kept)
+    kept_rows = PrivateRows(people.rows, people.labels, **ids)
+    kept = _sampled(np.arange(len(people.rows)) if kept_rows.entity_ids is None else kept_rows.entity_ids)
+    few = kept_rows.only(kept)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
-    return [*noise, *check_rows(private, X_public), moves]
+    return [*noise, *check_rows(kept_rows, None if X_public is None else whole.public.rows), moves]
 
 
 def _sampled(ids: npt.NDArray[Any]) -> IntArray:

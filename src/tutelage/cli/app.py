@@ -31,7 +31,7 @@ from tutelage.cli.text import (
     write_new,
 )
 from tutelage.cli.words import on_command_line
-from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
+from tutelage.exceptions import ConfigError, InvalidParameterError, PreflightWarning, TutelageError
 
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
 _PURPOSES = {
@@ -215,7 +215,8 @@ def root(
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     if category.__module__.startswith("tutelage."):
-        remark(f"warning: {message}")
+        told = message.said(on_command_line) if isinstance(message, PreflightWarning) else message
+        remark(f"warning: {told}")
     else:
         _show_as_python_does(message, category, *place, **more)
 

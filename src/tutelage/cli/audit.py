@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
@@ -13,10 +13,10 @@ from tutelage.audit.checklist import PrivateRows, check_cells
 from tutelage.audit.fits import check_fit
 from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import build_estimator, check_public_rows, labels_of_pool, load_sources, pool_of
+from tutelage.cli.prepare import arguments, build_estimator, check_public_rows
+from tutelage.cli.sources import load_sources
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.exceptions import ConfigError
-from tutelage.tables import read_table
 
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
@@ -47,17 +47,21 @@ def audit(
         )
     data = load_sources(settings, by_schema=not settings.of_numbers)
     check_public_rows(settings, data)
-    X: Any = data.X_private if settings.schema is None else data.whole_rows
-    private = PrivateRows(X, data.y_private, data.entity_ids, data.silos)
-    pool, privacy = None if settings.schema is not None else pool_of(settings, data), settings.privacy
-    budget = {"ledger": settings.ledger, "epsilon": privacy.epsilon, "budget": privacy.budget}
-    model = build_estimator(settings, data, **budget)
-    labels = labels_of_pool(settings, data)
-    found = check_fit(model, private, pool, y_public=labels, draws=draws, entities=entities, progress=not as_json)
+    given = arguments(settings, data)
+    private = PrivateRows(*(given[name] for name in ("X", "y", "entity_ids", "silos")))
+    model = build_estimator(settings, data)
+    found = check_fit(
+        model,
+        private,
+        given.get("X_public"),
+        y_public=given.get("y_public"),
+        draws=draws,
+        entities=entities,
+        progress=not as_json,
+    )
     columns = settings.schema or data.columns
-    if data.whole_rows is not None and columns is not None:
-        public = None if settings.schema is not None else read_table(settings.input_file("public"))
-        found.append(check_cells(data.whole_rows, public, columns))
+    if columns is not None:
+        found.append(check_cells(private.X, data.public, columns))
     passed = all(one.verdict != "fail" for one in found)
     if as_json:
         shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}

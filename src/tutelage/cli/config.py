@@ -20,7 +20,7 @@ from tutelage.ledger.ledger import delta_of
 from tutelage.methods import Additive, AdditiveMean, Method, NoisyMoments
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
-from tutelage.tables import Table, read_table
+from tutelage.tables import TABLE_FILES, Table, read_table
 
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
@@ -37,6 +37,11 @@ class PrivateSection(Section, frozen=True):
     ignore: Annotated[tuple[str, ...], about("Columns to leave out.")] = ()
     batches: Annotated[bool, about("Read a Parquet file in parts.")] = False
     people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the file holds a table, whose columns have names."""
+        return self.file.lower().endswith(TABLE_FILES)
 
 
 class TargetSection(Section, frozen=True):
@@ -180,18 +185,20 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
     def estimator(self) -> PATEClassifier | PATERegressor:
-        """Return the estimator without the parameters that follow from the rows: features, classes and question."""
+        """Return the estimator without the parameters that follow from public rows: columns, features and classes."""
         private, privacy = self.private, self.privacy
         given: dict[str, Any] = {
             "columns": self.schema,
             "unit": None if private is None else private.entity or private.unit,
             "ledger": self.ledger,
+            "question": self.target.asked if self.dataset is None else self.dataset,
             **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "delta")},
         }
         if self.of_numbers:
             return PATERegressor(**given, target_range=self.target.range, random_state=self.run.seed)
         return PATEClassifier(
             **given,
+            classes=self.target.classes,
             method=self.chosen,
             random_state=self.run.seed,
             n_jobs=self.run.jobs,
@@ -292,11 +299,32 @@ def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
 
 
+def _problems_of_files(config: RunConfig) -> Iterator[str]:
+    """Yield problems of the kinds of files."""
+    private, public = config.private, config.public
+    if private is None:
+        return
+    if config.schema is not None and not private.is_table:
+        yield "`file` in [private] must be a table if [public] has a `schema`, because its columns need names."
+    elif public.file is not None:
+        names = private.file.lower(), public.file.lower()
+        if not any(all(name.endswith(kind) for name in names) for kind in (TABLE_FILES, ".npz")):
+            yield (
+                "`file` in [private] and [public] must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or "
+                "both .npz."
+            )
+        elif config.columns and not private.is_table:
+            yield "[columns] is only for tables, and npz files contain arrays of numbers. Leave it out."
+
+
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
     if config.private is None:
         yield "Name the private rows in [private] `file`."
     elif config.target.classes is None and not config.of_numbers:
         yield "[target] needs `classes`, the class values, which are public. Add them."
+    ignored = () if config.private is None or config.schema is None else config.private.ignore
+    for name in sorted({*ignored} & {*(config.schema.names if config.schema else ())}):
+        yield f"`ignore` in [private] must not name {name!r}, which is in the schema. Remove it from one of them."
     for name in _for_public_rows(config):
         yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
 
@@ -436,6 +464,7 @@ def _said_by(check: Callable[[], Iterable[str] | None]) -> Iterator[str]:
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None]], ...] = (
     (("dataset", "private", "target", "public"), _problems_of_sources),
+    (("private", "public", "columns"), _problems_of_files),
     (("private", "target"), _problems_of_private),
     (("dataset", "private", "target", "public", "method", "published"), _problems_of_target),
     (("private", "target", "public", "columns"), _problems_of_columns),

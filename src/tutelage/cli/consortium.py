@@ -19,7 +19,6 @@ from typer import Abort, Argument, Exit, Option, colors, confirm
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_settings
-from tutelage.cli.sources import ids_in
 from tutelage.cli.terms import TermsFile
 from tutelage.cli.text import (
     AsJson,
@@ -43,7 +42,7 @@ from tutelage.federation.mailbox import batch_status, consortium_status
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
-from tutelage.partition import canonical_ids
+from tutelage.partition import canonical_ids, ids_in
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
 from tutelage.reporting.render import counted
@@ -481,7 +480,7 @@ def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Ro
     if person is not None:
         stay &= np.array([text.strip("\0").strip() != "" for text in table.texts(person)])
     there = table.take(np.flatnonzero(stay))
-    return there, found[stay], ids_in(there, person)
+    return there, found[stay], None if person is None else ids_in(there, person)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from typer import Abort, Option, prompt
 
 from tutelage._internal.gate import user_path
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
+from tutelage.cli.prepare import check_public_rows, prepared
 from tutelage.cli.schema import described, toml_key, toml_value
-from tutelage.cli.sources import check_public_rows, load_sources, prepared
+from tutelage.cli.sources import load_sources
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, TutelageError

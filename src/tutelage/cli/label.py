@@ -6,16 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
+from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.outputs import claimed, form
+from tutelage._internal.typing import Matrix
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.sources import read_predictions, read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
-from tutelage.exceptions import ConfigError
+from tutelage.digests import canonical
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
+from tutelage.tables import TABLE_FILES, read_table
 
 _LABELS = form(
     "labels",
@@ -61,7 +64,7 @@ def label(
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
         rows, question = read_rows(public, question)
-        student = predictions and read_predictions(predictions, len(rows))
+        student = None if predictions is None else _predictions(predictions, len(rows))
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
@@ -97,3 +100,25 @@ def label(
         which = "Every row was" if release.cost == 0 else f"{session.n_remembered:,} rows were"
         say(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")
     say(f"Next: tutelage card --ledger {ledger} --output card")
+
+
+def read_rows(path: Path, question: str) -> tuple[Matrix, str]:
+    """Return public rows as they are asked, and the question with the names of their columns, where they have any."""
+    if not path.name.lower().endswith(TABLE_FILES):
+        arrays = read_arrays(path)
+        return arrays[name_in(arrays, path, None, "X")], question
+    table = read_table(path)
+    return table.rows(), canonical([question, list(table.columns)])  # as text: a row is the same row in every file
+
+
+def _predictions(path: Path, rows: int) -> Matrix:
+    """Return a student's probabilities from an npz file, one row per public row."""
+    arrays = read_arrays(path)
+    name = name_in(arrays, path, None, "X")
+    form = arrays.form(name)
+    if len(form.shape) != 2 or form.shape[0] != rows or form.dtype.kind not in "fiu":
+        raise InvalidDataError(
+            f"`predictions` must be numbers with one row per public row, {rows} x classes. Got {form.dtype} of shape "
+            f"{form.shape} in {path}."
+        )
+    return arrays[name]

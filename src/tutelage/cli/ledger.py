@@ -384,7 +384,7 @@ def _least(kept: Ledger) -> str:
 
 def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
     """Print how many people of a table ledgers know and have in common; private."""
-    from tutelage.cli.sources import ids_in
+    from tutelage.partition import ids_in
     from tutelage.tables import read_table
 
     ids: Any = ids_in(read_table(data), column)

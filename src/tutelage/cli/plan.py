@@ -7,18 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from typer import Exit, Option
 
-from tutelage._internal.files import read_arrays
+from tutelage._internal.files import rows_in
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.sources import RunData, check_public_rows, learn_features, load_sources, pool_of, prepared
+from tutelage.cli.prepare import check_public_rows, learn_features, n_pool, prepared
+from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import AsJson, confirmed, plain_console, remark, say
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError
 from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
 from tutelage.planning.planned import require_judged
-from tutelage.tables import TABLE_FILES, read_table
+from tutelage.tables import TABLE_FILES, Batches, is_missing, read_table
 from tutelage.terms import Asked
 
 _FILES = ("plan.json", "plan.html")
@@ -101,9 +103,9 @@ def plan(
         raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
 
-def choice_for(settings: RunConfig, data: RunData, *, despite_plan: bool, progress: bool) -> Planned | None:
+def choice_for(settings: RunConfig, data: Sources, *, despite_plan: bool, progress: bool) -> Planned | None:
     """Return how the method is chosen that a configuration leaves open; None if nothing can be tried, or planned by."""
-    can_be_tried = settings.schema is None and data.y_public is not None and data.batches is None
+    can_be_tried = settings.schema is None and data.labels is not None and not isinstance(data.private["X"], Batches)
     if settings.method is not None or not can_be_tried:
         return None
     people, epsilon = _people(settings, data), _epsilon(settings)
@@ -126,12 +128,11 @@ def _decided(despite_plan: bool, found: Plan) -> bool:
     return True
 
 
-def _people(settings: RunConfig, data: RunData) -> int | None:
+def _people(settings: RunConfig, data: Sources) -> int | None:
     """Return about how many people there are, if that is public."""
     if settings.private is not None and settings.private.people is not None:
         return settings.private.people
-    number_is_public = data.entity_ids is None and data.silos is None and data.batches is None
-    return len(data.y_private) if number_is_public else None
+    return data.n_private
 
 
 def _epsilon(settings: RunConfig) -> float | None:
@@ -140,9 +141,11 @@ def _epsilon(settings: RunConfig) -> float | None:
     return Asked(privacy.epsilon, privacy.budget, privacy.releases, settings.delta, given=False).each
 
 
-def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_configuration(settings: RunConfig, data: Sources, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
-    pool = pool_of(settings, data)
+    pool = np.arange(n_pool(settings, data))
+    if data.labels is not None:
+        pool = pool[[not is_missing(cell) for cell in data.labels[: len(pool)].tolist()]]
     private = settings.private
     target = {
         "epsilon": _first(given.get("epsilon"), _epsilon(settings)),
@@ -151,12 +154,13 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         "people": _first(given.get("people"), _people(settings, data)),
         "unit": None if private is None else private.entity,
         "classes": len(data.classes),
-        "X_public": pool,
+        "X_public": data.public_rows(pool),
+        "columns": data.columns,
         "features": learn_features(settings, data),
     }
-    if data.y_public is None:
+    if data.labels is None:
         return target
-    target["y_public"] = data.y_public[: len(pool)]
+    target["y_public"] = data.labels[pool]
     if settings.method is not None:
         target["method"] = settings.method
     return target
@@ -189,10 +193,7 @@ def _read(path: Path, label: str | None) -> tuple[Any, Any]:
     if path.name.lower().endswith(TABLE_FILES):
         table = read_table(path)
         return (table, None) if label is None else (table.without([label]), table.column(label))
-    arrays = read_arrays(path)
-    for name in filter(None, ("X", label)):
-        if name not in arrays:
-            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+    arrays = rows_in(path, label)
     return arrays["X"], None if label is None else arrays[label]
 
 

@@ -16,8 +16,8 @@ from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.config import RunConfig
+from tutelage.cli.label import read_rows
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.sources import read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
 from tutelage.cli.words import on_command_line
 from tutelage.events import Composed, counted

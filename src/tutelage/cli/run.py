@@ -21,19 +21,21 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
+from tutelage.cli.prepare import check_public_rows, n_pool, prepared, source_of
 from tutelage.cli.publish import check_proposal, read_proposal, tested
-from tutelage.cli.sources import RunData, check_public_rows, describe_features, load_sources, pool_of, prepared
+from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import Judged, card_of, joined, public_number_of_people, write_results
+from tutelage.published import Judged, card_of, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import lint
+from tutelage.tables import is_missing
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
 _FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
@@ -128,11 +130,11 @@ def _fit_and_write(
     file = (lambda number, votes: filed(_FILED.format(number), votes)) if settings.output.votes else None
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
-    release = prepared(settings, data, choice, file=file, progress=progress, checkpoints=checkpoints, **once)
+    release = prepared(settings, data, choice, progress=progress, checkpoints=checkpoints, **once)
     proposal = None
     if settings.privacy.proposal is not None:
         proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
-        check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
+        check_proposal(proposal, settings, len(release.public.classes), release.public.rows)
     if choice is not None and choice.found is None:
         remark(f"plan: {release.method.title}, as in an earlier release of this question.")
     if once["release"] is not None:
@@ -146,19 +148,22 @@ def _fit_and_write(
         if_interrupted += f" The teachers trained so far are kept in {_shown(checkpoints)}."
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
-        model = release.release()
+        model = release.release(file=file)
     if once["data_changed"] and model.remembered_:
         _warn_of_unused_rows(settings, model)
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
-    card = _card(settings, data, model, proposal)
+    claim = None
+    if proposal is not None:
+        claim = claim_of(tested(settings, model, proposal, release.public.rows[model.queries_]))
+    card = _card(settings, data, model, proposal, claim)
     if settings.output.votes:
         if trains:  # whose teachers vote again on what is remembered
             filed(_VOTES_FILE, model.votes_)
         elif not any(results.private.glob(_FILED.format("*"))):
             remark("warning: no votes are stored, because all was released by earlier runs without `votes = true`.")
     with released(results, record=model.open_ledger_.record_release) as folder:
-        write_results(folder, model, card, joined(settings.schema or data.columns, model.student_map_, model.student_))
+        write_results(folder, model, card, model.whole_student())
     if not settings.output.votes:
         for path in results.private.glob("*.npz"):
             if VOTES.fault(path) is None:
@@ -177,15 +182,15 @@ def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
     )
 
 
-def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:
+def _card(settings: RunConfig, data: Sources, model: Any, proposal: Proposal | None, claim: Any) -> PrivacyCard:
     release, independent, sanitised = model.release_, model.epsilon_, None
-    if proposal is not None:
-        claim = claim_of(tested(settings, model, proposal, pool_of(settings, data)[model.queries_]))
+    if claim is not None:
         sanitised = claim.sanitised
         if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
             independent = claim.data_independent
     judged = _judged(settings, data, model)
-    card = card_of(model, judged, data.features, settings.statements)
+    names = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
+    card = card_of(model, judged, [str(name) for name in names], settings.statements)
     event = release.event
     if proposal is not None:
         event = Composed((event, *model.open_ledger_.history().publications))
@@ -198,13 +203,13 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=event,
-        feature_map=card.feature_map if settings.schema else describe_features(settings),
+        feature_map=card.feature_map if settings.schema else _feature_map(settings),
         findings=lint(
             epsilon=independent.epsilon,
             delta=settings.delta,
             unit=independent.unit,
             entities=people,
-            classes=len(data.classes),
+            classes=len(model.target_.names),
             tuned_on=settings.privacy.tuned_on,
             insisted=model.insisted_,
             **model.facts_.for_lint,
@@ -213,17 +218,24 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
     )
 
 
-def _judged(settings: RunConfig, data: RunData, model: Any) -> Judged:
+def _feature_map(settings: RunConfig) -> str:
+    """Return what a card says about the feature map."""
+    name = settings.map
+    return "none" if name is None else f"{name}, learned from {source_of(settings)}, published with the student"
+
+
+def _judged(settings: RunConfig, data: Sources, model: Any) -> Judged:
     """Return what the student reaches on public labeled rows, of those not asked about, if any."""
-    scored = np.ones(len(data.X_public), dtype=bool)
+    if data.labels is None:
+        return Judged()
+    scored = ~np.fromiter(map(is_missing, data.labels.tolist()), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
-        scored[: len(pool_of(settings, data))] = False
-    if data.y_public is None or settings.of_numbers or not scored.any():
+        scored[: n_pool(settings, data)] = False
+    if not scored.any():
         return Judged()
-    rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
-    return model.judged(rows, data.y_public[scored])
+    return model.judged(data.public_rows(np.flatnonzero(scored)), data.labels[scored])
 
 
 def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from tutelage._internal.gate import open_input
 from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidDataError
+from tutelage.tables import Table
 
 BUNDLE = Path(__file__).with_name("adult.npz")
 CLASSES = ("<=50K", ">50K")
@@ -94,6 +95,22 @@ class AdultSplit:
     feature_names: tuple[str, ...] = FEATURES
     classes: tuple[str, ...] = CLASSES
     numbers: tuple[str, ...] = NUMBERS
+
+    @property
+    def kinds(self) -> dict[str, str | list[str]]:
+        """The kind of each column, as `PublicColumns.learn` takes it: of categories, their codes."""
+        known = {name: [*map(str, range(len(_CATEGORIES[name])))] for name in FEATURES if name not in NUMBERS}
+        return {name: known.get(name, "number") for name in self.feature_names}
+
+    def tables(self) -> tuple[Table, Table]:
+        """Return the private and the public rows with named columns, among them ``income``, the class."""
+        names = np.array(self.classes, dtype=object)
+        parts = ((self.X_private, self.y_private), (self.X_public, self.y_public))
+        private, public = (
+            Table("", {**dict(zip(self.feature_names, rows.T, strict=True)), "income": names[labels]})
+            for rows, labels in parts
+        )
+        return private, public
 
 
 def load_adult(folder: str | Path | None = None) -> AdultSplit:

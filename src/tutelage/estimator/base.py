@@ -112,7 +112,7 @@ class Estimator(Inputs):
         trial = copy(self)
         for name in [name for name in vars(trial) if name.endswith("_")]:
             del vars(trial)[name]
-        trial._caller, trial._private = self._caller, ()
+        trial._private = ()
         return trial._ready(rows, choose)
 
     def _ready(self, rows: Rows, choose: Chooser | None) -> PreparedRelease:
@@ -159,8 +159,6 @@ class Estimator(Inputs):
             once=run.once,
             noise=run.noise,
             finish=lambda found: self._finished(found, run, method, public),
-            insisting=self._caller.words.insist,
-            file=None if run.trains else self._caller.file,  # teachers vote again on what is remembered
         )
 
     def _with_room(self, taken: Taken, budget: Budget, *, remembered: bool = True) -> tuple[Method, Ledger]:
@@ -299,7 +297,6 @@ class Estimator(Inputs):
             delta=delta,
             entities=n_people or None,
             classes=len(self.target_.names),
-            tuned_on=self._caller.tuned_on,
             insisted=run.once.insist,
             **method.facts(public.n_teachers).for_lint,
         )
@@ -356,11 +353,7 @@ class Estimator(Inputs):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {
-            name: value
-            for name, value in state.items()
-            if name not in (*self._private, "open_ledger_", "_caller", "_ledger")
-        }
+        return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_ledger")}
 
     def _budget(self, taken: Taken) -> Budget:
         """Return the budget that this fit spends from."""

@@ -18,11 +18,11 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
-from tutelage.published import Judged, accuracy_by_class, card_of, require_classes
+from tutelage.published import Judged, accuracy_by_class, card_of
 from tutelage.release import Once
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
-from tutelage.targets import Classes, Goal
+from tutelage.targets import ClassCodes, Classes, Goal
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -203,10 +203,15 @@ class PATEClassifier(ClassifierMixin, Estimator):
         return Classes(values=self.classes, goal=self.goal, weight=self.class_weight, question=self.question)
 
     @property
+    def _codes(self) -> ClassCodes:
+        """The classes, as labels become whole numbers."""
+        found: Any = self.target_
+        return found
+
+    @property
     def _goal(self) -> Goal:
         """The goal with its positive class."""
-        codes: Any = self.target_
-        return codes.goal
+        return self._codes.goal
 
     def _problems_of_target(self) -> Iterator[Problem]:
         return self._target.problems()
@@ -271,8 +276,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
             model of these labels, and the private rows say what it gets wrong. Do not score by these rows afterwards.
         entity_ids : array of shape (rows,) or str, optional
             Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
-        silos : array of shape (rows,), optional
-            Identifier of the owner of each row. Each owner is one teacher.
+        silos : array of shape (rows,) or str, optional
+            Identifier of the owner of each row, or the name of a column of `X`. Each owner is one teacher.
         whole_rows : array of shape (rows, ...), optional
             The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
             recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
@@ -371,13 +376,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         sample_weight : array of shape (rows,), optional
             How much each row counts.
         """
-        rows, labels = labeled(X, y)
-        truth = self._target.merged(labels)
-        if self.goal == "accuracy":
-            return float(super().score(rows, truth, sample_weight))
         check_is_fitted(self)
-        truth, judged = np.asarray(truth), self._judged(rows)
-        require_classes(truth, self.classes_, len(judged))
+        rows, labels = labeled(X, y)
+        judged = self._judged(rows)
+        truth = self._codes.truth(labels, len(judged))
         return self._goal.reached(np.searchsorted(self.classes_, truth), judged, sample_weight)
 
     def _judged(self, X: Any) -> npt.NDArray[np.float64]:
@@ -388,8 +390,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
     def judged(self, X: Any, truth: Any) -> Judged:
         """Return what a card says of the student on public rows `X` with the classes `truth`."""
-        truth = np.asarray(truth)
-        accuracy = accuracy_by_class(self.classes_, self.predict(X), truth)
+        predicted = self.predict(X)
+        truth = self._codes.truth(truth, len(predicted))
+        accuracy = accuracy_by_class(self.classes_, predicted, truth)
         alone = None if self.public_model_ is None else self._chances_by_public_labels(X)
         by_public_labels = None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
         goal, places = self._goal, np.searchsorted(self.classes_, truth)
@@ -433,7 +436,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         judged = Judged()
         if y is not None:
             rows, labels = labeled(X, y)
-            judged = self.judged(rows, self._target.merged(labels))
+            judged = self.judged(rows, labels)
         names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
         return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
 

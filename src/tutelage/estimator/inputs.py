@@ -1,8 +1,8 @@
 """The inputs of a fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,6 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage._internal.validation import problems_in
 from tutelage._internal.warned import warn
-from tutelage.boundary import Filing
 from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
     FewPublicRowsWarning,
@@ -33,12 +32,12 @@ from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
 from tutelage.features.columns import (
     ColumnMap,
-    by_name,
     dense_rows,
     labels_of_public,
     numbered_as,
     numbered_rows,
     public_features,
+    refuse_containers,
     require_same_rows,
 )
 from tutelage.features.scored import ScoredRows
@@ -47,16 +46,16 @@ from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Public, Training
-from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
+from tutelage.partition import Shards, as_column, canonical_ids, ids_in, unit_of_single_people
 from tutelage.people.batches import BatchReader, PeopleInBatches
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
-from tutelage.preflight import IN_PYTHON, Found, Sight, Words, least_noise, noise_of, preflight
+from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight
 from tutelage.privacy import ROW
 from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import Batches, Cells, Table, as_batches, as_table, column_array, is_missing
+from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
 from tutelage.targets import MISSING_LABEL, Encoding
 
 _TRIAL_ROWS_PER_CLASS = 10
@@ -72,21 +71,6 @@ _NO_PUBLIC = (
     "columns, as `PATEClassifier(columns=Schema({...}))` (docs/howto/no-public-rows.md)."
 )
 _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Caller(Private):
-    """Knowledge of the rows that a caller has beside them, and its words for messages."""
-
-    words: Words = IN_PYTHON  # names of settings
-    columns: PublicColumns | None = None  # the kinds of the columns of rows that come as numbers
-    others: Mapping[str, Cells] = field(default_factory=dict)  # private columns that the rows do not have
-    apart: tuple[str, ...] = ()  # columns with another purpose: labels and silos
-    named: Mapping[str, str] = field(default_factory=dict)  # how messages call `entity_ids` and `silos`
-    file: Filing | None = None  # stores ballots
-    unused_labels: str | None = None  # the column of public labels that nothing learns from
-    tuned_on: str | None = None  # the data on which the settings were chosen
 
 
 @final
@@ -155,7 +139,6 @@ class Inputs(Parameters):
     columns_: ColumnMap | Schema | None
     n_features_in_: int
     target_: Encoding
-    _caller = Caller()
     _ledger: Path | Ledger | None = None  # while a release is prepared
 
     @property
@@ -178,7 +161,7 @@ class Inputs(Parameters):
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of parameters beside rows, as far as they do not depend on cells."""
         if isinstance(self.columns, Schema):
-            for place, name in (("y", rows.y), ("entity_ids", rows.entity_ids)):
+            for place, name in (("y", rows.y), ("entity_ids", rows.entity_ids), ("silos", rows.silos)):
                 if isinstance(name, str) and name in self.columns.columns:
                     yield Problem(
                         f"{self._owner}.fit.{place}",
@@ -247,12 +230,12 @@ class Inputs(Parameters):
         X_public = given.X_public if run.schema is None else run.schema.empty()
         target = self._target
         public_labels = None if target.is_declared else given.public_labels
-        unused = self._unused_labels(run, given.y, X_public, given.y_public)
+        unused = _unused_labels(run, given, X_public)
         y_public = given.y_public
         if run.schema is None:
             X_public, y_public = _apart(X_public, y_public)
-        X, y, X_public, entity_ids = by_name(given.X, given.y, X_public, given.entity_ids, self._owner)
-        y, entity_ids, silos = map(column_array, (y, entity_ids, given.silos))
+        X, y, X_public, entity_ids, silos = _by_name(given, X_public, self._owner)
+        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         known = None if isinstance(y_public, str) else column_array(y_public)
         _require_plain(y=y, X_public=public_labels, y_public=known, entity_ids=entity_ids, silos=silos)
         run, X, X_public, table = self._numbered(run, X, X_public, entity_ids)
@@ -290,10 +273,18 @@ class Inputs(Parameters):
         people = deal(run.method)
         public, known_labels = self._known(run, public, given.X_public, y_public)
         sight = self._sight(
-            run, people.rows, whole, public, labels[keep], as_given, entity_ids=entities, silos=owners,
-            label=given.y if isinstance(given.y, str) else None, unused_labels=unused,
+            run,
+            given,
+            people.rows,
+            whole,
+            public,
+            labels[keep],
+            as_given,
+            entity_ids=entities,
+            silos=owners,
+            unused_labels=unused,
             scored=None if given.scored is None else self._numbers_of(given.scored),
-        )  # fmt: skip
+        )
         return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
 
     def _known(self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
@@ -302,8 +293,7 @@ class Inputs(Parameters):
 
     def _look(self, taken: Taken) -> None:
         """Refuse rows that should not be released from, and warn of others."""
-        insist = taken.run.once.insist
-        self._told(taken.run, taken.look(partial(preflight, words=self._caller.words, insist=insist)))
+        self._told(taken.run, taken.look(partial(preflight, insist=taken.run.once.insist)))
 
     def _opened(self) -> Path | Ledger | None:
         """Return the open ledger, or the path of one that does not exist yet."""
@@ -321,7 +311,7 @@ class Inputs(Parameters):
     def _rows_in_batches(self, run: Resolved, rows: Rows, batches: Batches) -> tuple[Taken, tuple[Matrix, Matrix]]:
         """Read private rows in batches, once; return them, and public rows as the maps show them; set `target_`."""
         label, entity = rows.y, rows.entity_ids
-        unused = self._unused_labels(run, label, rows.X_public, rows.y_public)
+        unused = _unused_labels(run, rows, rows.X_public)
         X_public, y_public = _apart(rows.X_public, rows.y_public)
         features = public_features(X_public, label, entity)
         run, _, X_public, _ = self._numbered(run, features, features)
@@ -351,22 +341,22 @@ class Inputs(Parameters):
         people = PeopleInBatches(*settings) if batches is rows.X else PeopleInPartitions.of(rows.X, *settings)
         whole, nothing = Table("", {name: [] for name in batches.names}), np.array([])
         sight = self._sight(
-            run, public[:0], whole, public, nothing, nothing, label=label, unused_labels=unused,
+            run,
+            rows,
+            public[:0],
+            whole,
+            public,
+            nothing,
+            nothing,
+            unused_labels=unused,
             n_people=people.n_people,
-        )  # fmt: skip
+        )
 
         def look(at: Callable[[Sight], Found]) -> Found:
             return people.look(partial(_found_in, people.reader, sight, at))
 
         n_teachers = people.n_people if entity is None else None
         return Taken(run, people, public, known_labels, look, lambda _: people, n_teachers), shown
-
-    def _unused_labels(self, run: Resolved, y: Any, X_public: Any, y_public: Any) -> str | None:
-        """Return the column of public labels that the method could learn from and is not given, if there is one."""
-        if y_public is not None:
-            return None
-        table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
-        return run.method.start_from(y if table is not None and y in table.columns else self._caller.unused_labels)
 
     def _begun(self, run: Resolved, public: Matrix, labels: IntArray | None) -> tuple[Resolved, tuple[Matrix, Matrix]]:
         """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
@@ -456,7 +446,7 @@ class Inputs(Parameters):
             )
         private, table = numbered_as(public, X)
         if public is not None and not run.trains and run.teacher_map is None:
-            teacher_map = public.default_map()
+            teacher_map = public.feature_map()
             run = replace(run, teacher_map=teacher_map, student_map=teacher_map if run.same_map else run.student_map)
         self.student_map_, self._allow_nan = run.student_map, run.allow_nan
         self.columns_ = None if public is None else public.columns
@@ -510,13 +500,13 @@ class Inputs(Parameters):
     def _sight(
         self,
         run: Resolved,
+        given: Rows,
         rows: Matrix,
         whole: Any,
         public: Matrix,
         labels: npt.NDArray[Any],
         _as_given: npt.NDArray[Any],  # labels, before any were merged
         *,
-        label: str | None,
         unused_labels: str | None,
         entity_ids: Any = None,
         silos: Any = None,
@@ -524,26 +514,27 @@ class Inputs(Parameters):
         n_people: int | None = None,
     ) -> Sight:
         """Return what `preflight` looks at."""
-        caller, named = self._caller, self.columns_
-        learned = named if isinstance(named, PublicColumns) else caller.columns
+        learned = self.columns_ if isinstance(self.columns_, PublicColumns) else None
         features = tuple(f"column {number}" for number in range(rows.shape[1]))
         if isinstance(whole, Table):
             columns = whole.columns
         else:
-            columns = {**dict(zip(features, rows.T, strict=True)), **caller.others}
+            columns = dict(zip(features, rows.T, strict=True))
             if whole.ndim == 2 and whole.shape != rows.shape:
                 columns |= {f"column {number} of `whole_rows`": cells for number, cells in enumerate(whole.T)}
+        apart = [name for name in (given.y, given.silos) if isinstance(name, str)]
+        names = {"entity_ids": given.entity_ids, "silos": given.silos}
         return Sight(
             private=rows,
             public=public,
             scored=scored,
             numbers=features if learned is None else learned.numbers,
             categories=() if learned is None else learned.categorical,
-            columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
+            columns={name: cells for name, cells in columns.items() if name not in apart},
             n_classes=len(self.target_.names),
             entity_ids=entity_ids,
             silos=silos,
-            named=caller.named,
+            named={place: f"column '{name}'" for place, name in names.items() if isinstance(name, str)},
             unit_is_row=self.unit == ROW,
             noise=self._least_noise(run),
             n_people=n_people,
@@ -616,6 +607,35 @@ def _found_in(reader: BatchReader, sight: Sight, at: Callable[[Sight], Found], t
         columns={name: cells for name, cells in table.columns.items() if name in sight.columns},
     )
     return at(here)
+
+
+def _by_name(given: Rows, X_public: Any, owner: str) -> tuple[Any, Any, Any, Any, Any]:
+    """Return private rows, labels, public rows, ids and silos; names of columns of `X` are replaced by these columns.
+
+    Without public rows, features could not be told from labels.
+    """
+    for rows in (given.X, X_public):
+        refuse_containers(rows)
+    names = [name for name in (given.y, given.entity_ids, given.silos) if isinstance(name, str)]
+    if not names:
+        return given.X, given.y, X_public, given.entity_ids, given.silos
+    others = "and so must $entity_ids and $silos"
+    if X_public is None:
+        raise InvalidParameterError(Problem(f"{owner}.fit.y", f"be an array if you pass no $X_public, {others}"))
+    private = as_table(given.X)
+    if private is None:
+        raise InvalidParameterError(Problem(f"{owner}.fit.y", f"be an array unless $X has named columns, {others}"))
+    ids, owners = (ids_in(private, name) if isinstance(name, str) else name for name in (given.entity_ids, given.silos))
+    labels = private.column(given.y) if isinstance(given.y, str) else given.y
+    return private, labels, public_features(X_public, *names), ids, owners
+
+
+def _unused_labels(run: Resolved, given: Rows, X_public: Any) -> str | None:
+    """Return the column of public labels that the method could learn from and is not given, if there is one."""
+    if given.y_public is not None or not isinstance(given.y, str) or X_public is None:
+        return None
+    table = as_table(X_public)
+    return run.method.start_from(given.y) if table is not None and given.y in table.columns else None
 
 
 def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:

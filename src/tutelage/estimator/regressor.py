@@ -19,7 +19,7 @@ from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
-from tutelage.partition import canonical_ids
+from tutelage.partition import canonical_ids, ids_in
 from tutelage.preflight import Sight
 from tutelage.published import Judged, card_of
 from tutelage.release import Once
@@ -172,11 +172,12 @@ class PATERegressor(RegressorMixin, Estimator):
         if isinstance(y, str) and table is not None:
             given = replace(given, X=table)  # read once
         if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
-            raise InvalidDataError(NO_NUMBERS.format("y"))
+            raise InvalidDataError(NO_NUMBERS.format("The target"))
         if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
-            ids = table.column(entity_ids) if isinstance(entity_ids, str) else column_array(entity_ids)
-            target = Schema({y if isinstance(y, str) else "y": self._ends})
-            target.table(table, None if ids is None else canonical_ids(ids))
+            ids = column_array(entity_ids)
+            if ids is not None:
+                ids = ids_in(table, ids) if isinstance(ids, str) else canonical_ids(ids)
+            Schema({y if isinstance(y, str) else "y": self._ends}).table(table, ids)
         return super()._received(run, given)
 
     def _known(self, run: Resolved, public: Matrix, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
@@ -196,9 +197,17 @@ class PATERegressor(RegressorMixin, Estimator):
         return self._target.low, self._target.high
 
     def _sight(
-        self, run: Resolved, rows: Matrix, whole: Any, public: Matrix, labels: Any, as_given: Any, **more: Any
+        self,
+        run: Resolved,
+        given: Rows,
+        rows: Matrix,
+        whole: Any,
+        public: Matrix,
+        labels: Any,
+        as_given: Any,
+        **more: Any,
     ) -> Sight:
-        found = super()._sight(run, rows, whole, public, labels, as_given, **more)
+        found = super()._sight(run, given, rows, whole, public, labels, as_given, **more)
         labels = numbers_of(as_given)
         declared = (*found.declared, (Schema({"target": self._ends}), Table("", {"target": labels})))
         compared = () if len(public) else found.numbers  # bins have no units

@@ -269,13 +269,21 @@ class NumberedRows(NamedTuple):
     table: Table | None = None  # the rows as they came; None for images
     image_shape: tuple[int, ...] | None = None
 
-    def default_map(self) -> Any:
-        """Return the map for people who cast ballots, learned from the public rows."""
-        public = PublicRows(self.rows, "X_public")
+    def feature_map(
+        self,
+        name: str | None = None,
+        *,
+        source: str = "X_public",
+        components: int | None = None,
+        image_shape: Sequence[int] | None = None,
+    ) -> Any:
+        """Return a map of this name, learned from the public rows; by default that for people who cast ballots."""
+        name = name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else IMAGE_MAP_OF_PEOPLE)
+        columns = Columns(self.rows.shape[1])
         if isinstance(self.columns, PublicColumns):
-            known = Columns(len(self.columns.numbers), self.columns.n_text_features)
-            return FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, None, None, known)
-        return FEATURE_MAPS[IMAGE_MAP_OF_PEOPLE](public, None, self.image_shape, Columns(0))
+            columns = Columns(len(self.columns.numbers), self.columns.n_text_features)
+        shape = self.image_shape if image_shape is None else image_shape
+        return FEATURE_MAPS[name](PublicRows(self.rows, source), components, shape, columns)
 
 
 def numbered_rows(
@@ -366,33 +374,10 @@ def _index(rows: Any) -> Any:
     return index if type(index).__module__.partition(".")[0] == "pandas" else None
 
 
-def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any, owner: str) -> tuple[Any, Any, Any, Any]:
-    """Return private rows, labels, public rows and ids as they are, and names of columns of `X` as these columns.
-
-    Without public rows, features could not be told from labels.
-    """
-    for rows in (X, X_public):
-        _refuse_containers(rows)
-    if not isinstance(y, str) and not isinstance(entity_ids, str):
-        return X, y, X_public, entity_ids
-    if X_public is None:
-        raise InvalidParameterError(
-            Problem(f"{owner}.fit.y", "be an array if you pass no $X_public, and so must $entity_ids")
-        )
-    private = as_table(X)
-    if private is None:
-        raise InvalidParameterError(
-            Problem(f"{owner}.fit.y", "be an array unless $X has named columns, and so must $entity_ids")
-        )
-    cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
-    names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
-    return private, cells, public_features(X_public, *names), ids
-
-
-def public_features(X_public: Any, *special: str | None) -> Any:
+def public_features(X_public: Any, *special: Any) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
-    return X_public if public is None else public.without([name for name in special if name is not None])
+    return X_public if public is None else public.without([name for name in special if isinstance(name, str)])
 
 
 def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
@@ -410,13 +395,13 @@ def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
 
 def dense_rows(rows: Any) -> Any:
     """Return `rows`, images as one row of numbers each; refuse sparse ones."""
-    _refuse_containers(rows)
+    refuse_containers(rows)
     if issparse(rows):
         raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
     return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim in (3, 4) else rows
 
 
-def _refuse_containers(rows: Any) -> None:
+def refuse_containers(rows: Any) -> None:
     """Refuse what holds rows and is not the rows themselves."""
     if isinstance(rows, str | PathLike):
         raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")

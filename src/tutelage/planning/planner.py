@@ -1,6 +1,6 @@
 """Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import Any
@@ -13,7 +13,7 @@ from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import FeatureMap, require_public_map
-from tutelage.features.columns import numbered_rows, public_features
+from tutelage.features.columns import ColumnMap, numbered_rows, public_features
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
@@ -42,6 +42,7 @@ def plan(
     people: int,
     X_public: Any = None,
     y_public: Any = None,
+    columns: ColumnMap | Mapping[str, Any] | None = None,
     features: FeatureMap | None = None,
     stand_in: tuple[Any, Any] | None = None,
     public_rows: int | None = None,
@@ -71,6 +72,8 @@ def plan(
         The public rows.
     y_public : array of shape (public rows,) or str, optional
         Their labels, or the name of the column that holds them.
+    columns : PublicColumns, PublicTransformer or mapping, optional
+        What the named columns of $X_public are, as for `PATEClassifier`.
     features : public feature map, optional
         Applied to all rows first. Default: as in `PATEClassifier`.
     stand_in : tuple of rows and labels, optional
@@ -102,7 +105,7 @@ def plan(
     InvalidParameterError, InvalidDataError
         If a parameter is out of range, or rows and labels do not match.
     """
-    known = _known(X_public, y_public, features, stand_in, public_rows)
+    known = _known(X_public, y_public, columns, features, stand_in, public_rows)
     n_public = _counted(public_rows, X_public, known)
     n_classes = classes if known is None else max(known.n_classes, classes or 0)
     judged_by = Goal(goal)
@@ -155,7 +158,7 @@ def plan(
 
 
 def _known(
-    X_public: Any, y_public: Any, features: FeatureMap | None, stand_in: Any, public_rows: int | None
+    X_public: Any, y_public: Any, columns: Any, features: FeatureMap | None, stand_in: Any, public_rows: int | None
 ) -> PublicLabels | None:
     """Return the labeled rows that trials run on, as numbers; None if there are none."""
     if y_public is None and stand_in is None:
@@ -170,7 +173,7 @@ def _known(
             Problem("plan.stand_in", "be a tuple of two: rows of another data set, and their labels")
         )
     given = (X_public, y_public) if own else stand_in
-    came, rows, labels = _numbers(given[0], given[1], features)
+    came, rows, labels = _numbers(given[0], given[1], columns, features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
@@ -195,7 +198,7 @@ def _known(
     return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
 
 
-def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
+def _numbers(X: Any, y: Any, columns: Any, features: FeatureMap | None) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
     """Return rows as numbers and as people's ballots see them, and their labels."""
     labels = y
     if isinstance(y, str):
@@ -203,13 +206,13 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matri
         if table is None:
             raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
         labels, X = table.column(y), public_features(X, y, None)
-    named = numbered_rows(X)
+    named = numbered_rows(X, columns)
     rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.rows, dtype=np.float64)
     by: Any = None
     if features is not None:
         by = require_public_map(features, "plan")
     elif named is not None:
-        by = named.default_map()
+        by = named.feature_map()
     came, rows = rows, rows if by is None else np.asarray(by.transform(rows))
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
