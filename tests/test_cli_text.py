@@ -27,7 +27,6 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
 
 
 @pytest.mark.parametrize(("strangers", "classes", "hint"), [
-    ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
     ({"YES", "No "}, WORDS, "capital letters or blanks"),
     ({"ill", "healthy"}, NUMBERS, "they are text"),
     ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
-from tutelage.tables import column_array, is_missing, spelled
+from tutelage.tables import by_value, column_array, is_missing, spelled
 
 STEPS = 2**16  # of the range of a number
 _LARGEST = 2**53  # whole numbers are floats, too
@@ -123,9 +124,9 @@ class Goal:
             return ClassWeights() if self.name == "balanced_accuracy" else None
         known = classes.tolist()
         if isinstance(class_weight, Mapping):  # a configuration names classes by text
-            named = {spelled(value): value for value in known}
+            named = {by_value(value): value for value in known}
             class_weight = {
-                value if value in known else named.get(spelled(value), value): weight
+                value if value in known else named.get(by_value(value), value): weight
                 for value, weight in class_weight.items()
             }
         good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
@@ -154,23 +155,24 @@ class ClassCodes:
     weights: ClassWeights | None
 
     def private(self, labels: Any, /) -> IntArray:
-        """Return the class index of each private label: of one that is equal or, without one, spelled alike.
+        """Return the class index of each private label: of one that is equal or, without one, of the same value.
 
-        Each cell is looked at by itself: a reader of files may have made text of numbers, or numbers of text.
+        Each cell is looked at by itself, as those of categories are: a reader of files may have made text of numbers,
+        numbers of text, or 1.0 of 1 because of another cell.
         """
         values = labels if isinstance(labels, list) else labels.tolist()
         by_text = _by_text(self.places)
         try:
             found = np.fromiter((self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
             for row in np.flatnonzero(found < 0):
-                found[row] = by_text.get(spelled(values[row]), -1)
+                found[row] = by_text.get(by_value(values[row]), -1)
         except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
             found = np.array([-1])
         if np.any(found < 0):
             if any(map(is_missing, values)):
                 raise InvalidDataError(MISSING_LABEL)
             declared = "labels of `X_public`" if self.origin == "public" else "declared `classes`"
-            cause = cause_of_unknown({spelled(value) for value in values} - {*by_text}, [*self.places])
+            cause = cause_of_unknown({spelled(one) for one in values if by_value(one) not in by_text}, [*self.places])
             raise InvalidDataError(f"The private labels hold a value that is not among the {declared}{cause}")
         return found
 
@@ -183,7 +185,7 @@ class ClassCodes:
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
         by_text = _by_text(known)
         labeled = [one for one in cells.tolist() if not is_missing(one)]
-        found = {one: known.get(one, by_text.get(spelled(one), ABSTAIN)) for one in set(labeled)}
+        found = {one: known.get(one, by_text.get(by_value(one), ABSTAIN)) for one in set(labeled)}
         if unknown := sorted(str(one) for one, place in found.items() if place == ABSTAIN):
             raise InvalidDataError(
                 f"`{named}` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
@@ -375,8 +377,12 @@ class Numbers:
 
 
 def _by_text(places: Mapping[Any, int]) -> dict[str, int]:
-    """Return the class index of each label as it is spelled; an empty one is no label."""
-    return {text: place for label, place in places.items() if (text := spelled(label))}
+    """Return the class index of each label by its value; an empty one is no label, nor one that two classes have."""
+    found = defaultdict[str, set[int]](set)
+    for label, place in places.items():
+        found[by_value(label)].add(place)
+    found.pop("", None)
+    return {text: min(classes) for text, classes in found.items() if len(classes) == 1}
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
@@ -397,8 +403,6 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
         return ": some are numbers with fractions, which cannot be classes. Group them into classes first."
     if not whole_classes:
         return ": they are numbers, and `classes` are text. List the numbers in `classes`."
-    if {round(number) for number in numbers if number is not None} <= set(classes):
-        return ": some are whole numbers with a decimal point. Write them as integers."
     return _COMPARE
 
 

@@ -47,8 +47,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
         `budget`, or 1; with a `mechanism` of the method, which fixes the noise, the ε that follows from it.
     classes : sequence or mapping, optional
         The class values, which are public; or a mapping from each class to the labels that it merges:
-        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. A label that equals none of them is the one that is spelled alike:
-        "1" is 1. Default: the labels of public rows, in `y_public` or in a column of `X_public` that `y` names;
+        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. A label that equals none of them is the one of the same value:
+        "1" and "1.0" are 1. Default: the labels of public rows, in `y_public` or in a column of `X_public` that `y` names;
         otherwise the values in `y`, with a warning and a line on the card, because a class that only one person has
         would reveal that person.
     delta : float, optional
