@@ -17,7 +17,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
 )
-from tutelage.features import PublicPCA, PublicRows
+from tutelage.features import PublicPCA, PublicRows, PublicSteps
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods import CappedVotes, Method, TeacherVotes
 from tutelage.people.memory import PeopleInMemory
@@ -31,6 +31,7 @@ ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
 CAPPED = CappedVotes(CAP, student=GaussianNB())
+AXES = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
 
 
 def model(method: Method = CAPPED, **changes):
@@ -72,14 +73,14 @@ def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
 
 
 def test_everybody_votes_as_often_as_the_cap_says_on_the_nearest_rows(plain):
-    assert np.array_equal(plain.ballots_[0].counts, few_votes(PRIVATE, PUBLIC))
+    steps = PublicSteps.learn(PublicRows(PUBLIC, "X_public"), PUBLIC.shape[1])
+    assert np.array_equal(plain.ballots_[0].counts, few_votes(steps.transform(PRIVATE), steps.transform(PUBLIC)))
     assert not hasattr(plain, "votes_")
 
 
 def test_the_votes_are_on_what_is_near_through_the_features(plain):
-    axes = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
-    found = fitted(features=axes, method=CAPPED.with_params(student_features="rows"))
-    assert np.array_equal(found.ballots_[0].counts, few_votes(axes.transform(PRIVATE), axes.transform(PUBLIC)))
+    found = fitted(features=AXES, method=CAPPED.with_params(student_features="rows"))
+    assert np.array_equal(found.ballots_[0].counts, few_votes(AXES.transform(PRIVATE), AXES.transform(PUBLIC)))
     assert not np.array_equal(found.ballots_[0].counts, plain.ballots_[0].counts)
 
 
@@ -119,9 +120,9 @@ def test_no_text_shows_rows_or_the_number_of_people():
 
 
 def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are_gone(path):
-    first = fitted(noise=None, ledger=path, public=PUBLIC[:200])
+    first = fitted(noise=None, ledger=path, public=PUBLIC[:200], features=AXES)
     with pytest.warns(BudgetContinuedWarning) as caught:
-        again = fitted(noise=None, ledger=path)
+        again = fitted(noise=None, ledger=path, features=AXES)
     assert FEW_VOTES_LEFT in str(caught[0].message)
     assert "200 of its queries were answered before" in str(caught[0].message)
     assert again.mechanism_ == first.mechanism_
@@ -160,4 +161,4 @@ def test_owners_and_missing_values_are_refused():
     holed = PRIVATE.copy()
     holed[0, 0] = np.nan
     with pytest.raises(InvalidDataError, match="NaN"):
-        fitted(holed)
+        fitted(holed, features=AXES)

@@ -1,5 +1,6 @@
 """Python, a configuration and a ledger are one road: the same rows are the same release."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from test_preflight import PATIENTS, SHARED, rows
 from tutelage import Ledger, PATEClassifier
 from tutelage.cli.config import load_config
-from tutelage.cli.prepare import prepared
+from tutelage.cli.prepare import arguments, build_estimator, prepared
 from tutelage.cli.sources import load_sources
-from tutelage.exceptions import BudgetExceededError, PreflightError
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, PreflightError
 from tutelage.features import PublicColumns
 from tutelage.noise import SimulationNoise
 from tutelage.tables import read_table
+
+duckdb, polars, pyarrow = map(pytest.importorskip, ("duckdb", "polars", "pyarrow"))
 
 
 def configured(
@@ -79,3 +82,107 @@ def test_private_rows_among_the_scored_ones_are_refused(tmp_path):
     data = load_sources(settings)
     with pytest.raises(PreflightError, match=SHARED):
         prepared(settings, data)
+
+
+# One table in ten forms, with three kinds of labels
+
+
+NUMBERS = ["age", "dose"]
+KINDS_OF_LABELS: dict[str, Callable[[Any], Any]] = {
+    "whole numbers": lambda ill: (ill == "yes").astype(np.int64),
+    "floats": lambda ill: (ill == "yes").astype(np.float64),
+    "text": lambda ill: np.where(ill == "yes", "1", "0").astype(object),
+    "truth values": lambda ill: np.asarray(ill == "yes"),
+}
+FILES: dict[str, Callable[[Any, Path], None]] = {
+    "csv": lambda frame, path: frame.to_csv(path, index=False),
+    "csv.gz": lambda frame, path: frame.to_csv(path, index=False),
+    "parquet": lambda frame, path: frame.to_parquet(path, index=False),
+    "npz": lambda frame, path: np.savez(path, X=frame[NUMBERS].to_numpy(), ill=np.array(frame["ill"].tolist())),
+}
+IN_MEMORY: dict[str, Callable[[Any], Any]] = {
+    "pandas": lambda frame: frame,
+    "Polars": polars.from_pandas,
+    "Arrow": lambda frame: pyarrow.Table.from_pandas(frame, preserve_index=False),
+    "DuckDB": duckdb.from_df,
+    "dictionary": lambda frame: {name: frame[name].to_numpy() for name in frame},
+    "array": lambda frame: frame[NUMBERS].to_numpy(),
+    "Dask": lambda frame: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3),
+}
+
+
+def released(model: Any, **given: Any) -> bytes:
+    """Return what a student predicts that learns by noise from one seed."""
+    found = model.set_params(noise=SimulationNoise(0), ledger=None).fit(**given)
+    return found.predict_proba(rows(50, 3)[NUMBERS].to_numpy()).tobytes()
+
+
+def ten_forms(labels: str, folder: Path) -> dict[str, bytes]:
+    """Return what is released of rows with these labels, by form and road."""
+    frames = {"private": rows(300, 1)[[*NUMBERS, "ill"]], "public": rows(120, 2)[[*NUMBERS, "ill"]]}
+    frames = {name: one.assign(ill=KINDS_OF_LABELS[labels](one["ill"])) for name, one in frames.items()}
+    private, public = frames["private"], frames["public"]
+    classes = [False, True] if labels == "truth values" else [0, 1]
+    model = PATEClassifier(1.0, classes, unit="row", question="ill")
+    answers = dict[str, bytes]()
+    for form, made in IN_MEMORY.items():
+        others = public[NUMBERS] if form == "Dask" else made(public)
+        y: Any = private["ill"].to_numpy() if form == "array" else "ill"
+        answers[form] = released(model, X=made(private), y=y, X_public=others)
+    for ending, written in FILES.items():
+        for name, frame in frames.items():
+            written(frame, folder / f"{name}.{ending}")
+        text = TEN.format(ending=ending, classes='["False", "True"]' if labels == "truth values" else "[0, 1]")
+        (folder / "run.toml").write_text(text)
+        settings = load_config(folder / "run.toml")
+        data = load_sources(settings)
+        model_of_file = build_estimator(settings, data)
+        answers[f"{ending} by a configuration"] = released(model_of_file, **arguments(settings, data))
+        if ending != "npz":
+            tables = [read_table(folder / f"{name}.{ending}") for name in frames]
+            answers[f"{ending} in Python"] = released(model, X=tables[0], y="ill", X_public=tables[1])
+    return answers
+
+
+TEN = """
+[private]
+file = "private.{ending}"
+unit = "row"
+[target]
+column = "ill"
+classes = {classes}
+[public]
+file = "public.{ending}"
+[privacy]
+epsilon = 1
+[output]
+folder = "out"
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("labels", list(KINDS_OF_LABELS))
+def test_ten_forms_of_one_table_are_one_release(labels, tmp_path):
+    answers = ten_forms(labels, tmp_path)
+    assert len(answers) == 14
+    assert [form for form, one in answers.items() if one != answers["pandas"]] == []
+
+
+@pytest.mark.parametrize("label", ["maybe", "yes ?", "2", ""])
+def test_a_label_that_is_no_class_is_refused_in_every_form(label, tmp_path):
+    private = rows(300, 1)
+    private.loc[7, "ill"] = label
+    settings = configured(tmp_path, private, rows(120, 2), 'unit = "row"')
+    model = PATEClassifier(1.0, ["no", "yes"], unit="row")
+    forms = [(made(private), made(rows(120, 2))) for form, made in IN_MEMORY.items() if form not in ("array", "Dask")]
+    forms.append((read_table(tmp_path / "private.csv"), read_table(tmp_path / "public.csv")))
+    said = set[str]()
+    for X, public in forms:
+        with pytest.raises(InvalidDataError) as refused:
+            model.prepare(X, "ill", X_public=public, y_public="ill")
+        said.add(str(refused.value))
+    with pytest.raises(InvalidDataError) as refused:
+        prepared(settings, load_sources(settings))
+    assert {*said, str(refused.value)} == said
+    assert len(said) == 1
+    assert not label or label not in said.pop()

@@ -11,7 +11,7 @@ from tutelage.cli.text import remark
 from tutelage.cli.words import on_command_line
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, FewPublicRowsWarning, PreflightWarning, TutelageError
-from tutelage.features.columns import NumberedRows, numbered_rows
+from tutelage.features.columns import numbered_rows
 from tutelage.methods.choice import Chooser
 from tutelage.preflight import sorted_by
 from tutelage.release import PreparedRelease
@@ -43,11 +43,10 @@ def check_public_rows(config: RunConfig, data: Sources) -> bool:
 
 def learn_features(config: RunConfig, data: Sources) -> Any:
     """Return the feature map that [features] names, learned from public rows that are not kept for scoring."""
-    name = config.map
-    if name is None or (config.features.map is None and data.columns is not None):
+    name = config.features.map
+    if name is None:
         return None
-    pool = data.public_rows(slice(n_pool(config, data)))
-    public = numbered_rows(pool, data.columns) or NumberedRows(pool)
+    public = numbered_rows(data.public_rows(slice(n_pool(config, data))), data.columns)
     section = config.features
     try:
         return public.feature_map(

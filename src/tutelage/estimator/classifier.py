@@ -48,9 +48,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
     classes : sequence or mapping, optional
         The class values, which are public; or a mapping from each class to the labels that it merges:
         ``{"yes": ["<30", ">30"], "no": ["NO"]}``. A label that equals none of them is the one of the same value:
-        "1" and "1.0" are 1. Default: the labels of public rows, in `y_public` or in a column of `X_public` that `y` names;
-        otherwise the values in `y`, with a warning and a line on the card, because a class that only one person has
-        would reveal that person.
+        "1" and "1.0" are 1. Default: the labels of public rows, in `y_public` or in a column of `X_public` that `y`
+        names; otherwise the values in `y`, with a warning and a line on the card, because a class that only one person
+        has would reveal that person.
     delta : float, optional
         δ of the guarantee and of the budget. Keep it below 1/n for n people. Default: that of the `ledger`, if it is
         there already, or 1e-5.
@@ -80,8 +80,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
         the kinds of columns that you know, as `PublicColumns.learn` takes them. Default: as `X_public` shows them.
     features : public feature map, optional
         Map that the rows of teachers and student pass through, after `columns`: a map of `tutelage.features`, or a
-        pipeline of such maps. It may be published. Default, if every person casts ballots: `PublicSteps` for tables and
-        `image_features` for images.
+        pipeline of such maps. It may be published. Default, if every person casts ballots: `PublicSteps` for tables
+        and arrays, and `image_features` for images.
     goal : str, default="accuracy"
         What `score` and the card judge the student by: ``"accuracy"``, ``"balanced_accuracy"``,
         ``"average_precision"`` or, for any share, ``"recall at 5 %"``. The last two are for two classes, of which the

@@ -440,17 +440,21 @@ class Inputs(Parameters):
             rows = schema.table(dense_rows(X), None if entity_ids is None else canonical_ids(entity_ids))
             return run, schema.transform(rows), np.empty((0, len(schema.names))), rows
         public = numbered_rows(X_public, run.columns)
-        if public is None and run.columns is not None:
+        is_plain = public.table is None and public.image_shape is None
+        if is_plain and run.columns is not None:
             raise InvalidParameterError(
                 Problem(f"{self._owner}.columns", "be left out if rows have no named columns", fix="Name the columns.")
             )
         private, table = numbered_as(public, X)
-        if public is not None and not run.trains and run.teacher_map is None:
+        if not run.trains and run.teacher_map is None:
+            if is_plain:
+                checked = partial(check_array, public.rows, input_name="X")
+                public = public._replace(rows=_validated(checked, allow_nan=True))
             teacher_map = public.feature_map()
             run = replace(run, teacher_map=teacher_map, student_map=teacher_map if run.same_map else run.student_map)
         self.student_map_, self._allow_nan = run.student_map, run.allow_nan
-        self.columns_ = None if public is None else public.columns
-        return run, private, X_public if public is None else public.rows, table
+        self.columns_ = public.columns
+        return run, private, public.rows, table
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
@@ -712,7 +716,7 @@ def _without_values(message: str, *, allow_nan: bool) -> str:
     if message.startswith("Input X contains"):
         return (
             "X contains NaN or infinity, which the teacher or the student does not take. Where people cast ballots, "
-            "pass rows with named columns, in which numbers may be missing. Otherwise impute inside both, for example "
+            "numbers may be missing if `features` is left out. Otherwise impute inside both, for example "
             "make_pipeline(SimpleImputer(), ...), so that no statistic runs over all private rows, or take models that "
             "accept missing values, such as HistGradientBoostingClassifier."
         )

@@ -83,9 +83,13 @@ class Resolved:
     @property
     def allow_nan(self) -> bool:
         """Whether missing cells go through the maps or, where there is none, into teachers and student."""
-        teachers, student = self.teacher_map, self.student if self.student_map is None else self.student_map
-        of_teachers = self.method.takes_missing_values if teachers is None else takes_missing_values(teachers)
-        return of_teachers and takes_missing_values(student)
+        if self.teacher_map is not None:
+            of_teachers = takes_missing_values(self.teacher_map)
+        else:
+            of_teachers = not self.trains or self.method.takes_missing_values  # the default map of people takes them
+        if self.student_map is None and self.same_map and not self.trains:
+            return of_teachers
+        return of_teachers and takes_missing_values(self.student if self.student_map is None else self.student_map)
 
 
 _Init = ParamSpec("_Init")

@@ -220,6 +220,7 @@ def _declared(kind: str | Sequence[Any]) -> Kind:
 
 ColumnMap = PublicColumns | PublicTransformer
 _COMPONENTS, _OF_IMAGES = 64, 200
+_STEPS, _MOST_STEPS = 8, 2048  # of each column of numbers; of all of them
 TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
 """The maps for tables and images where every person is a teacher, unless another one is named."""
 
@@ -238,7 +239,8 @@ def _principal_axes(public: PublicRows, components: int | None, image_shape: Seq
 
 def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> Any:
     _refuse_image_shape(image_shape)
-    return PublicSteps.learn(public, columns.numbers, n_features=columns.features)
+    n_steps = max(1, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
+    return PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
 
 
 def _image_features(public: PublicRows, components: int | None, shape: Sequence[int] | None, _: Columns) -> Any:
@@ -262,11 +264,11 @@ FEATURE_MAPS: Mapping[str, Named[Any]] = {
 
 
 class NumberedRows(NamedTuple):
-    """Public rows that were not a matrix, as numbers."""
+    """Public rows as numbers; plain rows are not checked yet."""
 
     rows: Matrix
-    columns: ColumnMap | None = None  # what they are, by the rows or as declared; None for images
-    table: Table | None = None  # the rows as they came; None for images
+    columns: ColumnMap | None = None  # what named columns are, by the rows or as declared
+    table: Table | None = None  # the rows as they came, if their columns have names
     image_shape: tuple[int, ...] | None = None
 
     def feature_map(
@@ -286,10 +288,8 @@ class NumberedRows(NamedTuple):
         return FEATURE_MAPS[name](PublicRows(self.rows, source), components, shape, columns)
 
 
-def numbered_rows(
-    X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None
-) -> NumberedRows | None:
-    """Return public rows with named columns, texts and images as numbers; None for rows that are a matrix.
+def numbered_rows(X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None) -> NumberedRows:
+    """Return public rows with named columns, texts and images as numbers, and rows that are a matrix as they are.
 
     The kinds of the columns are `declared`, or learned from the rows; a mapping declares some of them.
     """
@@ -297,7 +297,7 @@ def numbered_rows(
         return NumberedRows(dense_rows(X_public), image_shape=X_public.shape[1:])
     public = named_cells(dense_rows(X_public))
     if public is None:
-        return None
+        return NumberedRows(X_public)
     if declared is None or isinstance(declared, Mapping):
         kinds = {TEXT: "text"} if as_table(X_public) is None else {}  # one column of texts, which has no name
         declared = PublicColumns.learn(public, kinds=kinds | dict(declared or {}))
@@ -305,12 +305,12 @@ def numbered_rows(
     return NumberedRows(np.asarray(declared.transform(public)), declared, public)
 
 
-def numbered_as(public: NumberedRows | None, X: Any) -> tuple[Any, Table | None]:
+def numbered_as(public: NumberedRows, X: Any) -> tuple[Any, Table | None]:
     """Return private rows as numbers in the columns of the public rows, and as a table if their columns have names.
 
     It refuses sparse rows, names that only one of the two has, a column of two types, and images of two shapes.
     """
-    shape = None if public is None else public.image_shape
+    shape = public.image_shape
     if shape is not None or (isinstance(X, np.ndarray) and X.ndim > 2):
         if shape is None or np.shape(X)[1:] != shape or len(shape) > 3:
             raise InvalidDataError(
@@ -319,13 +319,13 @@ def numbered_as(public: NumberedRows | None, X: Any) -> tuple[Any, Table | None]
             )
         return dense_rows(X), None
     private = named_cells(dense_rows(X))
-    if (private is None) != (public is None):
+    if (private is None) != (public.table is None):
         named, other = ("X_public", "X") if private is None else ("X", "X_public")
         raise InvalidDataError(
             f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
             "same columns."
         )
-    if private is None or public is None or public.table is None or public.columns is None:
+    if private is None or public.table is None or public.columns is None:
         return dense_rows(X), None
     columns = public.columns
     columns_of(private, columns.names)  # which refuses rows that lack one

@@ -34,6 +34,7 @@ _MODEL = 0.015  # standard deviation of the prediction error, beyond that of sin
 _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
+_ROWS = "The public rows of plan must be numbers, or rows with named columns."
 
 
 def plan(
@@ -207,15 +208,13 @@ def _numbers(X: Any, y: Any, columns: Any, features: FeatureMap | None) -> tuple
             raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
         labels, X = table.column(y), public_features(X, y, None)
     named = numbered_rows(X, columns)
-    rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.rows, dtype=np.float64)
-    by: Any = None
-    if features is not None:
-        by = require_public_map(features, "plan")
-    elif named is not None:
-        by = named.feature_map()
-    came, rows = rows, rows if by is None else np.asarray(by.transform(rows))
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
+    came = np.asarray(named.rows, dtype=np.float64)
+    if came.ndim != 2:
+        raise InvalidDataError(_ROWS)
+    by: Any = named._replace(rows=came).feature_map() if features is None else require_public_map(features, "plan")
+    rows = np.asarray(by.transform(came))
+    if not np.isfinite(rows).all():
+        raise InvalidDataError(_ROWS)
     return came, rows, np.asarray(column_array(labels))
 
 
