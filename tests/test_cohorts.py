@@ -511,6 +511,33 @@ def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(setting
     assert exported(path) == before
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_names_that_later_releases_need_and_names_that_find_no_other_are_told_before_anything_is_spent(path):
+    months = {
+        "classes": [0, 1],
+        "ledger": path,
+        "budget": 1.0,
+        "releases": 3,
+        "noise": SimulationNoise(0),
+        "unit": "person",
+    }
+    given = {"X_public": PUBLIC, "entity_ids": IDS, "insist": True}
+
+    def told(release: str | None, **changed: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            PATEClassifier(**months | changed).prepare(X[:150], Y[:150], release=release, **given)
+        return [str(one.message) for one in caught if "release" in str(one.message)]
+
+    (unnamed,) = told(None)
+    assert "name each release by `release`" in unnamed
+    assert told("January") == []
+    PATEClassifier(**months).fit(X[:150], Y[:150], release="January", **given)
+    assert told("January") == told("February") == []
+    (other,) = told("February", question="another")
+    assert "No earlier release of this ledger has these settings" in other
+
+
 def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path):
     fit(path, None, OLD, epsilon=0.5)
     with pytest.raises(LedgerMismatchError, match="`release` must be left out"):

@@ -190,7 +190,7 @@ def require_same_types(private: Table, public: Table, names: Iterable[str], *, d
     """
     advice = (
         "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
-        "read_csv(path, dtype=dict(public.dtypes))."
+        "read_csv(path, dtype=dict(public.dtypes)), in which 'Int64' stands for whole numbers with empty cells."
     )
     for name in filter(public.columns.__contains__, names):
         wanted = public.type_of(name)

@@ -54,6 +54,23 @@ _ONE_CLASS = (
 )
 
 
+def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
+    """Warn the owner of people with ids if a name is missing that later releases need, or if a name finds no other."""
+    state = ledger.state()
+    if name is None and budget.asked.releases > 1 and not state.spent:
+        warn(
+            f"The budget is for {budget.asked.releases} releases, and this one has no name, so no later one of this "
+            "ledger can have one. If people come later, month by month, name each release by $release.",
+            PreflightWarning,
+        )
+    elif name is not None and state.cohorts and name not in state.cohorts and not ledger.earlier(budget.question, name):
+        warn(
+            "No earlier release of this ledger has these settings, so the student learns from this one alone. To learn "
+            "from earlier ones, too, use their question, classes, columns, method, noise and public rows.",
+            PreflightWarning,
+        )
+
+
 class Estimator(Inputs):
     """An estimator of scikit-learn whose fit is one release of private rows."""
 
@@ -146,6 +163,8 @@ class Estimator(Inputs):
         self.student_map_ = run.student_map
         public = self._public(run, taken, shown)
         self._warn_of_settings(run, method, budget, n_people, public)
+        if batches is None and taken.people.ids():
+            _warn_of_names(run.once.release, budget, ledger)
         method.check(public)
         self.n_private_rows_ = None
         if rows.entity_ids is None and rows.silos is None:
