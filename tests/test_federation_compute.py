@@ -73,8 +73,9 @@ def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(computed):
     members.aggregator().collect(batch, members.mailbox)
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     seen += [int(value) for shares in held.values() for value in shares.blocks.ravel()]
-    for _, _, share in members.aggregator()._answers(batch, members.mailbox):
-        seen += decode(share, (batch.n_queries,)).tolist()
+    for shares in members.aggregator()._answers(batch, members.mailbox).values():
+        for share in shares.values():
+            seen += decode(share, (batch.n_queries,)).tolist()
     assert len(seen) > 10_000
     reach = 2**30  # counts with all noise are far below; what a mask of 60 bits leaves is above, but for 1e-5
     assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]
@@ -216,7 +217,7 @@ def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp
     votes[:, 0, 0], votes[:, 0, 1] = size, -size
     stuff(members, batch, "hospital-3", votes)
     assert {one.entities for one in all_ended(members, batch)} == {tuple(HOSPITALS)}
-    answers = {party: share for party, _, share in members.aggregator()._answers(batch, members.mailbox)}
+    (answers,) = members.aggregator()._answers(batch, members.mailbox).values()
     opened = recombine([answers[party] for party in PARTIES], (len(LABELS),))
     assert set(opened.tolist()) <= {0, 1, 2, 3}
     assert opened[0] == 1  # the stuffed query is lost to the liar, and only that

@@ -28,7 +28,7 @@ A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
 
 def labels_in(votes, bits):
     """Return the task of finding labels for each party, and the labels + 1 that numpy finds."""
-    return [("labels", share, bits) for share in summands(votes)], votes.argmax(axis=1) + 1
+    return [("labels", share[np.newaxis], bits) for share in summands(votes)], votes.argmax(axis=1) + 1
 
 
 def hard_votes(rng, classes, bits, queries=40):
@@ -50,7 +50,8 @@ def checked(rng, classes, bits):
     votes[5], votes[5, -1] = 2 ** (bits - 2), -(2 ** (bits - 2))
     votes[6], votes[6, -1] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
     task, expected = labels_in(votes, bits)
-    tasks = [(*one, (share, threshold)) for one, share in zip(task, summands(totals), strict=True)]
+    blocks = [np.stack([share[0], total]) for (_, share, _), total in zip(task, summands(totals), strict=True)]
+    tasks = [("labels", both, bits, threshold) for both in blocks]
     return tasks, np.where(totals.max(axis=1) >= threshold, expected, 0)
 
 

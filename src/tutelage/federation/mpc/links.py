@@ -107,7 +107,6 @@ class Link:
         self._reader = reader
         self._writer = writer
         self._failure = failure
-        self._clock = asyncio.get_running_loop().time
         self._arrived: dict[Label, bytes] = {}
         self._awaited: dict[Label, asyncio.Future[bytes]] = {}
         self._asked: dict[Label, float] = {}  # when, of what is awaited, the earliest first
@@ -124,7 +123,7 @@ class Link:
         payload = self._arrived.pop((kind, label), None)
         if payload is None:
             self._awaited[kind, label] = message
-            self._asked[kind, label] = self._clock()
+            self._asked[kind, label] = asyncio.get_running_loop().time()
         else:
             self._unasked_bytes -= len(payload)
             message.set_result(payload)
@@ -132,7 +131,7 @@ class Link:
 
     def silent_for(self) -> float:
         """Return for how many seconds the message has been waited for that was asked for first; 0 if none is."""
-        return next((self._clock() - asked for asked in self._asked.values()), 0.0)
+        return next((asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0)
 
     async def listen(self) -> None:
         """Take in frames until the other party has finished; report whatever else ends them."""
