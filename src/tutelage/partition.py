@@ -216,7 +216,7 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
     return np.array(ids, object)
 
 
-def ids_in(table: Table, name: str) -> npt.NDArray[np.object_]:
+def ids_in(table: Table, name: str) -> NDArray[np.object_]:
     """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
     cells = ["" if is_missing(cell) else cell for cell in table.column(name).tolist()]
     return canonical_ids(cells, f"An id in '{name}' of {table.source or 'the private rows'}")
