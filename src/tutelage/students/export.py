@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import ClassifierMixin, is_classifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -34,7 +34,7 @@ from tutelage.features.public_numbers import DEPTH, PublicTrees
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
-from tutelage.students.additive import AdditiveClassifier
+from tutelage.students.additive import AdditiveClassifier, TableOfEffects
 from tutelage.students.additive_mean import AdditiveRegressor
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
@@ -414,57 +414,29 @@ _MAPS: dict[type, Callable[..., _Node]] = {
 }
 
 
-def _shape_of_map(operator: Any) -> None:
-    operator.outputs[0].type = DoubleTensorType([None, None])
+def _by_sums(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
+    scores = rows @ part.coef_
+    return _chosen(part, (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE)) * part.weights_)
 
 
-def _convert_map(scope: Any, operator: Any, container: Any) -> None:
-    inputs = [_Node(given, container.target_opset) for given in operator.inputs]
-    made = _MAPS[type(operator.raw_operator)](operator.raw_operator, *inputs)
-    made.Identity(output_names=operator.outputs[:1]).node.add_to(scope, container)
+def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
+    return _chosen(part, _totals(part, bins).Softmax(axis=1))
 
 
-def _shape_of_classifier(operator: Any) -> None:
-    of_sums = isinstance(operator.raw_operator, NoisySumClassifier | AdditiveClassifier)
-    classes = operator.raw_operator.classes_
-    operator.outputs[0].type = (StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType)([None])
-    operator.outputs[1].type = (DoubleTensorType if of_sums else FloatTensorType)([None, len(classes)])
+def _by_numbers(part: AdditiveRegressor, bins: _Node) -> tuple[_Node, ...]:
+    found = _totals(part, bins)
+    low, high = map(np.array, part.range_)
+    if part.public_ is not None:
+        found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
+    return (_flat(found.Clip(low, high)),)
 
 
-def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
-    part = operator.raw_operator
-    scores = _Node(operator.inputs[0], container.target_opset) @ part.coef_
-    chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE)) * part.weights_
-    _write(chances, part, scope, operator, container)
-
-
-def _totals(operator: Any, container: Any) -> _Node:
+def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     """Return the sums of the effects of each row."""
-    part = operator.raw_operator
-    bins = _Node(operator.inputs[0], container.target_opset)
     sizes = np.array([len(effects) for effects in part.effects_])
     places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
     effects = _Node(np.concatenate(part.effects_), bins.version).Gather(places.Cast(to=_INT64), axis=0)
     return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
-
-
-def _convert_effects(scope: Any, operator: Any, container: Any) -> None:
-    _write(_totals(operator, container).Softmax(axis=1), operator.raw_operator, scope, operator, container)
-
-
-def _shape_of_numbers(operator: Any) -> None:
-    operator.outputs[0].type = DoubleTensorType([None])
-
-
-def _convert_numbers(scope: Any, operator: Any, container: Any) -> None:
-    part = operator.raw_operator
-    found = _totals(operator, container)
-    low, high = map(np.array, part.range_)
-    if part.public_ is not None:
-        bins = _Node(operator.inputs[0], container.target_opset)
-        found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
-    found = found.Clip(low, high)
-    found.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
 
 
 def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
@@ -479,12 +451,43 @@ def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
     return (value.Gather(nodes).sums() + np.array([trees.base])).Clip(np.array(0.0), np.array(1.0))
 
 
-def _write(chances: _Node, part: Any, scope: Any, operator: Any, container: Any) -> None:
-    """Write the label and the probabilities of each row, by numbers that are in proportion to these."""
+def _chosen(part: Any, chances: _Node) -> tuple[_Node, ...]:
+    """Return the label and the probabilities of each row, by numbers that are in proportion to these."""
     classes = part.classes_.astype(str if part.classes_.dtype.kind in "UOS" else np.int64)
-    labels = _Node(classes, container.target_opset).ArrayFeatureExtractor(chances.ArgMax(axis=1, keepdims=0))
-    labels.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
-    chances.Div(chances.sums(), output_names=operator.outputs[1:]).node.add_to(scope, container)
+    labels = _Node(classes, chances.version).ArrayFeatureExtractor(chances.ArgMax(axis=1, keepdims=0))
+    return _flat(labels), chances / chances.sums()
+
+
+def _flat(values: _Node) -> _Node:
+    return values.Reshape(np.array([-1]))
+
+
+_FORMS: dict[type, Callable[..., tuple[_Node, ...]]] = {
+    NoisySumClassifier: _by_sums,
+    AdditiveClassifier: _by_effects,
+    AdditiveRegressor: _by_numbers,
+}
+
+
+def _set_types(operator: Any) -> None:
+    """Name the types and shapes of what a part gives."""
+    part = operator.raw_operator
+    classes = getattr(part, "classes_", None)
+    if classes is None:
+        operator.outputs[0].type = DoubleTensorType([None] if isinstance(part, AdditiveRegressor) else [None, None])
+        return
+    label = StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType
+    chance = DoubleTensorType if type(part) in _FORMS else FloatTensorType
+    operator.outputs[0].type = label([None])
+    operator.outputs[1].type = chance([None, len(classes)])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    part = operator.raw_operator
+    inputs = [_Node(given, container.target_opset) for given in operator.inputs]
+    found = _FORMS[type(part)](part, *inputs) if type(part) in _FORMS else [_MAPS[type(part)](part, *inputs)]
+    for one, output in zip(found, operator.outputs, strict=True):
+        one.Identity(output_names=[output]).node.add_to(scope, container)
 
 
 class _Exact:
@@ -512,14 +515,9 @@ def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
     convert_sklearn_random_forest_classifier(scope, operator, _Exact(container), op_version=3)
 
 
-for _kind in _MAPS:
-    update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_map, _convert_map)
-update_registered_converter(AdditiveRegressor, "TutelageAdditiveRegressor", _shape_of_numbers, _convert_numbers)
-for _kind, _convert in (
-    (NoisySumClassifier, _convert_sums),
-    (AdditiveClassifier, _convert_effects),
-    (HistGradientBoostingClassifier, _convert_boosting),
-):
-    # The options are those of skl2onnx, by their possible values.
-    flags = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
-    update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_classifier, _convert, options=flags)
+# The options are those of skl2onnx, by their possible values.
+_FLAGS = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
+_CONVERTERS = dict.fromkeys([*_MAPS, *_FORMS], _convert) | {HistGradientBoostingClassifier: _convert_boosting}
+for _kind, _converter in _CONVERTERS.items():
+    _options = _FLAGS if issubclass(_kind, ClassifierMixin) else None
+    update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _set_types, _converter, options=_options)
