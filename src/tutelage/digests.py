@@ -16,10 +16,10 @@ import secrets
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from math import isnan, prod
+from math import isnan, nan, prod
 from numbers import Integral
 from struct import Struct
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,9 @@ _WHOLE: Any = (bool, np.bool_, Integral)
 _NUMBERS: Any = (*_WHOLE, float, np.floating)
 _ARRAY: Any = np.ndarray
 _CELL = 16  # bytes
+_FLOAT_FORM = Struct("<cd")  # a tag, and a number as 64-bit float
 _NUMBER_FORM = Struct("<dQ")  # a number as 64-bit float, and its mark
-_WORDS = 8  # of 32 bits, in a hash
+_HASH = 32  # bytes
 _NUMBER = 1  # the mark of a number; an empty cell is zeros, and a text its hash
 _AT_ONCE = 2**13  # rows
 
@@ -58,8 +59,9 @@ def spelled_out(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if isinstance(value, np.ndarray):
-        cells = [spelled_out(cell) for cell in value.ravel().tolist()] if value.dtype == object else None
-        content = value.tobytes() if cells is None else canonical(cells).encode()
+        content = value.tobytes()
+        if value.dtype == object:
+            content = canonical([spelled_out(cell) for cell in value.ravel().tolist()]).encode()
         return ["array", value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
     if isinstance(value, Mapping):
         return ["mapping", sorted([spelled_out(name), spelled_out(one)] for name, one in value.items())]
@@ -80,21 +82,22 @@ def spelled_out(value: Any) -> Any:
 def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
     """Return one keyed hash per query, of its row, what stands beside it, and the context."""
     prefix = canonical(context).encode()
-    columns = [row_bytes(rows), *(row_bytes(column) for column in beside)]
+    columns = map(row_bytes, [rows, *beside])
     return [_keyed(key, b"query", prefix, *parts) for parts in zip(*columns, strict=True)]
 
 
 def data_digest(*columns: npt.ArrayLike | None) -> bytes:
     """Return a digest of the columns of private rows, the same in whatever order they come; private itself."""
-    parts = [row_bytes(column) for column in columns if column is not None]
     present = bytes(column is not None for column in columns)
+    parts = [row_bytes(column) for column in columns if column is not None]
     rows = sorted(hashlib.sha256(_joined(*row)).digest() for row in zip(*parts, strict=True))
     return hashlib.sha256(present + b"".join(rows)).digest()
 
 
 def fingerprint(key: bytes, digest: bytes, salt: str | None = None) -> str:
     """Return a salt and the keyed fingerprint of a data set: another one each time, equal data or not."""
-    salt = secrets.token_hex(_SALT // 2) if salt is None else salt
+    if salt is None:
+        salt = secrets.token_hex(_SALT // 2)
     return salt + _keyed(key, b"data set", salt.encode(), digest).hex()
 
 
@@ -110,7 +113,7 @@ def is_fingerprint_of(digest: bytes, known: str, key: bytes) -> bool:
 
 def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     """Return one string of bytes per row, equal for rows with equal cells and for no others, in every batch."""
-    array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    array: Any = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
         raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
     shape = str(array.shape[1:]).encode()
@@ -133,14 +136,14 @@ def _cell(cell: Any) -> bytes:
     if isinstance(cell, _NUMBERS) and type(cell) is not np.longdouble:
         if isinstance(cell, _WHOLE) or float(cell).is_integer():
             whole = int(cell)
-            return b"i%d;" % whole if abs(whole) >= _EXACT else b"f" + np.array(whole, dtype="<f8").tobytes()
-        return b"f" + np.array(np.nan if np.isnan(cell) else cell, dtype="<f8").tobytes()
+            return b"i%d;" % whole if abs(whole) >= _EXACT else _FLOAT_FORM.pack(b"f", whole)
+        return _FLOAT_FORM.pack(b"f", nan if isnan(cell) else cell)
     if isinstance(cell, str):
         return b"s" + _joined(unicodedata.normalize("NFC", cell).encode("utf-8", "surrogatepass"))
     if isinstance(cell, bytes):
         return b"b" + _joined(cell)
     if isinstance(cell, _ARRAY) and cell.ndim > 0:
-        return b"a" + _joined(*row_bytes(cast("npt.NDArray[Any]", cell)[None]))
+        return b"a" + _joined(*row_bytes(np.expand_dims(cell, 0)))
     raise InvalidDataError(
         f"Rows must hold numbers, text, or None. Got a cell of type {type(cell).__name__}; write it as one of these."
     )
@@ -169,28 +172,28 @@ class RunningDigest:
             for place, cells in enumerate(part.columns.values()):
                 rows[:, place] = _cells(cells)
             whole = rows.data.cast("B")
-            self._add([hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)])
+            self._add(whole[at : at + width] for at in range(0, len(whole), width))
         return self
 
     def add_people(self, ids: Iterable[str]) -> Self:
         """Add people, each once, by their `canonical_ids`."""
-        self._add([hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in ids])
+        self._add(name.encode("utf-8", "surrogatepass") for name in ids)
         return self
 
     def add_digest(self, other: "RunningDigest") -> None:
         """Add all that was added to another digest."""
-        self._total = (self._total + other._total) % 2 ** (32 * _WORDS)
-        self._count = self._count + other._count
+        self._total += other._total
+        self._count += other._count
 
     def digest(self) -> bytes:
         """Return the digest."""
-        return hashlib.sha256(self._count.to_bytes(8, "big") + self._total.to_bytes(4 * _WORDS, "big")).digest()
+        total = self._total % 2 ** (8 * _HASH)
+        return hashlib.sha256(self._count.to_bytes(8, "big") + total.to_bytes(_HASH, "big")).digest()
 
-    def _add(self, hashes: list[bytes]) -> None:
-        words = np.frombuffer(b"".join(hashes), dtype="<u4").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
-        total = sum(word << (32 * place) for place, word in enumerate(words.tolist()))
-        self._total = (self._total + total) % 2 ** (32 * _WORDS)
-        self._count = self._count + len(hashes)
+    def _add(self, items: Iterable[bytes | memoryview]) -> None:
+        for item in items:
+            self._total += int.from_bytes(hashlib.sha256(item).digest(), "little")
+            self._count += 1
 
 
 def table_digest(table: Table) -> bytes:

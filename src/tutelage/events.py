@@ -18,12 +18,12 @@ the same in every event that has them:
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import inf, nextafter, sqrt
-from typing import Any, NamedTuple, final, get_args
+from typing import Any, NamedTuple, TypeVar, dataclass_transform, final, get_args
 
 from tutelage._internal.validation import (
     integer_at_least,
@@ -38,6 +38,7 @@ from tutelage.privacy import PrivacyUnit
 LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
+_Kind = TypeVar("_Kind")
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 
@@ -70,7 +71,13 @@ _RULES: dict[str, Callable[[object, str, str], object]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+def _frozen(kind: type[_Kind]) -> type[_Kind]:
+    """Return a class of events as a frozen record."""
+    return dataclass(frozen=True, slots=True)(kind)
+
+
+@_frozen
 class Event:
     """Base of all events."""
 
@@ -103,7 +110,7 @@ class Event:
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@_frozen
 class _Checked(Event):
     """One release; its parameters are checked by their names."""
 
@@ -112,7 +119,7 @@ class _Checked(Event):
             object.__setattr__(self, name, _RULES[name](getattr(self, name), name, type(self).__name__))
 
 
-@dataclass(frozen=True, slots=True)
+@_frozen
 class _OfScale(_Checked):
     scale: float
     classes: int
@@ -120,7 +127,7 @@ class _OfScale(_Checked):
     simulated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@_frozen
 class _OfSigma(_Checked):
     sigma: float
     classes: int
@@ -128,7 +135,7 @@ class _OfSigma(_Checked):
     simulated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@_frozen
 class _OfThreshold(_Checked):
     threshold: float
     sigma: float
@@ -138,37 +145,37 @@ class _OfThreshold(_Checked):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class NoisyArgmaxLaplace(_OfScale):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class NoisyArgmaxGaussian(_OfSigma):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class ExponentialArgmax(_OfScale):
     """The exponential mechanism: class j with probability ∝ exp(n_j/scale)."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class PermuteAndFlip(_OfScale):
     """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class ConfidenceCheck(_OfThreshold):
     """Whether max_j n_j + Z ≥ threshold, P(Z = k) ∝ exp(−k²/2σ²): the first step of Confident-GNMax."""
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class InteractiveCheck(_OfThreshold):
     """Whether max_j (n_j − o_j) + Z ≥ threshold, o_j public, Z as in `ConfidenceCheck`: Interactive-GNMax, first step.
 
@@ -178,7 +185,7 @@ class InteractiveCheck(_OfThreshold):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class RandomizedResponse(_Checked):
     """One entity's vote, kept with probability e^ε/(e^ε + m − 1) at most, or else any other class, all equally likely.
 
@@ -192,7 +199,7 @@ class RandomizedResponse(_Checked):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class TruncatedGeometricResponse(_OfScale):
     """One entity's vote as a number 1, …, m, plus Z, clamped to a range around them; P(Z = k) ∝ exp(−|k|/scale).
 
@@ -202,7 +209,7 @@ class TruncatedGeometricResponse(_OfScale):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class NoisyBallot(_OfSigma):
     """One entity's vote as a vector of one 1 and m − 1 zeros, plus independent Z_j, P(Z_j = k) ∝ exp(−k²/2σ²).
 
@@ -211,7 +218,7 @@ class NoisyBallot(_OfSigma):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class NoisySumGaussian(_Checked):
     """Σ_i b_i + Z, where teacher i casts one integer vector b_i and P(Z_j = k) ∝ exp(−k²/2σ²), Z_j independent.
 
@@ -228,7 +235,7 @@ class NoisySumGaussian(_Checked):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class CappedArgmaxGaussian(_Checked):
     """All answers of a campaign, each as of `NoisyArgmaxGaussian`, to which each teacher gives at most `cap` votes.
 
@@ -245,7 +252,7 @@ class CappedArgmaxGaussian(_Checked):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class PublicationTest(_Checked):
     """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
 
@@ -276,7 +283,7 @@ Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its n
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class SummedNoise(Event):
     """The same event, each of its noise variables the sum of independent shares of several owners.
 
@@ -348,7 +355,7 @@ class SummedNoise(Event):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class Repeated(Event):
     """The same event `count` times, each on its own query, possibly chosen in view of earlier answers.
 
@@ -371,7 +378,7 @@ class Repeated(Event):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_frozen
 class Composed(Event):
     """Several events on the same private data, each possibly chosen in view of the earlier answers."""
 
@@ -439,12 +446,13 @@ def settings_of(record: Any) -> dict[str, Any]:
 
     So the content of a file or a key stays the same when a later version adds a field.
     """
-
-    def is_default(value: object, default: object) -> bool:
-        return default is not MISSING and type(value) is type(default) and value == default
-
-    found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
-    return {item.name: value for item, value in found if not is_default(value, item.default)}
+    settings = dict[str, Any]()
+    for item in fields(record):
+        value = getattr(record, item.name)
+        is_default = type(value) is type(item.default) and value == item.default
+        if item.repr and not is_default:
+            settings[item.name] = value
+    return settings
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
@@ -457,18 +465,18 @@ def _event_from_text(text: str) -> Event:
     record = json.loads(text)
     try:
         name = record["event"]
-        values = {key: value for key, value in record.items() if key != "event"}
+        del record["event"]
         match name:
             case "SummedNoise":
-                return SummedNoise(event_from_dict(values["of"]), values["shares"])  # type: ignore[arg-type]
+                return SummedNoise(event_from_dict(record["of"]), record["shares"])  # type: ignore[arg-type]
             case "Repeated":
-                return Repeated(event_from_dict(values["of"]), values["count"])
+                return Repeated(event_from_dict(record["of"]), record["count"])
             case "Composed":
-                return Composed(tuple(event_from_dict(part) for part in values["of"]))
+                return Composed(tuple(event_from_dict(part) for part in record["of"]))
             case _:
                 pass
-        values["unit"] = PrivacyUnit.from_dict(values["unit"])
-        event = _BY_NAME[name](**values)
+        record["unit"] = PrivacyUnit.from_dict(record["unit"])
+        event = _BY_NAME[name](**record)
         hash(event)  # refused where a setting is a list
         return event
     except InvalidDataError as error:

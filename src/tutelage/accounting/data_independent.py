@@ -4,8 +4,8 @@
 holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.md.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from math import fsum
 from typing import NamedTuple, assert_never
 
@@ -14,13 +14,6 @@ import numpy as np
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, composition
-from tutelage.accounting.composition import (
-    gaussian_composition,
-    lattice_composition,
-    pure_dp_composition,
-    shift_mu_squared,
-    shifted_gaussian_composition,
-)
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
     CERTAIN,
@@ -54,6 +47,7 @@ PureResponse = RandomizedResponse | TruncatedGeometricResponse
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
 OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
 IntegerGaussian = OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
+_Candidate = tuple[float, str, float | None]  # ε, the method that proves it, and its order
 
 
 def epsilon(event: Event, delta: float) -> PublicEpsilon:
@@ -121,7 +115,7 @@ def mu_squared(event: Event) -> float:
             f"CappedGNMax, GNMax. Got a {type(other).__name__}; spend it from a ledger with `accounting` renyi."
         )
     kinds = [(part.event, part.times) for part in releases if isinstance(part.event, IntegerGaussian)]
-    return fsum(times * shift_mu_squared(kind.sigma, _moved(kind)) for kind, times in kinds)
+    return fsum(times * composition.shift_mu_squared(kind.sigma, _moved(kind)) for kind, times in kinds)
 
 
 def basic_epsilon(event: Event) -> PublicEpsilon:
@@ -134,19 +128,27 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
     """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form."""
-    values = np.zeros(len(orders))
-    for part in event.flatten():
-        values += part.times * _rdp_of_one_release(part.event, orders)
-    return RenyiCurve(orders, values)
+    return _summed(event, orders, _rdp_of_one_release)
 
 
 def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give: docs/proofs/argmax_bound.md."""
+
+    def smaller(one: Single, orders: FloatArray) -> FloatArray:
+        return np.minimum(_at_each(orders, partial(_rdp_by_search, one)), _rdp_of_one_release(one, orders))
+
+    return _summed(event, orders, smaller)
+
+
+def _summed(event: Event, orders: FloatArray, cost: Callable[[Single, FloatArray], FloatArray]) -> RenyiCurve:
     values = np.zeros(len(orders))
     for part in event.flatten():
-        searched = np.array([_rdp_by_search(part.event, order) for order in orders.tolist()])
-        values += part.times * np.minimum(searched, _rdp_of_one_release(part.event, orders))
+        values += part.times * cost(part.event, orders)
     return RenyiCurve(orders, values)
+
+
+def _at_each(orders: FloatArray, cost: Callable[[float], float]) -> FloatArray:
+    return np.array([cost(order) for order in orders.tolist()])
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -218,7 +220,7 @@ def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
 def response_composition(event: PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
-    return lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
+    return composition.lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
@@ -250,12 +252,12 @@ def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
-    if isinstance(event, SummedNoise):
-        surcharge = composition.renyi_surcharge(composition.log_distance(event), orders)
-        return _rdp_of_one_release(event.event, orders) + surcharge
-    if isinstance(event, PureResponse):
-        return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
     match event:
+        case SummedNoise(event=whole):
+            surcharge = composition.renyi_surcharge(composition.log_distance(event), orders)
+            return _rdp_of_one_release(whole, orders) + surcharge
+        case RandomizedResponse() | TruncatedGeometricResponse():
+            return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
         case ExponentialArgmax(scale=scale):
             # Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
             return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
@@ -289,7 +291,7 @@ def _rdp_if_added(event: OfBallots, orders: FloatArray) -> FloatArray:
     closed = gaussian_rdp(event.sigma, changed, orders)
     if isinstance(event, NoisySumGaussian):
         return closed
-    searched = np.array([_gaussian_single(event.sigma, order) for order in orders.tolist()])
+    searched = _at_each(orders, partial(_gaussian_single, event.sigma))
     return np.minimum(closed, changed * searched)
 
 
@@ -322,45 +324,43 @@ def _rdp_by_search(event: Single, order: float) -> float:
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
-            surcharge = composition.renyi_surcharge(composition.log_distance(event), np.array([order]))
-            return _rdp_by_search(whole, order) + float(surcharge[0])
+            (surcharge,) = composition.renyi_surcharge(composition.log_distance(event), np.array([order]))
+            return _rdp_by_search(whole, order) + float(surcharge)
         case _:
             return np.inf
 
 
-def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
-    if not any(isinstance(part.event, Searched) for part in releases):
-        return []
-    value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
-    return [(value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order)]
+def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> Iterator[_Candidate]:
+    if any(isinstance(part.event, Searched) for part in releases):
+        value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
+        yield value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order
 
 
 def _by_rounded_noise(
     releases: list[Releases], delta: float, moved: Callable[[IntegerGaussian], int]
-) -> list[tuple[float, str, float | None]]:
-    """Return the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
+) -> Iterator[_Candidate]:
+    """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
     kinds = [(part.event.without_shares(), part.times) for part in releases]
     shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, IntegerGaussian)]
-    if len(shifts) < len(releases):
-        return []
-    value = shifted_gaussian_composition(shifts, delta)
-    return [(value, "Gaussian differential privacy of discrete Gaussian noise", None)]
+    if len(shifts) == len(releases):
+        value = composition.shifted_gaussian_composition(shifts, delta)
+        yield value, "Gaussian differential privacy of discrete Gaussian noise", None
 
 
-def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:
-    """Return the exact compositions that apply: those for many answers of one and the same mechanism."""
-    kinds = {part.event.without_shares() for part in releases}
-    if len(kinds) != 1:
-        return []
-    kind = kinds.pop()
+def _by_exact_composition(releases: list[Releases], delta: float) -> Iterator[_Candidate]:
+    """Yield the exact compositions that apply: those for many answers of one and the same mechanism."""
+    kind, *others = {part.event.without_shares() for part in releases}
+    if others:
+        return
     count = sum(part.times for part in releases)
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
-        value = gaussian_composition(kind.sigma, count, delta)
-        return [(value, "exact composition of discrete Gaussian noise", None)]
-    found: list[tuple[float, str, float | None]] = []
+        yield (
+            composition.gaussian_composition(kind.sigma, count, delta),
+            "exact composition of discrete Gaussian noise",
+            None,
+        )
     if isinstance(kind, PureResponse):
-        found.append((response_composition(kind, count, delta), "exact composition of local responses", None))
+        yield response_composition(kind, count, delta), "exact composition of local responses", None
     if isinstance(kind, PureArgmax | PureResponse):
-        value = pure_dp_composition(_pure_loss(kind), count, delta)
-        found.append((value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None))
-    return found
+        value = composition.pure_dp_composition(_pure_loss(kind), count, delta)
+        yield value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None
