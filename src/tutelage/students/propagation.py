@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,8 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     if k == 0:
         return csr_array((n_rows, n_rows))
     distances, neighbors = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
-    scale = np.where(distances[:, -1:] > 0, distances[:, -1:], 1)  # or else all of them coincide with the row
+    furthest = distances[:, -1:]
+    scale = np.where(furthest > 0, furthest, 1)  # or else all of them coincide with the row
     weights = np.exp(-((distances / scale) ** 2))
     ends = np.arange(0, n_rows * k + 1, k)
     directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
@@ -50,9 +52,9 @@ class Propagation:
     """
 
     def __init__(self, graph: csr_array, alpha: float) -> None:
-        sums = np.asarray(graph.sum(axis=1)).ravel()
+        sums = graph.sum(axis=1)[:, None]
         self._degrees = np.where(sums > 0, sums, 1)
-        self._scale = 1 / np.sqrt(self._degrees)[:, None]
+        self._scale = 1 / np.sqrt(self._degrees)
         root = diags_array(self._scale[:, 0])
         self._step = csr_array(alpha * (root @ graph @ root)).astype(np.float32)
 
@@ -63,7 +65,7 @@ class Propagation:
 
     def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
-        centered = -self._degrees[:, None] * (sources.sum(axis=0) / self._degrees.sum())
+        centered = -self._degrees * (sources.sum(axis=0) / self._degrees.sum())
         centered[rows] += sources
         residual = (self._scale * centered).astype(np.float32)
         solution = np.zeros_like(residual)
@@ -162,13 +164,13 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.label_noise_ = 0.0
         else:
             graph = neighbor_graph(X, self.n_neighbors)
-            beliefs = [_belief(Propagation(graph, a), known, told, seed) for a in alphas]
+            beliefs = (_belief(Propagation(graph, a), known, told, seed) for a in alphas)
+            rows, labeled, noise, evidence = zip(*beliefs, strict=True)
             reach = -_FAR_REACHING * np.log1p(-alphas)
-            weights: FloatArray = softmax(np.array([belief.evidence for belief in beliefs]) + reach)
-            self.label_distributions_ = np.tensordot(weights, [belief.rows for belief in beliefs], 1)
-            labeled = np.tensordot(weights, [belief.labeled for belief in beliefs], 1)
-            self.trusts_[known] = (labeled * told).sum(axis=1)
-            self.label_noise_ = float(weights @ [belief.noise for belief in beliefs])
+            weights: FloatArray = softmax(np.array(evidence) + reach)
+            self.label_distributions_ = np.tensordot(weights, rows, 1)
+            self.trusts_[known] = (np.tensordot(weights, labeled, 1) * told).sum(axis=1)
+            self.label_noise_ = float(weights @ noise)
         self._fit_final(X, seed)
 
     def _check_settings(self) -> None:
@@ -209,8 +211,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         return scores
 
 
-@dataclass(frozen=True, slots=True)
-class _Belief:
+class _Belief(NamedTuple):
     """Class beliefs of rows at one α."""
 
     rows: FloatArray
