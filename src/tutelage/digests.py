@@ -46,7 +46,13 @@ _Spelled = npt.NDArray[np.uint64]  # shape (cells, 2)
 
 def canonical(content: Any) -> str:
     """Return plain values in their one spelling: JSON with sorted keys and no blanks."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        content,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+    )
 
 
 def spelled_out(value: Any) -> Any:
@@ -79,7 +85,12 @@ def spelled_out(value: Any) -> Any:
     return [f"{kind.__module__}.{kind.__qualname__}", spelled_out(given)]
 
 
-def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+def query_hashes(
+    key: bytes,
+    context: dict[str, Any],
+    rows: npt.ArrayLike,
+    *beside: npt.ArrayLike,
+) -> list[bytes]:
     """Return one keyed hash per query, of its row, what stands beside it, and the context."""
     prefix = canonical(context).encode()
     columns = map(row_bytes, [rows, *beside])
@@ -228,7 +239,13 @@ def _numbers(numbers: npt.NDArray[np.generic]) -> _Spelled:
 def _texts(texts: list[str]) -> _Spelled:
     place_of = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     each = np.frombuffer(b"".join(map(_text, place_of)), dtype="<u8").reshape(-1, 2)
-    return each[np.fromiter(map(place_of.__getitem__, texts), dtype=np.int64, count=len(texts))]
+    return each[
+        np.fromiter(
+            map(place_of.__getitem__, texts),
+            dtype=np.int64,
+            count=len(texts),
+        )
+    ]
 
 
 def _text(text: str) -> bytes:

@@ -134,10 +134,19 @@ def excess_of_two(positions: Positions, order: float) -> FloatArray:
     """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
     low = np.arange(-positions.last, positions.last + 1 - positions.finest)
     high = low + positions.finest
-    return _cell_excess([positions.two(low), positions.two(high)], positions.largest_ratio, order)
+    return _cell_excess(
+        [positions.two(low), positions.two(high)],
+        positions.largest_ratio,
+        order,
+    )
 
 
-def excess_at(positions: Positions, x: IntArray, y: IntArray, order: float) -> FloatArray:
+def excess_at(
+    positions: Positions,
+    x: IntArray,
+    y: IntArray,
+    order: float,
+) -> FloatArray:
     """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
     return _bound(positions, x, y, positions.finest, order)
 
@@ -169,31 +178,54 @@ def _square(side: int, step: int) -> tuple[IntArray, IntArray]:
     return x.ravel(), y.ravel()
 
 
-def _bound(positions: Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
+def _bound(
+    positions: Positions,
+    x: IntArray,
+    y: IntArray,
+    span: int,
+    order: float,
+) -> FloatArray:
     """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
     far_x = np.minimum(x + span, positions.last)
     far_y = np.minimum(y + span, positions.last)
     favors_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
     favors_gainer = positions.three(far_x, y)
     favors_other = positions.three(far_x, far_y)
-    return _cell_excess([favors_loser, favors_gainer, favors_other], positions.largest_ratio, order)
+    return _cell_excess(
+        [favors_loser, favors_gainer, favors_other],
+        positions.largest_ratio,
+        order,
+    )
 
 
-def _cell_excess(favoring: Sequence[FloatArray], largest_ratio: float, order: float) -> FloatArray:
+def _cell_excess(
+    favoring: Sequence[FloatArray],
+    largest_ratio: float,
+    order: float,
+) -> FloatArray:
     """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio.
 
     `favoring` are the log probabilities, shape (2, outcomes, …), where each outcome wins most.
     """
     with np.errstate(invalid="ignore"):
         smallest, largest = (before - after for before, after in favoring[:2])
-    smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)  # an outcome that cannot be there
+    smallest = np.where(
+        np.isfinite(smallest),
+        smallest,
+        -largest_ratio,
+    )  # an outcome that cannot be there
     largest = np.where(np.isfinite(largest), largest, largest_ratio)
     before, after = np.stack([each[:, outcome] for outcome, each in enumerate(favoring)], axis=1)
     forward = _excess(after, smallest, largest, order)
     return np.maximum(forward, _excess(before, -largest, -smallest, order))
 
 
-def _excess(log_mass: FloatArray, smallest: FloatArray, largest: FloatArray, order: float) -> FloatArray:
+def _excess(
+    log_mass: FloatArray,
+    smallest: FloatArray,
+    largest: FloatArray,
+    order: float,
+) -> FloatArray:
     """Return Σ_o Q_o max φ_λ(t) over t from smallest to largest; o is the first axis."""
     worst = np.maximum(_phi(smallest, order), _phi(largest, order))
     return (np.exp(log_mass) * worst).sum(axis=0)
@@ -228,7 +260,13 @@ def positions_of(noise: Noise) -> Positions:
     )
 
 
-def _log_wins(owns: FloatArray, rivals: FloatArray, strictly: int, step: int, last: int) -> FloatArray:
+def _log_wins(
+    owns: FloatArray,
+    rivals: FloatArray,
+    strictly: int,
+    step: int,
+    last: int,
+) -> FloatArray:
     """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x.
 
     The first axis is that of the pairs of noises, before and after the move.
@@ -239,7 +277,11 @@ def _log_wins(owns: FloatArray, rivals: FloatArray, strictly: int, step: int, la
     for own, rival, table in zip(owns, rivals, wins, strict=True):
         padded = np.pad(own, (0, length - len(own)))
         below = np.pad(np.cumsum(rival), (side, 0))
-        below = np.pad(below, (0, side + 2 * length + 1 - len(rival)), mode="edge")
+        below = np.pad(
+            below,
+            (0, side + 2 * length + 1 - len(rival)),
+            mode="edge",
+        )
         windows = sliding_window_view(below, length)[: 2 * length + 1 : step]
         for row, window in zip(table, windows, strict=True):
             row[:last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]

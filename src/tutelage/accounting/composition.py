@@ -35,7 +35,12 @@ _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
 def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward."""
-    count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
+    count = integer_at_least(
+        count,
+        0,
+        "count",
+        "pure_dp_composition",
+    )  # a plain int: NumPy's would overflow
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
@@ -48,7 +53,13 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     return _epsilon_of_losses(losses, mass, delta, upper=count * epsilon)
 
 
-def lattice_composition(masses: FloatArray, top: float, step: float, count: int, delta: float) -> float:
+def lattice_composition(
+    masses: FloatArray,
+    top: float,
+    step: float,
+    count: int,
+    delta: float,
+) -> float:
     """Return the exact ε of `count` adaptive releases, of dominating loss top − i·step with probability masses[i]."""
     count = integer_at_least(count, 0, "count", "lattice_composition")
     if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
@@ -82,7 +93,13 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     mass = np.fft.irfft(np.exp(shifts * _log_characteristic(sigma, points)), points)
     sums = np.fft.fftfreq(points, 1 / points)
     losses = (shifts - 2 * sums) / (2 * sigma**2)  # Σ log P(x)/P(x − 1) = Σ (1 − 2x)/(2σ²)
-    return _epsilon_of_losses(losses, np.maximum(mass, 0), delta, upper=float(losses.max()), error=error)
+    return _epsilon_of_losses(
+        losses,
+        np.maximum(mass, 0),
+        delta,
+        upper=float(losses.max()),
+        error=error,
+    )
 
 
 def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> float:
@@ -92,7 +109,12 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     Theorem 8).
     """
     sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
-    count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
+    count = integer_at_least(
+        count,
+        0,
+        "count",
+        "continuous_gaussian_composition",
+    )
     return gaussian_dp_epsilon(sqrt(2 * count) / sigma, delta, error=0.0)
 
 
@@ -106,7 +128,11 @@ def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) 
     if mu < _LEAST_MU:
         return np.inf
     upper = mu**2 / 2 + mu * sqrt(2 * log(1 / delta))
-    return _smallest_epsilon(lambda target: _gaussian_dp_delta(mu, target, error), delta, upper)
+    return _smallest_epsilon(
+        lambda target: _gaussian_dp_delta(mu, target, error),
+        delta,
+        upper,
+    )
 
 
 def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: float) -> float:
@@ -149,7 +175,15 @@ def most_shifts(epsilon: float, delta: float) -> float:
         apart = 2 * _APART * mu**2  # twice: covers its own rounding
         moved = moved_delta(delta, apart)
         left = epsilon - 2 * apart
-        return left >= 0 and _gaussian_dp_delta(mu, left, _TAIL_ERROR * (1 + epsilon)) <= moved
+        return (
+            left >= 0
+            and _gaussian_dp_delta(
+                mu,
+                left,
+                _TAIL_ERROR * (1 + epsilon),
+            )
+            <= moved
+        )
 
     low = 0.0
     high = _LEAST_MU
@@ -225,7 +259,12 @@ def _log_characteristic(sigma: float, points: int) -> FloatArray:
 
 
 def _epsilon_of_losses(
-    losses: npt.NDArray[np.floating[Any]], mass: FloatArray, delta: float, *, upper: float, error: float = 0.0
+    losses: npt.NDArray[np.floating[Any]],
+    mass: FloatArray,
+    delta: float,
+    *,
+    upper: float,
+    error: float = 0.0,
 ) -> float:
     """Return the smallest ε with E[(1 − e^{ε − loss})₊] + error ≤ δ, from above."""
 

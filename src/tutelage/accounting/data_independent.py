@@ -67,7 +67,14 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
     summed = "; noise summed from shares" if apart else ""
     value = composition.moved_epsilon(value, apart)
-    return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
+    return PublicEpsilon(
+        value,
+        delta,
+        unit,
+        method + summed,
+        order,
+        event.is_simulated,
+    )
 
 
 def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
@@ -90,7 +97,14 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     def cost(orders: FloatArray) -> FloatArray:
         return sum((times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders)))
 
-    rounded = [value for value, _, _ in _by_rounded_noise(releases, delta, _moved_if_added)]
+    rounded = [
+        value
+        for value, _, _ in _by_rounded_noise(
+            releases,
+            delta,
+            _moved_if_added,
+        )
+    ]
     return min(search_epsilon(cost, delta).epsilon, *rounded)
 
 
@@ -123,7 +137,14 @@ def basic_epsilon(event: Event) -> PublicEpsilon:
     releases = event.flatten()
     unit = _unit(releases)
     total = fsum(part.times * _pure_loss(part.event) for part in releases)
-    return PublicEpsilon(total, 0.0, unit, "basic composition of pure losses", None, event.is_simulated)
+    return PublicEpsilon(
+        total,
+        0.0,
+        unit,
+        "basic composition of pure losses",
+        None,
+        event.is_simulated,
+    )
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
@@ -140,7 +161,11 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     return _summed(event, orders, smaller)
 
 
-def _summed(event: Event, orders: FloatArray, cost: Callable[[Single, FloatArray], FloatArray]) -> RenyiCurve:
+def _summed(
+    event: Event,
+    orders: FloatArray,
+    cost: Callable[[Single, FloatArray], FloatArray],
+) -> RenyiCurve:
     values = np.zeros(len(orders))
     for part in event.flatten():
         values += part.times * cost(part.event, orders)
@@ -196,7 +221,11 @@ def loss_law(event: PureResponse) -> LossLaw:
             # Any two votes: kept, one of the classes that are neither vote, or the other vote.
             keep = -np.log1p((classes - 1) * np.exp(-epsilon))
             neither = np.log(classes - 2) + keep - epsilon if classes > 2 else -np.inf
-            return LossLaw(np.array([keep, neither, keep - epsilon]), epsilon, epsilon)
+            return LossLaw(
+                np.array([keep, neither, keep - epsilon]),
+                epsilon,
+                epsilon,
+            )
         case TruncatedGeometricResponse(scale=scale, classes=classes):
             # The first class against the last.
             log_mass = -np.arange(classes) / scale - np.log1p(np.exp(-1 / scale))
@@ -213,20 +242,35 @@ def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
     law = loss_law(event)
     losses = law.top - law.step * np.arange(len(law.log_mass))
-    log_moments = np.logaddexp.reduce(law.log_mass[:, None] + losses[:, None] * (orders - 1), axis=0)
+    log_moments = np.logaddexp.reduce(
+        law.log_mass[:, None] + losses[:, None] * (orders - 1),
+        axis=0,
+    )
     return np.maximum(log_moments + _ROUNDING * orders, 0) / (orders - 1)
 
 
 def response_composition(event: PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
-    return composition.lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
+    return composition.lattice_composition(
+        np.exp(law.log_mass),
+        law.top,
+        law.step,
+        count,
+        delta,
+    )
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction."""
     passes = np.log(np.array(event.chances, dtype=np.float64) / CERTAIN)
-    fails = np.log(np.array([CERTAIN - chance for chance in event.chances], dtype=np.float64) / CERTAIN)
+    fails = np.log(
+        np.array(
+            [CERTAIN - chance for chance in event.chances],
+            dtype=np.float64,
+        )
+        / CERTAIN
+    )
     here = np.stack([passes, fails])[:, :, None]
     lam = orders[None, None, :]
     worst = [
@@ -330,14 +374,20 @@ def _rdp_by_search(event: Single, order: float) -> float:
             return np.inf
 
 
-def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> Iterator[_Candidate]:
+def _by_three_outcomes(
+    event: Event,
+    releases: list[Releases],
+    delta: float,
+) -> Iterator[_Candidate]:
     if any(isinstance(part.event, Searched) for part in releases):
         value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
         yield value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order
 
 
 def _by_rounded_noise(
-    releases: list[Releases], delta: float, moved: Callable[[IntegerGaussian], int]
+    releases: list[Releases],
+    delta: float,
+    moved: Callable[[IntegerGaussian], int],
 ) -> Iterator[_Candidate]:
     """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
     kinds = [(part.event.without_shares(), part.times) for part in releases]

@@ -73,14 +73,21 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
             from_here, to_here = _remainders(*aside, order)
             there = _add_in_logs(there, from_here)
             back = _add_in_logs(back, to_here)
-        larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
+        larger = np.where(
+            reachable,
+            np.maximum(there, back) / (order - 1),
+            np.inf,
+        )
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
     return worst
 
 
 def _in_doubt(laws: MoveLaws) -> np.ndarray:
     """Return which log ratios may lie on the other side of 0."""
-    reachable = np.isfinite(laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)).all(axis=-1, keepdims=True)
+    reachable = np.isfinite(laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)).all(
+        axis=-1,
+        keepdims=True,
+    )
     return (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & reachable
 
 
@@ -93,7 +100,12 @@ def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, 
     away[~reachable] = 0
     if any_in_doubt:  # the ratio may lie on the other side of 0: count that end too
         in_doubt = _in_doubt(laws)
-        other_end = np.subtract(laws.log_ratio, slack, out=np.zeros_like(slack), where=in_doubt)
+        other_end = np.subtract(
+            laws.log_ratio,
+            slack,
+            out=np.zeros_like(slack),
+            where=in_doubt,
+        )
         away = np.concatenate([away, other_end], axis=-1)
         both = np.broadcast_to(log_mass, slack.shape)
         log_mass = np.concatenate([both, np.where(in_doubt, both, -np.inf)], axis=-1)
@@ -141,7 +153,11 @@ class _Terms(NamedTuple):
         total = np.log1p(terms.sum(axis=-1) * _UPWARD)
         if huge is not None:  # φ(t) ≤ e^{λt} for t ≥ 0
             upward = 1 + _EXPONENT_ROUNDING
-            in_logs = np.where(huge, self.log_mass / upward + order * upward * self.log_ratio, -np.inf)
+            in_logs = np.where(
+                huge,
+                self.log_mass / upward + order * upward * self.log_ratio,
+                -np.inf,
+            )
             total = _add_in_logs(total, log_sum_exp(in_logs, axis=-1))
         return total
 
@@ -150,11 +166,28 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     """Return log(e^one + e^other), rounded upward; exact digits are kept where `other` is far below."""
     share = log_other - log_one
     below_one = np.exp(np.minimum(share, 0))
-    grown = np.where(share < 0, log_one + np.log1p(below_one), np.logaddexp(log_one, log_other))
-    return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * below_one
+    grown = np.where(
+        share < 0,
+        log_one + np.log1p(below_one),
+        np.logaddexp(log_one, log_other),
+    )
+    return (
+        grown
+        + np.where(
+            share > -40,
+            1e-11 * (1 + np.abs(grown)),
+            0,
+        )
+        * below_one
+    )
 
 
-def _remainders(mass: FloatArray, more: FloatArray, less: FloatArray, order: float) -> Iterator[FloatArray]:
+def _remainders(
+    mass: FloatArray,
+    more: FloatArray,
+    less: FloatArray,
+    order: float,
+) -> Iterator[FloatArray]:
     """Yield upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
     # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
     here = np.logaddexp(order * more, np.log(order - 1))
@@ -181,7 +214,12 @@ class ExactCosts(NeverPickled):
     """Exact Rényi costs, private, of answering every query of a vote histogram once by one argmax or check."""
 
     def __init__(
-        self, event: Event, votes: VoteHistogram, offsets: FloatArray | None = None, *, progress: bool = False
+        self,
+        event: Event,
+        votes: VoteHistogram,
+        offsets: FloatArray | None = None,
+        *,
+        progress: bool = False,
     ) -> None:
         offsets = None if offsets is None else np.asarray(offsets, dtype=np.float64)
         event = _fitting(event, votes, offsets)
@@ -194,7 +232,11 @@ class ExactCosts(NeverPickled):
             needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
         if isinstance(event, ExponentialArgmax | PermuteAndFlip):  # class order plays no part: more rows are equal
             counts = np.sort(counts, axis=1)
-        rows, self._inverse = np.unique(np.column_stack([entering, counts, needed]), axis=0, return_inverse=True)
+        rows, self._inverse = np.unique(
+            np.column_stack([entering, counts, needed]),
+            axis=0,
+            return_inverse=True,
+        )
         self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
         self._entering = rows[:, 0].astype(bool)
         self._known, self._needed = np.split(rows[:, 1:], 2, axis=1)
@@ -235,7 +277,12 @@ class ExactCosts(NeverPickled):
         try:
             done = pool.map(evaluate, numbers)
             shown = self._progress and work > _LONG_WORK
-            for _ in progress_bar(done, "exact cost", len(numbers), shown=shown):
+            for _ in progress_bar(
+                done,
+                "exact cost",
+                len(numbers),
+                shown=shown,
+            ):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not finish the rest first
@@ -245,7 +292,13 @@ class ExactCosts(NeverPickled):
         if number in self._laws:
             return self._laws[number]
         rows, kept = self._chunks[number]
-        laws = _law_of(self._event, self._known[rows], self._entering[rows], self._needed[rows], kept)
+        laws = _law_of(
+            self._event,
+            self._known[rows],
+            self._entering[rows],
+            self._needed[rows],
+            kept,
+        )
         size = laws.log_ratio.size + laws.slack.size
         if laws.remainder is not None:
             size += laws.remainder.log_mass.size
@@ -329,13 +382,32 @@ def _noise_of(event: _Tabulated) -> NoiseLaw:
     return outcome_probabilities.discrete_gaussian(event.sigma)
 
 
-def _law_of(event: _Known, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:
+def _law_of(
+    event: _Known,
+    counts: IntArray,
+    entering: np.ndarray,
+    needed: IntArray,
+    kept: int,
+) -> MoveLaws:
     match event:
         case ExponentialArgmax(scale=scale):
-            return outcome_probabilities.exponential_mechanism(counts, entering, scale)
+            return outcome_probabilities.exponential_mechanism(
+                counts,
+                entering,
+                scale,
+            )
         case PermuteAndFlip(scale=scale):
-            return outcome_probabilities.permute_and_flip(counts, entering, scale)
+            return outcome_probabilities.permute_and_flip(
+                counts,
+                entering,
+                scale,
+            )
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return outcome_probabilities.check(counts, entering, needed, sigma)
         case _:
-            return outcome_probabilities.noisy_argmax(counts, entering, _noise_of(event), kept)
+            return outcome_probabilities.noisy_argmax(
+                counts,
+                entering,
+                _noise_of(event),
+                kept,
+            )

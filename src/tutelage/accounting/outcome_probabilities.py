@@ -65,13 +65,23 @@ class NoiseLaw(NamedTuple):
 def discrete_laplace(scale: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−|k|/scale) on the integers."""
     above = scale * (_TAIL_NATS + _MOST_CLASSES_NATS) + 2
-    return NoiseLaw(partial(_discrete_laplace_grid, scale), 0.0, scale * _TAIL_NATS / 2 + 2, above)
+    return NoiseLaw(
+        partial(_discrete_laplace_grid, scale),
+        0.0,
+        scale * _TAIL_NATS / 2 + 2,
+        above,
+    )
 
 
 def discrete_gaussian(sigma: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−k²/2σ²) on the integers."""
     above = sigma * sqrt(2 * (_TAIL_NATS + _MOST_CLASSES_NATS)) + 2
-    return NoiseLaw(partial(_discrete_gaussian_grid, sigma), 0.5, sigma * sqrt(_TAIL_NATS) + 2, above)
+    return NoiseLaw(
+        partial(_discrete_gaussian_grid, sigma),
+        0.5,
+        sigma * sqrt(_TAIL_NATS) + 2,
+        above,
+    )
 
 
 def _discrete_laplace_grid(scale: float, lowest: int, highest: int) -> NoiseGrid:
@@ -177,7 +187,12 @@ class MoveLaws(NamedTuple):
         )
 
 
-def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
+def noisy_argmax(
+    counts: IntArray,
+    may_enter: np.ndarray,
+    law: NoiseLaw,
+    kept: int,
+) -> MoveLaws:
     """Return the laws of argmax_j (n_j + Z_j), ties to the lowest index.
 
     A ballot may enter where a teacher abstained. All but the `kept` classes with the most votes are bounded together.
@@ -191,7 +206,11 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
     mass, weights = field.winners()
     change, error = field.changes(weights)
     log_mass = _per_move(mass)
-    ratio, slack = _log_ratio(change, error, ROUNDING - _LOG_ROUNDING * log_mass)
+    ratio, slack = _log_ratio(
+        change,
+        error,
+        ROUNDING - _LOG_ROUNDING * log_mass,
+    )
     if far.size:
         slack = field.cover_far_moves(weights, ratio, slack)
     else:
@@ -200,7 +219,14 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
     far_has_ballots = np.any(counts[rows, far] > 0, axis=1)
     possible[:, kept] |= far_has_ballots[:, None]
     possible[:, kept, kept] = far_has_ballots | (may_enter & (far.size > 0))
-    return MoveLaws(log_mass, ratio, slack, possible, _sources(near), field.remainder())
+    return MoveLaws(
+        log_mass,
+        ratio,
+        slack,
+        possible,
+        _sources(near),
+        field.remainder(),
+    )
 
 
 def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
@@ -209,7 +235,14 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
     log_p = np.hstack([log_p, np.full((len(counts), 1), -np.inf)])
     log_others = _log_mass_of_the_others(log_p)
     # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
-    mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None], log_others), axis=-1)
+    mass = np.stack(
+        np.broadcast_arrays(
+            log_p[:, :, None],
+            log_p[:, None],
+            log_others,
+        ),
+        axis=-1,
+    )
     source, target, others = np.moveaxis(np.exp(mass), -1, 0)
     fewer_votes = np.append(np.full(counts.shape[1], -1 / scale), 0.0)[:, None]
     more_votes = -fewer_votes.T
@@ -217,7 +250,11 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
         change = source * np.expm1(-1 / scale) + target * np.expm1(1 / scale)
         whole: FloatArray = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
-        log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
+        log_norm = np.where(
+            change < -0.5,
+            whole,
+            np.log1p(np.maximum(change, -0.75)),
+        )
     ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
     slack = 4e-15 * (1 / scale + np.abs(ratio))
     return _of_all_classes(counts, may_enter, mass, ratio, slack)
@@ -236,7 +273,12 @@ def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> M
     return _of_all_classes(counts, may_enter, here, ratio, slack)
 
 
-def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: float) -> MoveLaws:
+def check(
+    counts: IntArray,
+    may_enter: np.ndarray,
+    needed: IntArray,
+    sigma: float,
+) -> MoveLaws:
     """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail."""
     margins = counts - needed
     margin = margins.max(axis=1)
@@ -258,9 +300,16 @@ def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: floa
     falls[0] = -np.inf
 
     def log_ratio(at: IntArray, up: np.ndarray, down: np.ndarray) -> FloatArray:
-        return np.select([up, down], [rises[at, None, None], falls[at, None, None]], 0.0)
+        return np.select(
+            [up, down],
+            [rises[at, None, None], falls[at, None, None]],
+            0.0,
+        )
 
-    ratio = np.stack([log_ratio(passes, step > 0, step < 0), log_ratio(fails, step < 0, step > 0)], axis=-1)
+    ratio = np.stack(
+        [log_ratio(passes, step > 0, step < 0), log_ratio(fails, step < 0, step > 0)],
+        axis=-1,
+    )
     size = np.abs(ratio)
     slack = ROUNDING * (size + np.where(size > 0.6, -mass, 0))
     return _of_all_classes(counts, may_enter, mass, ratio, slack)
@@ -281,7 +330,13 @@ class _Field(NamedTuple):
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
         low = int(np.floor(-(1 - law.midway) * widest - law.below))
         high = int(np.ceil(law.above))
-        return cls(law.build(low - 1, high + widest + 1), gaps, far_gaps, low, high - low)
+        return cls(
+            law.build(low - 1, high + widest + 1),
+            gaps,
+            far_gaps,
+            low,
+            high - low,
+        )
 
     def along(self, table: FloatArray, gaps: IntArray, *, below: bool = False) -> FloatArray:
         """Return `table` at x = value − count, or just below it where ties are lost; shape (*gaps.shape, values)."""
@@ -318,7 +373,11 @@ class _Field(NamedTuple):
         given = np.empty((queries, kept + 1, values))
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
             with np.errstate(invalid="ignore", over="ignore"):  # what overflows becomes an infinite cost
-                np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
+                np.multiply(
+                    one_less,
+                    weights[:, j, None, :],
+                    out=given[:, :kept],
+                )
                 given[:, kept] = weights[:, j]
                 terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
                 alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
@@ -352,7 +411,12 @@ class _Field(NamedTuple):
             one_less[:, j] = self.along(grid.gain, own, below=True)
             one_more[:, j] = self.along(grid.loss, own, below=True)
 
-    def cover_far_moves(self, weights: FloatArray, ratio: FloatArray, slack: FloatArray) -> FloatArray:
+    def cover_far_moves(
+        self,
+        weights: FloatArray,
+        ratio: FloatArray,
+        slack: FloatArray,
+    ) -> FloatArray:
         """Return `slack` widened for what the classes put aside do: share ties, hold the maximum back, move ballots.
 
         A ballot that leaves one of them changes less than if it left the nearest of them and more than if it left
@@ -403,7 +467,11 @@ class _Field(NamedTuple):
 
 
 def _follow_one_by_one(
-    law: NoiseLaw, counts: IntArray, log_here: FloatArray, ratio: FloatArray, slack: FloatArray
+    law: NoiseLaw,
+    counts: IntArray,
+    log_here: FloatArray,
+    ratio: FloatArray,
+    slack: FloatArray,
 ) -> None:
     """Fill in, in place, the log ratios that were lost near −∞, from the laws of the moved histograms themselves."""
     rows = np.flatnonzero(~np.isfinite(slack).all(axis=(1, 2, 3)))
@@ -434,7 +502,12 @@ def _per_move(by_outcome: FloatArray) -> FloatArray:
     return by_outcome[:, None, None]
 
 
-def _expected(given: FloatArray, weight: FloatArray, taken: FloatArray, factor: FloatArray) -> FloatArray:
+def _expected(
+    given: FloatArray,
+    weight: FloatArray,
+    taken: FloatArray,
+    factor: FloatArray,
+) -> FloatArray:
     """Return E[factor · given · taken] over the value at which one class wins, for all moves."""
     return (given * (weight * factor[:, None, :])) @ taken.swapaxes(1, 2)
 
@@ -451,11 +524,21 @@ def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> _
 
 
 def _of_all_classes(
-    counts: IntArray, may_enter: np.ndarray, log_mass: FloatArray, ratio: FloatArray, slack: FloatArray
+    counts: IntArray,
+    may_enter: np.ndarray,
+    log_mass: FloatArray,
+    ratio: FloatArray,
+    slack: FloatArray,
 ) -> MoveLaws:
     """Return the laws of moves between all classes and abstention."""
     sources = _sources(np.indices(counts.shape)[1])
-    return MoveLaws(log_mass, ratio, slack, _possible(counts, may_enter), sources)
+    return MoveLaws(
+        log_mass,
+        ratio,
+        slack,
+        _possible(counts, may_enter),
+        sources,
+    )
 
 
 def _sources(classes: IntArray) -> IntArray:
@@ -491,7 +574,11 @@ def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
     elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
     involves_top = is_top[:, :, None] | is_top[:, None, :]
     with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
-        return np.where(involves_top, second[:, :, None] + np.log(beside_top), np.log(elsewhere))
+        return np.where(
+            involves_top,
+            second[:, :, None] + np.log(beside_top),
+            np.log(elsewhere),
+        )
 
 
 def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:

@@ -63,7 +63,9 @@ class EpsilonAtOrder(NamedTuple):
 
 
 def search_epsilon(
-    total: Callable[[FloatArray], FloatArray], delta: float, estimate: Callable[[FloatArray], FloatArray] | None = None
+    total: Callable[[FloatArray], FloatArray],
+    delta: float,
+    estimate: Callable[[FloatArray], FloatArray] | None = None,
 ) -> EpsilonAtOrder:
     """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
 
@@ -74,11 +76,21 @@ def search_epsilon(
     if estimate is None:
         return _narrow_in(total, delta, offsets, _FINE, _REFINEMENTS)
     near = _narrow_in(estimate, delta, offsets, _FINE, _REFINEMENTS).order - 1
-    return _narrow_in(total, delta, near * np.geomspace(1 / _NEAR, _NEAR, _FEW), _FEW - 1, _REFINEMENTS - 1)
+    return _narrow_in(
+        total,
+        delta,
+        near * np.geomspace(1 / _NEAR, _NEAR, _FEW),
+        _FEW - 1,
+        _REFINEMENTS - 1,
+    )
 
 
 def _narrow_in(
-    total: Callable[[FloatArray], FloatArray], delta: float, offsets: FloatArray, fine: int, refinements: int
+    total: Callable[[FloatArray], FloatArray],
+    delta: float,
+    offsets: FloatArray,
+    fine: int,
+    refinements: int,
 ) -> EpsilonAtOrder:
     """Return the best of the orders 1 + offsets, moved on while the best is at an end, and of finer ones around it."""
 
@@ -97,7 +109,16 @@ def _narrow_in(
         found = min(found, best_of(offsets))
     for _ in range(refinements):
         offset = found.order - 1
-        found = min(found, best_of(np.geomspace(offset / ratio, offset * ratio, fine + 2)[1:-1]))
+        found = min(
+            found,
+            best_of(
+                np.geomspace(
+                    offset / ratio,
+                    offset * ratio,
+                    fine + 2,
+                )[1:-1]
+            ),
+        )
         ratio **= 2 / (fine + 1)
     return found
 

@@ -64,7 +64,11 @@ class TableOfEffects(BaseEstimator, ABC):
         """Names of the numbers that the effects add to: the classes, or the target."""
 
     def with_table(
-        self, effects: Sequence[FloatArray], noise: Sequence[FloatArray], groups: Sequence[IntArray], schema: Schema
+        self,
+        effects: Sequence[FloatArray],
+        noise: Sequence[FloatArray],
+        groups: Sequence[IntArray],
+        schema: Schema,
     ) -> Self:
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
         self.effects_ = [effect[group] for effect, group in zip(effects, groups, strict=True)]
@@ -93,7 +97,12 @@ class TableOfEffects(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         first = {"column": "", "cells": "every row", "effects": self._by_output(self.intercept_), "noise": None}
-        columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
+        columns = zip(
+            self.cells_.items(),
+            self.effects_,
+            self.noise_,
+            strict=True,
+        )
         return [first] + [
             {"column": column, "cells": cell, "effects": self._by_output(one), "noise": self._by_output(BAND * noise)}
             for (column, cells), effects, doubts in columns
@@ -110,7 +119,11 @@ class TableOfEffects(BaseEstimator, ABC):
         looked at, and of several the one that the column moves furthest.
         """
         found = list[tuple[str, str, str, str, float]]()
-        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
+        for (column, cells), effects in zip(
+            self.cells_.items(),
+            self.effects_,
+            strict=True,
+        ):
             shown = effects[:-1]
             distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
@@ -135,14 +148,27 @@ class TableOfEffects(BaseEstimator, ABC):
                 chosen = large[np.argsort(-effects[large], kind="stable")]
             cells = [self.cells_[column][one] for one in chosen.tolist()]
             drawn = [[float(f"{one:.4g}") for one in numbers[chosen].tolist()] for numbers in (effects, noise)]
-            found.append(Curve(column, output, self.ordered_[place], cells, *drawn))
+            found.append(
+                Curve(
+                    column,
+                    output,
+                    self.ordered_[place],
+                    cells,
+                    *drawn,
+                )
+            )
         return found
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return what notebooks show: the curves, without a script."""
         if not hasattr(self, "effects_"):
             return f"<pre>{escape(repr(self))}</pre>"
-        return render("curves.jinja", "html", curves=self.curves(), scores=len(self.outputs) > 1)
+        return render(
+            "curves.jinja",
+            "html",
+            curves=self.curves(),
+            scores=len(self.outputs) > 1,
+        )
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return the same to notebooks that ask for all forms: scikit-learn has a form of its own."""
@@ -222,7 +248,11 @@ class Noisy(NamedTuple):
 
 
 def by_column(
-    sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]
+    sums: IntArray,
+    sigma: float,
+    scale: int,
+    cells: Sequence[IntArray],
+    ordered: Sequence[bool],
 ) -> tuple[list[Noisy], FloatArray]:
     """Return sums over the cells of all columns, in steps of `scale`, taken apart; see `Scores.of`.
 
@@ -232,12 +262,28 @@ def by_column(
     noisy = list[Noisy]()
     per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
     for found, follow in zip(per_column, ordered, strict=True):
-        runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
+        runs, walk = grouped(
+            found.sum(axis=0).tolist(),
+            sigma * sqrt(len(sums)),
+            ordered=follow,
+        )
         group = np.full(found.shape[1], len(runs))
         for number, places in enumerate(runs):
             group[places] = number
-        noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
-    totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes))
+        noisy.append(
+            Noisy(
+                found / scale,
+                sigma / scale,
+                group,
+                len(runs),
+                walk,
+            )
+        )
+    totals = np.average(
+        [one.sum(axis=1) / scale for one in per_column],
+        axis=0,
+        weights=1 / np.array(sizes),
+    )
     return noisy, totals
 
 
@@ -258,21 +304,37 @@ class Effects:
 
     @classmethod
     def by_noisy(
-        cls, noisy: Sequence[Noisy], cells: Sequence[IntArray], estimate: Callable[[Noisy], Columns], *more: Any
+        cls,
+        noisy: Sequence[Noisy],
+        cells: Sequence[IntArray],
+        estimate: Callable[[Noisy], Columns],
+        *more: Any,
     ) -> Self:
         """Return the effects, their doubts and the sizes that `estimate` gives for each column; of no group zeros."""
         groups = tuple(one.group[cell] for one, cell in zip(noisy, cells, strict=True))
         found = [[np.pad(each, ((0, 1), (0, 0))) for each in estimate(one)] for one in noisy]
         tables, doubts, sizes = zip(*found, strict=True)
         walks = tuple(one.walk for one in noisy)
-        return cls(groups, tables, doubts, tuple(size[:, 0] for size in sizes), walks, *more)
+        return cls(
+            groups,
+            tables,
+            doubts,
+            tuple(size[:, 0] for size in sizes),
+            walks,
+            *more,
+        )
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
 
     def by_cell(
-        self, sums: FloatArray, sigma: float, scale: int, cells: tuple[IntArray, ...], ordered: Sequence[bool]
+        self,
+        sums: FloatArray,
+        sigma: float,
+        scale: int,
+        cells: tuple[IntArray, ...],
+        ordered: Sequence[bool],
     ) -> Self:
         """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
         sizes = sizes_of(cells)
@@ -298,7 +360,12 @@ class Effects:
         return [*each, summed(corrections, rows)]
 
     def repaired(
-        self, wrong: FloatArray, weights: Sequence[FloatArray], noise: float, free: float = 1.0, variance: float = 1.0
+        self,
+        wrong: FloatArray,
+        weights: Sequence[FloatArray],
+        noise: float,
+        free: float = 1.0,
+        variance: float = 1.0,
     ) -> tuple[Columns, Columns]:
         """Return corrections by the noisy sums of what the effects get wrong, shape (groups, outputs), and doubts.
 
@@ -306,7 +373,13 @@ class Effects:
         """
         found = list[Pair]()
         per_column = np.split(wrong, np.cumsum(list(map(len, self.tables)))[:-1])
-        for off, weight, size, walk in zip(per_column, weights, self.sizes, self.walks, strict=True):
+        for off, weight, size, walk in zip(
+            per_column,
+            weights,
+            self.sizes,
+            self.walks,
+            strict=True,
+        ):
             known = size > 0
             left = off[known]
             by = weight[known]
@@ -315,20 +388,36 @@ class Effects:
             correction = np.zeros_like(off)
             doubt = np.zeros_like(off)
             correction[known], doubt[known] = expected_effects(
-                left / by, 1 / by, (noise / by) ** 2 * free, prior, variance
+                left / by,
+                1 / by,
+                (noise / by) ** 2 * free,
+                prior,
+                variance,
             )
             found.append((correction, doubt))
         corrections, doubts = zip(*found, strict=True)
         return corrections, doubts
 
     def believed(
-        self, corrections: Columns, doubts: Columns, weights: FloatArray, moved: FloatArray
+        self,
+        corrections: Columns,
+        doubts: Columns,
+        weights: FloatArray,
+        moved: FloatArray,
     ) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the effects and their doubts, by a weight for each column and then one for the correction."""
         effects = list[FloatArray]()
         noise = list[FloatArray]()
         d = len(self.tables)
-        tables = zip(weights[:d], moved[:d], self.tables, self.doubts, corrections, doubts, strict=True)
+        tables = zip(
+            weights[:d],
+            moved[:d],
+            self.tables,
+            self.doubts,
+            corrections,
+            doubts,
+            strict=True,
+        )
         for weight, move, table, doubt, correction, of_it in tables:
             effects.append(weight * table + weights[d] * correction)
             variances = (weight * doubt) ** 2 + (move * table) ** 2 + (weights[d] * of_it) ** 2
@@ -345,7 +434,14 @@ class Scores(Effects):
     part: float = _HALF  # of the scores, that later sums begin from
 
     @classmethod
-    def of(cls, counts: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
+    def of(
+        cls,
+        counts: IntArray,
+        sigma: float,
+        scale: int,
+        cells: Sequence[IntArray],
+        ordered: Sequence[bool],
+    ) -> Self:
         """Return the scores by noisy counts, shape (classes, cells of all columns), in steps of `scale` to a person.
 
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
@@ -412,7 +508,12 @@ class Scores(Effects):
             means += (chances @ table)[labels]
         return labels, totals, means
 
-    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
+    def corrected(
+        self,
+        residuals: IntArray,
+        sigma: float,
+        scale: float,
+    ) -> tuple[Columns, Columns]:
         """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups).
 
         The second value is their doubts.
@@ -421,7 +522,12 @@ class Scores(Effects):
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
         weights = list[FloatArray]()
-        for places, size, table in zip(made_up.T, self.sizes, self.tables, strict=True):
+        for places, size, table in zip(
+            made_up.T,
+            self.sizes,
+            self.tables,
+            strict=True,
+        ):
             within = np.zeros_like(table)
             np.add.at(within, places, spreads)
             rows = np.bincount(places, minlength=len(size))[:, None]
@@ -429,7 +535,12 @@ class Scores(Effects):
             weights.append(size[:, None] * np.maximum(spread, _LEAST_VARIANCE))
         wrong = residuals.T / scale
         wrong -= wrong.mean(axis=1, keepdims=True)
-        return self.repaired(wrong, weights, sigma / scale, 1 - 1 / len(self.shares))
+        return self.repaired(
+            wrong,
+            weights,
+            sigma / scale,
+            1 - 1 / len(self.shares),
+        )
 
 
 @final
@@ -463,14 +574,34 @@ class Weighing:
         return with_biases(np.stack(self.scores.explained_by(self.corrections, rows), axis=2))
 
     def classifier(
-        self, total: IntArray, sigma: float, n_people: int, classes: npt.NDArray[Any], schema: Schema
+        self,
+        total: IntArray,
+        sigma: float,
+        n_people: int,
+        classes: npt.NDArray[Any],
+        schema: Schema,
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
         d = len(self.corrections)
-        weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
+        weights, moved = (
+            np.array(
+                weights_of(
+                    total,
+                    sigma,
+                    n_people,
+                    (self.n_weights,),
+                )
+            )
+            / self.radius
+        )
         biases = weights[d + 1 :]
         weights[:d] += self.scores.part
-        by_group, noise = self.scores.believed(self.corrections, self.doubts, weights, moved)
+        by_group, noise = self.scores.believed(
+            self.corrections,
+            self.doubts,
+            weights,
+            moved,
+        )
         made = AdditiveClassifier()
         made.classes_ = np.asarray(classes)
         made.intercept_ = self.scores.base + biases - biases.mean()
@@ -481,10 +612,24 @@ class Weighing:
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
     """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
     rng = np.random.default_rng(0)
-    return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes])
+    return np.column_stack(
+        [
+            rng.choice(
+                len(size),
+                _MADE_UP,
+                p=size / size.sum(),
+            )
+            for size in sizes
+        ]
+    )
 
 
-def grouped(totals: Sequence[int], noise: float, *, ordered: bool) -> tuple[list[list[int]], int]:
+def grouped(
+    totals: Sequence[int],
+    noise: float,
+    *,
+    ordered: bool,
+) -> tuple[list[list[int]], int]:
     """Return groups of bins by noisy totals, in whole steps: few, and such that the noise does not hide them.
 
     The last bin holds cells that are empty or unknown. It may be in no group. The second value is how many groups, the
@@ -535,7 +680,12 @@ def _scored(shares: FloatArray, noisy: Noisy) -> Columns:
     scale = np.sqrt(shares * (1 - shares))
     beyond = (counts - shares * total) / people / scale
     of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
-    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior_of(people[:, 0], noisy.walk))
+    effects, doubts = expected_effects(
+        beyond,
+        1 / people,
+        of_noise,
+        prior_of(people[:, 0], noisy.walk),
+    )
     # As many times their share as the classes have in all; the logarithms less their mean are the scores.
     found = 1 + scale * effects / shares
     moved = scale * doubts / shares
@@ -556,7 +706,11 @@ def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
 
 
 def expected_effects(
-    seen: FloatArray, around: FloatArray, noise: FloatArray, prior: FloatArray, variance: float = 1.0
+    seen: FloatArray,
+    around: FloatArray,
+    noise: FloatArray,
+    prior: FloatArray,
+    variance: float = 1.0,
 ) -> Pair:
     """Return the expected effects, shape (groups, outputs), over spreads as likely as what was seen makes them.
 
@@ -579,5 +733,11 @@ def expected_effects(
     expected = (spreads * (prior @ np.linalg.solve(covariance, told)))[..., 0]
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
     given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
-    doubts = np.sqrt(np.tensordot(likely, (given * by_noise[..., None]).sum(axis=2), 1))
+    doubts = np.sqrt(
+        np.tensordot(
+            likely,
+            (given * by_noise[..., None]).sum(axis=2),
+            1,
+        )
+    )
     return deviation * np.tensordot(likely, expected, 1).T, deviation * doubts.T

@@ -107,7 +107,14 @@ class Means(Effects):
     parts: tuple[float, float] | None = None  # of the effects and of that, in what the later sums begin from
 
     @classmethod
-    def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
+    def of(
+        cls,
+        sums: IntArray,
+        sigma: float,
+        scale: int,
+        cells: Sequence[IntArray],
+        ordered: Sequence[bool],
+    ) -> Self:
         """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
         noisy, totals = by_column(sums, sigma, scale, cells, ordered)
         mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
@@ -127,7 +134,11 @@ class Means(Effects):
         wrong = public.shares - self.mean - _PARTS[:, None] * expected
         errors = [[np.mean((one - part * effects) ** 2) for one in wrong] for part in _PARTS]
         best = np.unravel_index(np.argmin(errors), (len(_PARTS), len(_PARTS)))
-        return replace(self, public=public, parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])))
+        return replace(
+            self,
+            public=public,
+            parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])),
+        )
 
     def known(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
@@ -137,7 +148,11 @@ class Means(Effects):
         """Return the numbers that the later sums begin from."""
         of_effects, of_public = self.begun
         found = self.mean + of_effects * self._beyond(rows)
-        return np.clip(found if known is None else found + of_public * (known - self.mean), 0.0, 1.0)
+        return np.clip(
+            found if known is None else found + of_public * (known - self.mean),
+            0.0,
+            1.0,
+        )
 
     @property
     def begun(self) -> tuple[float, float]:
@@ -153,10 +168,20 @@ class Means(Effects):
             return made_up_rows(self.sizes), None
         return self.rows(self.public.bins), self.public.apart
 
-    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
+    def corrected(
+        self,
+        residuals: IntArray,
+        sigma: float,
+        scale: float,
+    ) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
         weights = [size[:, None] for size in self.sizes]
-        return self.repaired(residuals.T / scale, weights, sigma / scale, variance=self.variance)
+        return self.repaired(
+            residuals.T / scale,
+            weights,
+            sigma / scale,
+            variance=self.variance,
+        )
 
 
 def _effects_of(mean: float, noisy: Noisy) -> Columns:
@@ -167,7 +192,13 @@ def _effects_of(mean: float, noisy: Noisy) -> Columns:
     of_noise = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2)
     beyond = (sums[:, 1:] - mean * total) / people
     prior = prior_of(people[:, 0], noisy.walk)
-    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior, _variance_at(mean))
+    effects, doubts = expected_effects(
+        beyond,
+        1 / people,
+        of_noise,
+        prior,
+        _variance_at(mean),
+    )
     effects -= (people[:, 0] @ effects[:, 0]) / people.sum()
     return effects, doubts, people
 
@@ -209,16 +240,33 @@ class Fitting:
         explained = self.explained(rows, known)
         return explained / np.maximum(_lengths(explained), self.radius)[:, None]
 
-    def regressor(self, means: FloatArray, noise: float, n_people: int, schema: Schema) -> AdditiveRegressor:
+    def regressor(
+        self,
+        means: FloatArray,
+        noise: float,
+        n_people: int,
+        schema: Schema,
+    ) -> AdditiveRegressor:
         """Return the student that follows from a noisy mean of gradient and Gram matrix, for numbers from 0 to 1."""
         d = len(self.corrections)
         gradient, gram = equations_of(means, self.n_weights)
         variance = self.means.variance / n_people
-        step = step_of(LARGEST_RESIDUAL * gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)
+        step = step_of(
+            LARGEST_RESIDUAL * gradient,
+            gram,
+            LARGEST_RESIDUAL * noise,
+            noise,
+            variance,
+        )
         weights, moved = np.array(step) / self.radius
         of_effects, of_public = self.means.begun
         weights[:d] += of_effects
-        by_group, doubts = self.means.believed(self.corrections, self.doubts, weights, moved)
+        by_group, doubts = self.means.believed(
+            self.corrections,
+            self.doubts,
+            weights,
+            moved,
+        )
         made = AdditiveRegressor()
         rest = self.means.mean
         if self.means.public is not None:
@@ -238,7 +286,10 @@ class Fitting:
 
 
 def with_histograms(
-    regressor: AdditiveRegressor, counts: FloatArray, sigma: float, ends: tuple[float, float]
+    regressor: AdditiveRegressor,
+    counts: FloatArray,
+    sigma: float,
+    ends: tuple[float, float],
 ) -> AdditiveRegressor:
     """Return the regressor with noisy histograms of what it gets wrong, shape (parts, bins), in the target's unit."""
     held = np.maximum(counts, 0) * (counts > _HIDDEN * sigma)

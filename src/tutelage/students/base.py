@@ -105,13 +105,23 @@ def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Ma
     try:
         with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
             missing = "allow-nan" if get_tags(student).input_tags.allow_nan else True
-            return validate(student, X, reset=reset, dtype=np.float32, ensure_all_finite=missing)
+            return validate(
+                student,
+                X,
+                reset=reset,
+                dtype=np.float32,
+                ensure_all_finite=missing,
+            )
     except ValueError as error:
         complaint = _without_values(str(error), owner)
     raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
 
 
-def _class_indices(y: npt.ArrayLike, n_rows: int, owner: str) -> tuple[npt.NDArray[Any], IntArray]:
+def _class_indices(
+    y: npt.ArrayLike,
+    n_rows: int,
+    owner: str,
+) -> tuple[npt.NDArray[Any], IntArray]:
     """Return the class values in sorted order, and each row's index among them or −1; raise InvalidDataError."""
     if y is None:
         raise InvalidDataError(f"{owner} requires y to be passed, but the target y is None.")
@@ -163,7 +173,14 @@ _OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
 _ENOUGH = {"steps": 1, "folds": 2}  # of what takes long, for a trial
 
 
-def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt.NDArray[Any], *, seed: int) -> Any:
+def fit_student(
+    estimator: Any,
+    X_public: Matrix,
+    labels: IntArray,
+    classes: npt.NDArray[Any],
+    *,
+    seed: int,
+) -> Any:
     """Return a fitted clone of `estimator`; it predicts the user's own class values.
 
     It sees public rows and released labels only, so training it, and any use of it, costs no further privacy. A student
@@ -237,7 +254,13 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
         )
 
 
-def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
+def try_student(
+    estimator: Any,
+    X_public: Matrix,
+    classes: npt.NDArray[Any],
+    *,
+    rows_per_class: int,
+) -> None:
     """Fit a student to made-up labels of public rows, to detect wrong settings before anything is spent.
 
     Networks take one step, and tests have two folds. Exceptions of the student are not caught. All rows are looked at,
@@ -256,7 +279,13 @@ def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, 
         if name.split("__")[-1] in _ENOUGH and isinstance(value, int)
     }
     trial: Any = clone(estimator)
-    fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
+    fit_student(
+        trial.set_params(**less),
+        X_public[rows],
+        labels,
+        classes,
+        seed=0,
+    )
 
 
 def _with_unlabeled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

@@ -50,7 +50,10 @@ try:
     from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
     from skl2onnx.sklapi import CastTransformer
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
-    raise ModuleNotFoundError(f"ONNX files need their extra: {install('onnx')}.", name=error.name) from error
+    raise ModuleNotFoundError(
+        f"ONNX files need their extra: {install('onnx')}.",
+        name=error.name,
+    ) from error
 
 _ROWS = "rows"
 _FLOAT = 1
@@ -191,7 +194,11 @@ def _converted(parts: list[Any]) -> bytes | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
             options = {id(parts[-1]): {"zipmap": False}} if is_classifier(parts[-1]) else {}
-            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
+            model: Any = convert_sklearn(
+                whole,
+                initial_types=inputs,
+                options=options,
+            )
         _restore_names(model.graph, [name for name, _ in inputs])
         _send_missing(model.graph, parts[-1])
         content: bytes = model.SerializeToString()
@@ -236,7 +243,10 @@ class _Node:
     def __getattr__(self, kind: str) -> Callable[..., "_Node"]:
         def apply(*others: Any, **settings: Any) -> _Node:
             inputs = [one.node if isinstance(one, _Node) else one for one in (self, *others)]
-            made = getattr(onnx_ops, f"Onnx{kind}")(*inputs, **{"op_version": self.version, **settings})
+            made = getattr(onnx_ops, f"Onnx{kind}")(
+                *inputs,
+                **{"op_version": self.version, **settings},
+            )
             return _Node(made, self.version)
 
         return apply
@@ -280,8 +290,20 @@ def _columns(part: PublicColumns, *cells: _Node) -> _Node:
 
 def _bins(part: Schema, *cells: _Node) -> _Node:
     first, *others = (
-        _interval(one, edges_of(column)) if is_range else _codes(one, column, code_by_value(column), len(column))
-        for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True)
+        _interval(one, edges_of(column))
+        if is_range
+        else _codes(
+            one,
+            column,
+            code_by_value(column),
+            len(column),
+        )
+        for one, column, is_range in zip(
+            cells,
+            part.columns.values(),
+            part.ordered,
+            strict=True,
+        )
     )
     return first.Concat(*others, axis=1)
 
@@ -291,18 +313,32 @@ def _interval(cells: _Node, edges: FloatArray) -> _Node:
     return above + cells.IsNaN().Cast(to=_DOUBLE) * len(edges)
 
 
-def _codes(cells: _Node, known: Sequence[str], codes: dict[str, int], unknown: float = UNKNOWN) -> _Node:
+def _codes(
+    cells: _Node,
+    known: Sequence[str],
+    codes: dict[str, int],
+    unknown: float = UNKNOWN,
+) -> _Node:
     spellings = {text: codes[by_value(text)] for text in known} | dict(codes)
     spellings |= {f"{text}.0": code for text, code in codes.items() if text.lstrip("-").isdigit()}
     spellings |= {text.lower(): code for text, code in codes.items() if text in ("True", "False")}
     keys = list(spellings)
     values = [float(code) for code in spellings.values()]
-    code = cells.LabelEncoder(keys_strings=keys, values_floats=values, default_float=float(unknown), op_version=2)
+    code = cells.LabelEncoder(
+        keys_strings=keys,
+        values_floats=values,
+        default_float=float(unknown),
+        op_version=2,
+    )
     return code.Cast(to=_DOUBLE)
 
 
 def _scaled(part: PublicScaling, rows: _Node) -> _Node:
-    scaled = (rows - part.center) / np.where(part.deviation > 0, part.deviation, np.inf)
+    scaled = (rows - part.center) / np.where(
+        part.deviation > 0,
+        part.deviation,
+        np.inf,
+    )
     return scaled.Clip(np.array(-FURTHEST), np.array(FURTHEST))
 
 
@@ -313,7 +349,11 @@ def _projected(part: PublicProjection, rows: _Node) -> _Node:
 
 def _alike(part: PublicKernel, rows: _Node) -> _Node:
     by = part.weights
-    on = rows.on_grid(part.center, by.step, distance_levels(len(part.center), EXACT_FLOAT64))
+    on = rows.on_grid(
+        part.center,
+        by.step,
+        distance_levels(len(part.center), EXACT_FLOAT64),
+    )
     products = on @ part.points.T
     distances = products * -2 + (part.points**2).sum(axis=1) + (on * on).sums()
     found = products * (by.linear / by.size)
@@ -386,7 +426,12 @@ def _scored(part: ScoredRows, rows: _Node) -> _Node:
     if model.linear is not None:
         scores = _projected(model.linear, seen) + model.offsets
     else:
-        chances = OnnxSubEstimator(model.trees, rows.node, op_version=rows.version, options={"zipmap": False})[1]
+        chances = OnnxSubEstimator(
+            model.trees,
+            rows.node,
+            op_version=rows.version,
+            options={"zipmap": False},
+        )[1]
         scores = _Node(chances, rows.version).Cast(to=_DOUBLE).Log()
     each = (scores * model.sharpness).Exp()
     places = np.eye(model.n_classes)[model.present]
@@ -395,7 +440,11 @@ def _scored(part: ScoredRows, rows: _Node) -> _Node:
 
 
 def _beside(part: BesideScores, rows: _Node) -> _Node:
-    scores = rows.Slice(np.array([-part.n_scores]), np.array([np.iinfo(np.int64).max]), np.array([1]))
+    scores = rows.Slice(
+        np.array([-part.n_scores]),
+        np.array([np.iinfo(np.int64).max]),
+        np.array([1]),
+    )
     return _through(part.features, rows).Concat(scores, axis=1)
 
 
@@ -435,7 +484,10 @@ def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     """Return the sums of the effects of each row."""
     sizes = np.array([len(effects) for effects in part.effects_])
     places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
-    effects = _Node(np.concatenate(part.effects_), bins.version).Gather(places.Cast(to=_INT64), axis=0)
+    effects = _Node(np.concatenate(part.effects_), bins.version).Gather(
+        places.Cast(to=_INT64),
+        axis=0,
+    )
     return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
 
 
@@ -512,7 +564,12 @@ class _Exact:
 
 
 def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
-    convert_sklearn_random_forest_classifier(scope, operator, _Exact(container), op_version=3)
+    convert_sklearn_random_forest_classifier(
+        scope,
+        operator,
+        _Exact(container),
+        op_version=3,
+    )
 
 
 # The options are those of skl2onnx, by their possible values.
@@ -520,4 +577,10 @@ _FLAGS = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels"
 _CONVERTERS = dict.fromkeys([*_MAPS, *_FORMS], _convert) | {HistGradientBoostingClassifier: _convert_boosting}
 for _kind, _converter in _CONVERTERS.items():
     _options = _FLAGS if issubclass(_kind, ClassifierMixin) else None
-    update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _set_types, _converter, options=_options)
+    update_registered_converter(
+        _kind,
+        f"Tutelage{_kind.__name__}",
+        _set_types,
+        _converter,
+        options=_options,
+    )

@@ -79,7 +79,15 @@ class ForestStudent(SemiSupervisedClassifier):
         def likelihood(forest: RandomForestClassifier) -> float:
             found = np.full((len(rows), len(self.classes_)), 1 / len(self.classes_))
             for held in held_out:
-                found[held] = self._probabilities(fit_clone(forest, rows[~held], labels[~held], seed), rows[held])
+                found[held] = self._probabilities(
+                    fit_clone(
+                        forest,
+                        rows[~held],
+                        labels[~held],
+                        seed,
+                    ),
+                    rows[held],
+                )
             return float(np.log(np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)).mean())
 
         forests = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]

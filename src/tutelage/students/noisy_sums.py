@@ -114,7 +114,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         rows = np.asarray(X, dtype=np.float64)
         classes, found = np.unique(y, return_inverse=True)
         values = (np.eye(len(classes))[found] - 1 / len(classes)).T @ rows / len(rows)
-        return self.fit_moments(rows, [Moments(values, 0.0, np.inf)], n_rows=len(rows), classes=classes)
+        return self.fit_moments(
+            rows,
+            [Moments(values, 0.0, np.inf)],
+            n_rows=len(rows),
+            classes=classes,
+        )
 
     def fit_moments(
         self,
@@ -174,10 +179,20 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             before = weighted, precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
-            prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
+            prior = _likeliest_prior(
+                weighted / precision,
+                spread,
+                1 / precision,
+            )
             found = _mean(prior, spread, weighted, precision)
             if number:
-                found = _corrected(_mean(prior, spread, *before), found, spread, prior, (before[1], precision))
+                found = _corrected(
+                    _mean(prior, spread, *before),
+                    found,
+                    spread,
+                    prior,
+                    (before[1], precision),
+                )
             self.coef_ = axes @ found
         if start is not None:
             seen = weighted / precision + given
@@ -185,7 +200,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
         return self
 
-    def residuals(self, X: Matrix, y: npt.NDArray[np.integer], start: FloatArray | None = None) -> FloatArray:
+    def residuals(
+        self,
+        X: Matrix,
+        y: npt.NDArray[np.integer],
+        start: FloatArray | None = None,
+    ) -> FloatArray:
         """Return the residual of each row: 1 for its class, 0 for others, minus what is expected of it.
 
         Parameters
@@ -209,7 +229,11 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         X : array of shape (rows, features)
             Rows.
         """
-        return projector(np.zeros(len(self.coef_)), self.coef_, 1.0)(np.asarray(X, dtype=np.float64))
+        return projector(
+            np.zeros(len(self.coef_)),
+            self.coef_,
+            1.0,
+        )(np.asarray(X, dtype=np.float64))
 
     def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
@@ -223,7 +247,10 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         up_to = np.cumsum(self._chances(self.decision_function(X_public) + begun), axis=1)
         drawn = np.random.default_rng(0).random((len(X_public), 1))
         y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
-        return np.linalg.norm(self.residuals(X_public, y, start), axis=1) * np.linalg.norm(X_public, axis=1), y
+        return np.linalg.norm(
+            self.residuals(X_public, y, start),
+            axis=1,
+        ) * np.linalg.norm(X_public, axis=1), y
 
     def _share_within(self, X_public: Matrix, radius: float, start: FloatArray | None) -> float:
         """Return the share of the products that shortening leaves, by public rows."""
@@ -247,13 +274,22 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-def _mean(prior: FloatArray, spread: FloatArray, weighted: FloatArray, precision: FloatArray) -> FloatArray:
+def _mean(
+    prior: FloatArray,
+    spread: FloatArray,
+    weighted: FloatArray,
+    precision: FloatArray,
+) -> FloatArray:
     """Return the expected weights along each direction, given the moments."""
     return spread * prior * weighted / (spread**2 * prior * precision + 1)
 
 
 def _corrected(
-    known: FloatArray, found: FloatArray, spread: FloatArray, prior: FloatArray, precisions: Sequence[FloatArray]
+    known: FloatArray,
+    found: FloatArray,
+    spread: FloatArray,
+    prior: FloatArray,
+    precisions: Sequence[FloatArray],
 ) -> FloatArray:
     """Return the weights with another round, no further from those without it than is to be believed.
 

@@ -181,7 +181,11 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
             raise InvalidParameterError(
-                Problem(f"{owner}.alpha", "contain at least one number, each at least 0 and below 1", "none")
+                Problem(
+                    f"{owner}.alpha",
+                    "contain at least one number, each at least 0 and below 1",
+                    "none",
+                )
             )
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
@@ -191,7 +195,13 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         chance = 1 / (len(self.classes_) + 1e-9)
         weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)  # none where no label reaches
         sure = weights >= _NEXT_TO_NOTHING * weights.max()
-        self.estimator_ = fit_clone(SVC(), X[sure], chosen[sure], seed, weights[sure] / weights.max())
+        self.estimator_ = fit_clone(
+            SVC(),
+            X[sure],
+            chosen[sure],
+            seed,
+            weights[sure] / weights.max(),
+        )
         sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
         scores = self._scores(X[sample])
         beliefs = self.label_distributions_[sample]
@@ -220,7 +230,12 @@ class _Belief(NamedTuple):
     evidence: float
 
 
-def _belief(field: Propagation, known: IntArray, told: FloatArray, seed: int) -> _Belief:
+def _belief(
+    field: Propagation,
+    known: IntArray,
+    told: FloatArray,
+    seed: int,
+) -> _Belief:
     """Return what is believed once labels were weighed against the fields of all others until that settles."""
     others = _leaving_out(field, known, seed)
     before = told
@@ -236,7 +251,12 @@ def _belief(field: Propagation, known: IntArray, told: FloatArray, seed: int) ->
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
         rows += weight * softmax(sharp * spread, axis=1)
-    return _Belief(rows, labeled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
+    return _Belief(
+        rows,
+        labeled,
+        float(weights.sum(axis=0) @ _rates(told.shape[1])),
+        evidence,
+    )
 
 
 def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -260,7 +280,11 @@ def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArr
         ratio = weight[:, None] / likelihood
         as_told = (right * ratio).sum(axis=0)
         otherwise = (wrong * ratio).sum(axis=0)
-        believed += classes * np.where(told > 0, as_told[:, None], otherwise[:, None])
+        believed += classes * np.where(
+            told > 0,
+            as_told[:, None],
+            otherwise[:, None],
+        )
     return sharpness, grid, believed
 
 
@@ -270,7 +294,11 @@ def _rates(n_classes: int) -> FloatArray:
     return _NOISE[most > _NOISE]
 
 
-def _leaving_out(field: Propagation, known: IntArray, seed: int) -> Callable[[FloatArray], FloatArray]:
+def _leaving_out(
+    field: Propagation,
+    known: IntArray,
+    seed: int,
+) -> Callable[[FloatArray], FloatArray]:
     """Return the function from all labels' sources to the field of the others at each, both (labels, classes)."""
     n_labels = len(known)
     if n_labels <= _EACH_LEFT_OUT:

@@ -71,7 +71,11 @@ class Stacking:
         """
         scores = seen[:, -len(self.student.classes_) :]
         return joint_ballots(
-            self._explained(seen), self.radius, chances_of(scores), chances_of(_SOFTER * scores), labels
+            self._explained(seen),
+            self.radius,
+            chances_of(scores),
+            chances_of(_SOFTER * scores),
+            labels,
         )
 
     def classifier(self, total: IntArray, sigma: float, n_people: int) -> LogisticRegression:
@@ -86,19 +90,40 @@ class Stacking:
         n_people : int
             How many people there are.
         """
-        weights, _ = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
+        weights, _ = weights_of(
+            total,
+            sigma,
+            n_people,
+            (N_SCORES, self.n_weights - N_SCORES),
+        )
         if not weights[:N_SCORES].any():
-            weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
+            weights[_BEYOND] = self._all_or_nothing(
+                total,
+                sigma,
+                n_people,
+                weights,
+            )
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
-    def _all_or_nothing(self, total: IntArray, sigma: float, n_people: int, weights: FloatArray) -> float:
+    def _all_or_nothing(
+        self,
+        total: IntArray,
+        sigma: float,
+        n_people: int,
+        weights: FloatArray,
+    ) -> float:
         """Return the weight of the ballots beyond public labels as they are, if the sum is likelier so, and else 0.
 
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
-        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
+        gradient, gram, noise = normal_equations(
+            total,
+            sigma,
+            n_people,
+            self.n_weights,
+        )
         whole = self.deviations[_BEYOND] * self.radius
         scores = slice(N_SCORES)
         left = (gradient - gram @ weights)[scores]
@@ -166,7 +191,11 @@ def in_steps(explained: FloatArray, radius: float) -> FloatArray:
 
 
 def joint_ballots(
-    explained: FloatArray, radius: float, chances: FloatArray, softer: FloatArray, labels: IntArray
+    explained: FloatArray,
+    radius: float,
+    chances: FloatArray,
+    softer: FloatArray,
+    labels: IntArray,
 ) -> IntArray:
     """Return gradient and Gram matrix of each row, at the one and the other chances; see `Stacking.ballots`.
 
@@ -206,7 +235,12 @@ def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArra
     return total.astype(np.float64) * scale, scale * sigma
 
 
-def normal_equations(total: IntArray, sigma: float, n_people: int, size: int) -> tuple[FloatArray, FloatArray, float]:
+def normal_equations(
+    total: IntArray,
+    sigma: float,
+    n_people: int,
+    size: int,
+) -> tuple[FloatArray, FloatArray, float]:
     """Return gradient and Gram matrix of `size` weights, by the noisy sum of ballots, and the noise of the gradient."""
     means, noise = noisy_means(total, sigma, n_people)
     gradient, gram = equations_of(means, size)
@@ -221,12 +255,22 @@ def equations_of(means: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
     return means[:size], gram
 
 
-def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+def weights_of(
+    total: IntArray,
+    sigma: float,
+    n_people: int,
+    sizes: Sequence[int],
+) -> tuple[FloatArray, FloatArray]:
     """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one.
 
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
-    gradient, gram, noise = normal_equations(total, sigma, n_people, size := sum(sizes))
+    gradient, gram, noise = normal_equations(
+        total,
+        sigma,
+        n_people,
+        size := sum(sizes),
+    )
     (weights, doubts) = np.zeros((2, size))
     ends = np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
@@ -234,7 +278,13 @@ def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int
             part = slice(start, end)
             others = np.r_[:start, end:size]
             left = gradient[part] - gram[part, others] @ weights[others]
-            weights[part], doubts[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
+            weights[part], doubts[part] = step_of(
+                left,
+                gram[part, part],
+                noise,
+                noise / 4,
+                1 / n_people,
+            )
     return weights, doubts
 
 
@@ -273,7 +323,11 @@ def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def step_of(
-    gradient: FloatArray, gram: FloatArray, noise: float, noise_of_gram: float, variance: float
+    gradient: FloatArray,
+    gram: FloatArray,
+    noise: float,
+    noise_of_gram: float,
+    variance: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the expected weights, whose variance is the likeliest one: none if there is no better one.
 
