@@ -129,7 +129,10 @@ def least_noise(share: Callable[[float], float]) -> float:
         moved = abs(place - here.place)
         before = here
         here = _Tried.at(place, share)
-        low, high = (place, high) if here.excess > 0 else (low, place)
+        if here.excess > 0:
+            low = place
+        else:
+            high = place
     unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
     whole = ceil(exp(here.place) / unit)
     more = 1

@@ -175,24 +175,17 @@ def most_shifts(epsilon: float, delta: float) -> float:
         apart = 2 * _APART * mu**2  # twice: covers its own rounding
         moved = moved_delta(delta, apart)
         left = epsilon - 2 * apart
-        return (
-            left >= 0
-            and _gaussian_dp_delta(
-                mu,
-                left,
-                _TAIL_ERROR * (1 + epsilon),
-            )
-            <= moved
-        )
+        if left < 0:
+            return False
+        return _gaussian_dp_delta(mu, left, _TAIL_ERROR * (1 + epsilon)) <= moved
 
     low = 0.0
     high = _LEAST_MU
     while holds(high):
         low = high
         high = 2 * high
-    while low and high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+    if low:
+        low, _ = _narrowed(holds, low, high)
     return low**2 / _UPWARD
 
 
@@ -278,11 +271,18 @@ def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: f
     """Return the smallest ε ≥ 0 with delta_at(ε) ≤ delta, from above, for a decreasing delta_at."""
     if delta_at(0.0) <= delta:
         return 0.0
-    low = 0.0
-    high = upper
+    _, high = _narrowed(lambda target: not delta_at(target) <= delta, 0.0, upper)
+    return high
+
+
+def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Return an interval, as short as its relative rounding, at whose ends `is_below` is true and false."""
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
-    return high
+        if is_below(middle):
+            low = middle
+        else:
+            high = middle
+    return low, high

@@ -263,18 +263,10 @@ def response_composition(event: PureResponse, count: int, delta: float) -> float
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction."""
-    passes = np.log(np.array(event.chances, dtype=np.float64) / CERTAIN)
-    fails = np.log(
-        np.array(
-            [CERTAIN - chance for chance in event.chances],
-            dtype=np.float64,
-        )
-        / CERTAIN
-    )
-    here = np.stack([passes, fails])[:, :, None]
-    lam = orders[None, None, :]
+    passing = np.array(event.chances)
+    here = np.log(np.stack([passing, CERTAIN - passing]) / CERTAIN)[:, :, None]
     worst = [
-        np.logaddexp.reduce(lam * p - (lam - 1) * q, axis=0).max(axis=0)
+        np.logaddexp.reduce(orders * p - (orders - 1) * q, axis=0).max(axis=0)
         for p, q in ((here[:, :-1], here[:, 1:]), (here[:, 1:], here[:, :-1]))
     ]
     return np.maximum(np.max(worst, axis=0) + _ROUNDING * orders, 0) / (orders - 1)

@@ -259,7 +259,10 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
     while high - low > _UPWARD - 1 + 1e-12 * abs(high):
         middle = (low + high) / 2
         total, slope = martingales(middle)
-        low, high = (middle, high) if total + np.log1p(slope) <= 0 else (low, middle)
+        if total + np.log1p(slope) <= 0:
+            low = middle
+        else:
+            high = middle
     found = low + float(np.log1p(-np.exp(martingales(low)[0]))) + (high - low)
     return max(0.0, found) * (1 + 1e-9) + 1e-9
 

@@ -31,8 +31,7 @@ _CHUNK_2018 = 2**21  # numbers in one (queries, orders) block: 16 MiB
 def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
     """Return a bound on α(l), in nats, private, per query and moment: the smaller of Theorems 2 and 3."""
     gamma = 1 / noise_scale(scale, "scale", "log_moments")
-    log_q = np.asarray(log_q, dtype=np.float64)[:, None]
-    moments = np.asarray(moments, dtype=np.float64)[None, :]
+    log_q = log_q[:, None]
     independent = 2 * gamma**2 * moments * (moments + 1)  # Theorem 2, arXiv:1610.05755v4
     # Theorem 3's condition (e^{2γ}−1)/(e^{4γ}−1) = 1/(e^{2γ}+1); the script published with the paper tests q < 1/2.
     valid = log_q < -np.logaddexp(0, 2 * gamma)
@@ -74,13 +73,13 @@ def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
 
 def gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
     """Return n_{j*} − n_j for every other class j, and whether j wins a tie against the plurality j*."""
-    counts = votes.counts
+    counts = votes.counts.astype(np.float64)
     winner = counts.argmax(axis=1)[:, None]
-    others = np.arange(votes.n_classes)[None, :] != winner
+    places = np.arange(votes.n_classes)
+    others = places != winner
     shape = (votes.n_queries, votes.n_classes - 1)
-    behind = (np.take_along_axis(counts, winner, axis=1) - counts)[others].reshape(shape)
-    wins_ties = (np.arange(votes.n_classes)[None, :] < winner)[others].reshape(shape)
-    return behind.astype(np.float64), wins_ties
+    behind = counts.max(axis=1, keepdims=True) - counts
+    return behind[others].reshape(shape), (places < winner)[others].reshape(shape)
 
 
 def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
@@ -91,7 +90,8 @@ def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
     """
     a = np.exp(-1 / scale)
     rest = -np.expm1(-1 / scale)
-    return -needed / scale + np.log(needed * rest + (1 + a + 2 * a**2) / (1 + a)) - 2 * np.log1p(a)
+    at_zero = (1 + a + 2 * a**2) / (1 + a)
+    return -needed / scale + np.log(needed * rest + at_zero) - 2 * np.log1p(a)
 
 
 def total_cost_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
@@ -125,9 +125,8 @@ def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatA
 def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
     """Return the smaller of Theorem 6 and λ/σ² for each query and order, in nats; private."""
     sigma = noise_scale(sigma, "sigma", "answer_costs")
-    log_q = np.minimum(np.asarray(log_q, dtype=np.float64), 0)[:, None]
-    lam = np.asarray(orders, dtype=np.float64)[None, :]
-    independent = lam / sigma**2
+    log_q = np.minimum(log_q, 0)[:, None]
+    independent = orders / sigma**2
     # Proposition 10, arXiv:1802.08908v1: μ₂ = σ √log(1/q̃), μ₁ = μ₂ + 1. GNMax is (μ, μ/σ²)-RDP at every μ.
     mu_2 = sigma * np.sqrt(-log_q)
     mu_1 = mu_2 + 1
@@ -136,12 +135,12 @@ def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatAr
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Theorem 6's conditions: λ ≤ μ₁ and q̃ ≤ e^{(μ₂−1)ε₂} / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}.
         most = (mu_2 - 1) * epsilon_2 - mu_2 * (np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1)))
-        valid = (lam <= mu_1) & (mu_2 > 1) & (log_q <= most) & (log_q + epsilon_2 < 0)
+        valid = (orders <= mu_1) & (mu_2 > 1) & (log_q <= most) & (log_q + epsilon_2 < 0)
         log_kept = np.log1p(-np.exp(log_q))
         log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
         log_b = epsilon_1 - log_q / (mu_1 - 1)
-        dependent = np.logaddexp(log_kept + (lam - 1) * log_a, log_q + (lam - 1) * log_b) / (lam - 1)
-        dependent += _ROUNDING * lam / (lam - 1)
+        dependent = np.logaddexp(log_kept + (orders - 1) * log_a, log_q + (orders - 1) * log_b) / (orders - 1)
+        dependent += _ROUNDING * orders / (orders - 1)
     dependent = np.where(np.isneginf(log_q), 0, dependent)
     valid |= np.isneginf(log_q)
     return np.where(valid, np.clip(dependent, 0, independent), independent)
