@@ -239,13 +239,7 @@ def _numbers(numbers: npt.NDArray[np.generic]) -> _Spelled:
 def _texts(texts: list[str]) -> _Spelled:
     place_of = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     each = np.frombuffer(b"".join(map(_text, place_of)), dtype="<u8").reshape(-1, 2)
-    return each[
-        np.fromiter(
-            map(place_of.__getitem__, texts),
-            dtype=np.int64,
-            count=len(texts),
-        )
-    ]
+    return each[np.fromiter(map(place_of.__getitem__, texts), dtype=np.int64, count=len(texts))]
 
 
 def _text(text: str) -> bytes:

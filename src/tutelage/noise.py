@@ -56,11 +56,7 @@ class SystemNoise:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
         return self._draw(
-            lambda dp: dp.m.make_laplace(
-                _integers(dp),
-                dp.l1_distance(T="i64"),
-                scale=scale,
-            ),
+            lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale),
             shape,
         )
 
@@ -68,11 +64,7 @@ class SystemNoise:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
         return self._draw(
-            lambda dp: dp.m.make_gaussian(
-                _integers(dp),
-                dp.l2_distance(T="f64"),
-                scale=sigma,
-            ),
+            lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma),
             shape,
         )
 
@@ -83,11 +75,7 @@ class SystemNoise:
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
         noise_scale(scale, "scale", "SystemNoise")
-        return self._draw_winners(
-            lambda dp: dp.zero_concentrated_divergence(),
-            counts,
-            scale,
-        )
+        return self._draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
@@ -127,23 +115,13 @@ class SystemNoise:
         """Draw a noisy winner per row: Gumbel noise if `measure` is zCDP's divergence, exponential if it is pure."""
         with _opendp() as dp:
             distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
-            select: Any = dp.m.make_noisy_max(
-                _integers(dp),
-                distance,
-                measure(dp),
-                scale=scale,
-            )
+            select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
             parts = np.split(counts, range(_AT_ONCE, len(counts), _AT_ONCE))
             drawn = [select(row) for part in self._shown(parts) for row in part.tolist()]
         return np.asarray(drawn, dtype=np.int64)
 
     def _shown(self, parts: list[Any]) -> Iterator[Any]:
-        return progress_bar(
-            parts,
-            "noise",
-            len(parts),
-            shown=self._progress and len(parts) > 1,
-        )
+        return progress_bar(parts, "noise", len(parts), shown=self._progress and len(parts) > 1)
 
 
 @final
@@ -180,21 +158,8 @@ class SimulationNoise:
         support = np.arange(-reach, reach + 1) * step
         weights = np.exp(-((support / sigma) ** 2) / 2)
         with _DRAWING:
-            drawn = self._generator.choice(
-                support,
-                size=shape,
-                p=weights / weights.sum(),
-            )
-            return (
-                drawn
-                if step == 1
-                else drawn
-                + self._generator.integers(
-                    -(step // 2),
-                    step - step // 2,
-                    shape,
-                )
-            )
+            drawn = self._generator.choice(support, size=shape, p=weights / weights.sum())
+            return drawn if step == 1 else drawn + self._generator.integers(-(step // 2), step - step // 2, shape)
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens."""
@@ -222,11 +187,7 @@ class SimulationNoise:
             drawn = self._generator.random(counts.shape)
         chance = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
         won = drawn < np.take_along_axis(chance, order, axis=1)
-        return np.take_along_axis(
-            order,
-            np.argmax(won, axis=1)[:, None],
-            axis=1,
-        )[:, 0]
+        return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
 
     def randomized_response(
         self,
@@ -238,11 +199,7 @@ class SimulationNoise:
         chance = keep_chance(epsilon, n_classes)
         with _DRAWING:
             kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
-            steps = self._generator.integers(
-                1,
-                n_classes,
-                size=int(np.count_nonzero(~kept)),
-            )
+            steps = self._generator.integers(1, n_classes, size=int(np.count_nonzero(~kept)))
         return _respond(classes, n_classes, kept, steps)
 
 
@@ -259,13 +216,7 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
     epsilon = local_epsilon(epsilon, "SystemNoise")
     integer_at_least(n_classes, 2, "n_classes", "SystemNoise")
     if n_classes > _MOST_CLASSES:
-        raise InvalidParameterError(
-            Problem(
-                "SystemNoise.n_classes",
-                f"be at most {_MOST_CLASSES}",
-                f"{n_classes}",
-            )
-        )
+        raise InvalidParameterError(Problem("SystemNoise.n_classes", f"be at most {_MOST_CLASSES}", f"{n_classes}"))
     below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))  # the 60 digits are those nearest to e^ε
     odds = Fraction(below)
     return floor(odds / (odds + n_classes - 1) * 2**_CHANCE_BITS)

@@ -134,11 +134,7 @@ def excess_of_two(positions: Positions, order: float) -> FloatArray:
     """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
     low = np.arange(-positions.last, positions.last + 1 - positions.finest)
     high = low + positions.finest
-    return _cell_excess(
-        [positions.two(low), positions.two(high)],
-        positions.largest_ratio,
-        order,
-    )
+    return _cell_excess([positions.two(low), positions.two(high)], positions.largest_ratio, order)
 
 
 def excess_at(
@@ -191,11 +187,7 @@ def _bound(
     favors_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
     favors_gainer = positions.three(far_x, y)
     favors_other = positions.three(far_x, far_y)
-    return _cell_excess(
-        [favors_loser, favors_gainer, favors_other],
-        positions.largest_ratio,
-        order,
-    )
+    return _cell_excess([favors_loser, favors_gainer, favors_other], positions.largest_ratio, order)
 
 
 def _cell_excess(
@@ -277,11 +269,7 @@ def _log_wins(
     for own, rival, table in zip(owns, rivals, wins, strict=True):
         padded = np.pad(own, (0, length - len(own)))
         below = np.pad(np.cumsum(rival), (side, 0))
-        below = np.pad(
-            below,
-            (0, side + 2 * length + 1 - len(rival)),
-            mode="edge",
-        )
+        below = np.pad(below, (0, side + 2 * length + 1 - len(rival)), mode="edge")
         windows = sliding_window_view(below, length)[: 2 * length + 1 : step]
         for row, window in zip(table, windows, strict=True):
             row[:last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]

@@ -109,12 +109,7 @@ def continuous_gaussian_composition(sigma: float, count: int, delta: float) -> f
     Theorem 8).
     """
     sigma = noise_scale(sigma, "sigma", "continuous_gaussian_composition")
-    count = integer_at_least(
-        count,
-        0,
-        "count",
-        "continuous_gaussian_composition",
-    )
+    count = integer_at_least(count, 0, "count", "continuous_gaussian_composition")
     return gaussian_dp_epsilon(sqrt(2 * count) / sigma, delta, error=0.0)
 
 
@@ -128,11 +123,7 @@ def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) 
     if mu < _LEAST_MU:
         return np.inf
     upper = mu**2 / 2 + mu * sqrt(2 * log(1 / delta))
-    return _smallest_epsilon(
-        lambda target: _gaussian_dp_delta(mu, target, error),
-        delta,
-        upper,
-    )
+    return _smallest_epsilon(lambda target: _gaussian_dp_delta(mu, target, error), delta, upper)
 
 
 def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: float) -> float:

@@ -67,14 +67,7 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
     summed = "; noise summed from shares" if apart else ""
     value = composition.moved_epsilon(value, apart)
-    return PublicEpsilon(
-        value,
-        delta,
-        unit,
-        method + summed,
-        order,
-        event.is_simulated,
-    )
+    return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
 
 
 def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
@@ -97,14 +90,7 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     def cost(orders: FloatArray) -> FloatArray:
         return sum((times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders)))
 
-    rounded = [
-        value
-        for value, _, _ in _by_rounded_noise(
-            releases,
-            delta,
-            _moved_if_added,
-        )
-    ]
+    rounded = [value for value, _, _ in _by_rounded_noise(releases, delta, _moved_if_added)]
     return min(search_epsilon(cost, delta).epsilon, *rounded)
 
 
@@ -221,11 +207,7 @@ def loss_law(event: PureResponse) -> LossLaw:
             # Any two votes: kept, one of the classes that are neither vote, or the other vote.
             keep = -np.log1p((classes - 1) * np.exp(-epsilon))
             neither = np.log(classes - 2) + keep - epsilon if classes > 2 else -np.inf
-            return LossLaw(
-                np.array([keep, neither, keep - epsilon]),
-                epsilon,
-                epsilon,
-            )
+            return LossLaw(np.array([keep, neither, keep - epsilon]), epsilon, epsilon)
         case TruncatedGeometricResponse(scale=scale, classes=classes):
             # The first class against the last.
             log_mass = -np.arange(classes) / scale - np.log1p(np.exp(-1 / scale))
@@ -252,13 +234,7 @@ def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
 def response_composition(event: PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
-    return composition.lattice_composition(
-        np.exp(law.log_mass),
-        law.top,
-        law.step,
-        count,
-        delta,
-    )
+    return composition.lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:

@@ -73,11 +73,7 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
             from_here, to_here = _remainders(*aside, order)
             there = _add_in_logs(there, from_here)
             back = _add_in_logs(back, to_here)
-        larger = np.where(
-            reachable,
-            np.maximum(there, back) / (order - 1),
-            np.inf,
-        )
+        larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
     return worst
 
@@ -100,12 +96,7 @@ def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, 
     away[~reachable] = 0
     if any_in_doubt:  # the ratio may lie on the other side of 0: count that end too
         in_doubt = _in_doubt(laws)
-        other_end = np.subtract(
-            laws.log_ratio,
-            slack,
-            out=np.zeros_like(slack),
-            where=in_doubt,
-        )
+        other_end = np.subtract(laws.log_ratio, slack, out=np.zeros_like(slack), where=in_doubt)
         away = np.concatenate([away, other_end], axis=-1)
         both = np.broadcast_to(log_mass, slack.shape)
         log_mass = np.concatenate([both, np.where(in_doubt, both, -np.inf)], axis=-1)
@@ -166,20 +157,8 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     """Return log(e^one + e^other), rounded upward; exact digits are kept where `other` is far below."""
     share = log_other - log_one
     below_one = np.exp(np.minimum(share, 0))
-    grown = np.where(
-        share < 0,
-        log_one + np.log1p(below_one),
-        np.logaddexp(log_one, log_other),
-    )
-    return (
-        grown
-        + np.where(
-            share > -40,
-            1e-11 * (1 + np.abs(grown)),
-            0,
-        )
-        * below_one
-    )
+    grown = np.where(share < 0, log_one + np.log1p(below_one), np.logaddexp(log_one, log_other))
+    return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * below_one
 
 
 def _remainders(
@@ -277,12 +256,7 @@ class ExactCosts(NeverPickled):
         try:
             done = pool.map(evaluate, numbers)
             shown = self._progress and work > _LONG_WORK
-            for _ in progress_bar(
-                done,
-                "exact cost",
-                len(numbers),
-                shown=shown,
-            ):
+            for _ in progress_bar(done, "exact cost", len(numbers), shown=shown):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not finish the rest first
@@ -391,23 +365,10 @@ def _law_of(
 ) -> MoveLaws:
     match event:
         case ExponentialArgmax(scale=scale):
-            return outcome_probabilities.exponential_mechanism(
-                counts,
-                entering,
-                scale,
-            )
+            return outcome_probabilities.exponential_mechanism(counts, entering, scale)
         case PermuteAndFlip(scale=scale):
-            return outcome_probabilities.permute_and_flip(
-                counts,
-                entering,
-                scale,
-            )
+            return outcome_probabilities.permute_and_flip(counts, entering, scale)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return outcome_probabilities.check(counts, entering, needed, sigma)
         case _:
-            return outcome_probabilities.noisy_argmax(
-                counts,
-                entering,
-                _noise_of(event),
-                kept,
-            )
+            return outcome_probabilities.noisy_argmax(counts, entering, _noise_of(event), kept)

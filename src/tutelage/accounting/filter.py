@@ -71,11 +71,7 @@ class _Filter(ABC):
 
     def _check(self) -> None:
         object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
-        object.__setattr__(
-            self,
-            "delta",
-            probability(self.delta, "delta", "the budget"),
-        )
+        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
@@ -95,14 +91,7 @@ class _Filter(ABC):
         """Return the (ε, δ) of everything that is ever released within the budget."""
         method = f"budget of a ledger: {self._method}"
         order = self.order if isinstance(self, RenyiFilter) else None
-        return PublicEpsilon(
-            self.epsilon,
-            self.delta,
-            unit,
-            method,
-            order,
-            simulated,
-        )
+        return PublicEpsilon(self.epsilon, self.delta, unit, method, order, simulated)
 
 
 @final
@@ -303,13 +292,7 @@ def accounting_of(value: object) -> Accounting:
     """Return how a budget is kept, by its code."""
     if value in list(Accounting):
         return Accounting(value)
-    raise InvalidParameterError(
-        Problem(
-            "the budget.accounting",
-            f"be {' or '.join(Accounting)}",
-            f"{value!r}",
-        )
-    )
+    raise InvalidParameterError(Problem("the budget.accounting", f"be {' or '.join(Accounting)}", f"{value!r}"))
 
 
 def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
@@ -368,11 +351,5 @@ def _epsilon(value: object) -> float:
     """Return the ε of a budget, if it is one."""
     found = positive(value, "epsilon", "the budget")
     if found > _MOST_EPSILON:
-        raise InvalidParameterError(
-            Problem(
-                "the budget.epsilon",
-                f"be at most {_MOST_EPSILON:g}",
-                f"{found:g}",
-            )
-        )
+        raise InvalidParameterError(Problem("the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{found:g}"))
     return found

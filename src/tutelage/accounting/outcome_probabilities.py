@@ -65,12 +65,7 @@ class NoiseLaw(NamedTuple):
 def discrete_laplace(scale: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−|k|/scale) on the integers."""
     above = scale * (_TAIL_NATS + _MOST_CLASSES_NATS) + 2
-    return NoiseLaw(
-        partial(_discrete_laplace_grid, scale),
-        0.0,
-        scale * _TAIL_NATS / 2 + 2,
-        above,
-    )
+    return NoiseLaw(partial(_discrete_laplace_grid, scale), 0.0, scale * _TAIL_NATS / 2 + 2, above)
 
 
 def discrete_gaussian(sigma: float) -> NoiseLaw:
@@ -206,11 +201,7 @@ def noisy_argmax(
     mass, weights = field.winners()
     change, error = field.changes(weights)
     log_mass = _per_move(mass)
-    ratio, slack = _log_ratio(
-        change,
-        error,
-        ROUNDING - _LOG_ROUNDING * log_mass,
-    )
+    ratio, slack = _log_ratio(change, error, ROUNDING - _LOG_ROUNDING * log_mass)
     if far.size:
         slack = field.cover_far_moves(weights, ratio, slack)
     else:
@@ -219,14 +210,7 @@ def noisy_argmax(
     far_has_ballots = np.any(counts[rows, far] > 0, axis=1)
     possible[:, kept] |= far_has_ballots[:, None]
     possible[:, kept, kept] = far_has_ballots | (may_enter & (far.size > 0))
-    return MoveLaws(
-        log_mass,
-        ratio,
-        slack,
-        possible,
-        _sources(near),
-        field.remainder(),
-    )
+    return MoveLaws(log_mass, ratio, slack, possible, _sources(near), field.remainder())
 
 
 def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
@@ -235,14 +219,7 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
     log_p = np.hstack([log_p, np.full((len(counts), 1), -np.inf)])
     log_others = _log_mass_of_the_others(log_p)
     # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
-    mass = np.stack(
-        np.broadcast_arrays(
-            log_p[:, :, None],
-            log_p[:, None],
-            log_others,
-        ),
-        axis=-1,
-    )
+    mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None], log_others), axis=-1)
     source, target, others = np.moveaxis(np.exp(mass), -1, 0)
     fewer_votes = np.append(np.full(counts.shape[1], -1 / scale), 0.0)[:, None]
     more_votes = -fewer_votes.T
@@ -250,11 +227,7 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
         change = source * np.expm1(-1 / scale) + target * np.expm1(1 / scale)
         whole: FloatArray = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
-        log_norm = np.where(
-            change < -0.5,
-            whole,
-            np.log1p(np.maximum(change, -0.75)),
-        )
+        log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
     ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
     slack = 4e-15 * (1 / scale + np.abs(ratio))
     return _of_all_classes(counts, may_enter, mass, ratio, slack)
@@ -300,11 +273,7 @@ def check(
     falls[0] = -np.inf
 
     def log_ratio(at: IntArray, up: np.ndarray, down: np.ndarray) -> FloatArray:
-        return np.select(
-            [up, down],
-            [rises[at, None, None], falls[at, None, None]],
-            0.0,
-        )
+        return np.select([up, down], [rises[at, None, None], falls[at, None, None]], 0.0)
 
     ratio = np.stack(
         [log_ratio(passes, step > 0, step < 0), log_ratio(fails, step < 0, step > 0)],
@@ -330,13 +299,7 @@ class _Field(NamedTuple):
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
         low = int(np.floor(-(1 - law.midway) * widest - law.below))
         high = int(np.ceil(law.above))
-        return cls(
-            law.build(low - 1, high + widest + 1),
-            gaps,
-            far_gaps,
-            low,
-            high - low,
-        )
+        return cls(law.build(low - 1, high + widest + 1), gaps, far_gaps, low, high - low)
 
     def along(self, table: FloatArray, gaps: IntArray, *, below: bool = False) -> FloatArray:
         """Return `table` at x = value − count, or just below it where ties are lost; shape (*gaps.shape, values)."""
@@ -373,11 +336,7 @@ class _Field(NamedTuple):
         given = np.empty((queries, kept + 1, values))
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
             with np.errstate(invalid="ignore", over="ignore"):  # what overflows becomes an infinite cost
-                np.multiply(
-                    one_less,
-                    weights[:, j, None, :],
-                    out=given[:, :kept],
-                )
+                np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
                 given[:, kept] = weights[:, j]
                 terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
                 alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
@@ -532,13 +491,7 @@ def _of_all_classes(
 ) -> MoveLaws:
     """Return the laws of moves between all classes and abstention."""
     sources = _sources(np.indices(counts.shape)[1])
-    return MoveLaws(
-        log_mass,
-        ratio,
-        slack,
-        _possible(counts, may_enter),
-        sources,
-    )
+    return MoveLaws(log_mass, ratio, slack, _possible(counts, may_enter), sources)
 
 
 def _sources(classes: IntArray) -> IntArray:
@@ -574,11 +527,7 @@ def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
     elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
     involves_top = is_top[:, :, None] | is_top[:, None, :]
     with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
-        return np.where(
-            involves_top,
-            second[:, :, None] + np.log(beside_top),
-            np.log(elsewhere),
-        )
+        return np.where(involves_top, second[:, :, None] + np.log(beside_top), np.log(elsewhere))
 
 
 def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:

@@ -63,11 +63,7 @@ def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
     total = np.zeros(len(MOMENTS_2017))
     step = max(1, _CHUNK_2017 // len(MOMENTS_2017))
     for start in range(0, len(log_q), step):
-        total += log_moments(
-            log_q[start : start + step],
-            scale,
-            MOMENTS_2017,
-        ).sum(axis=0)
+        total += log_moments(log_q[start : start + step], scale, MOMENTS_2017).sum(axis=0)
     return total / MOMENTS_2017
 
 
@@ -112,12 +108,7 @@ def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatA
             return answer_costs(log_q_gaussian(votes, sigma), sigma, orders)
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma
-            return check_costs(
-                special.log_ndtr(above),
-                special.log_ndtr(-above),
-                sigma,
-                orders,
-            )
+            return check_costs(special.log_ndtr(above), special.log_ndtr(-above), sigma, orders)
         case _:
             raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
 
@@ -153,11 +144,7 @@ def check_costs(
     orders: FloatArray,
 ) -> FloatArray:
     """Return the cost of each confidence check: Theorem 6 with the less likely outcome as q, at most λ/2σ²."""
-    return answer_costs(
-        np.minimum(log_passes, log_fails),
-        sigma * 2**0.5,
-        orders,
-    )
+    return answer_costs(np.minimum(log_passes, log_fails), sigma * 2**0.5, orders)
 
 
 def log_q_gaussian(votes: VoteHistogram, sigma: float) -> FloatArray:

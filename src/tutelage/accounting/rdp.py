@@ -111,13 +111,7 @@ def _narrow_in(
         offset = found.order - 1
         found = min(
             found,
-            best_of(
-                np.geomspace(
-                    offset / ratio,
-                    offset * ratio,
-                    fine + 2,
-                )[1:-1]
-            ),
+            best_of(np.geomspace(offset / ratio, offset * ratio, fine + 2)[1:-1]),
         )
         ratio **= 2 / (fine + 1)
     return found

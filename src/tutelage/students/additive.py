@@ -97,12 +97,7 @@ class TableOfEffects(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         first = {"column": "", "cells": "every row", "effects": self._by_output(self.intercept_), "noise": None}
-        columns = zip(
-            self.cells_.items(),
-            self.effects_,
-            self.noise_,
-            strict=True,
-        )
+        columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
         return [first] + [
             {"column": column, "cells": cell, "effects": self._by_output(one), "noise": self._by_output(BAND * noise)}
             for (column, cells), effects, doubts in columns
@@ -119,11 +114,7 @@ class TableOfEffects(BaseEstimator, ABC):
         looked at, and of several the one that the column moves furthest.
         """
         found = list[tuple[str, str, str, str, float]]()
-        for (column, cells), effects in zip(
-            self.cells_.items(),
-            self.effects_,
-            strict=True,
-        ):
+        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
             shown = effects[:-1]
             distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
@@ -148,27 +139,14 @@ class TableOfEffects(BaseEstimator, ABC):
                 chosen = large[np.argsort(-effects[large], kind="stable")]
             cells = [self.cells_[column][one] for one in chosen.tolist()]
             drawn = [[float(f"{one:.4g}") for one in numbers[chosen].tolist()] for numbers in (effects, noise)]
-            found.append(
-                Curve(
-                    column,
-                    output,
-                    self.ordered_[place],
-                    cells,
-                    *drawn,
-                )
-            )
+            found.append(Curve(column, output, self.ordered_[place], cells, *drawn))
         return found
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return what notebooks show: the curves, without a script."""
         if not hasattr(self, "effects_"):
             return f"<pre>{escape(repr(self))}</pre>"
-        return render(
-            "curves.jinja",
-            "html",
-            curves=self.curves(),
-            scores=len(self.outputs) > 1,
-        )
+        return render("curves.jinja", "html", curves=self.curves(), scores=len(self.outputs) > 1)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return the same to notebooks that ask for all forms: scikit-learn has a form of its own."""
@@ -262,23 +240,11 @@ def by_column(
     noisy = list[Noisy]()
     per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
     for found, follow in zip(per_column, ordered, strict=True):
-        runs, walk = grouped(
-            found.sum(axis=0).tolist(),
-            sigma * sqrt(len(sums)),
-            ordered=follow,
-        )
+        runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
         group = np.full(found.shape[1], len(runs))
         for number, places in enumerate(runs):
             group[places] = number
-        noisy.append(
-            Noisy(
-                found / scale,
-                sigma / scale,
-                group,
-                len(runs),
-                walk,
-            )
-        )
+        noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
     totals = np.average(
         [one.sum(axis=1) / scale for one in per_column],
         axis=0,
@@ -315,14 +281,7 @@ class Effects:
         found = [[np.pad(each, ((0, 1), (0, 0))) for each in estimate(one)] for one in noisy]
         tables, doubts, sizes = zip(*found, strict=True)
         walks = tuple(one.walk for one in noisy)
-        return cls(
-            groups,
-            tables,
-            doubts,
-            tuple(size[:, 0] for size in sizes),
-            walks,
-            *more,
-        )
+        return cls(groups, tables, doubts, tuple(size[:, 0] for size in sizes), walks, *more)
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
@@ -522,12 +481,7 @@ class Scores(Effects):
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
         weights = list[FloatArray]()
-        for places, size, table in zip(
-            made_up.T,
-            self.sizes,
-            self.tables,
-            strict=True,
-        ):
+        for places, size, table in zip(made_up.T, self.sizes, self.tables, strict=True):
             within = np.zeros_like(table)
             np.add.at(within, places, spreads)
             rows = np.bincount(places, minlength=len(size))[:, None]
@@ -535,12 +489,7 @@ class Scores(Effects):
             weights.append(size[:, None] * np.maximum(spread, _LEAST_VARIANCE))
         wrong = residuals.T / scale
         wrong -= wrong.mean(axis=1, keepdims=True)
-        return self.repaired(
-            wrong,
-            weights,
-            sigma / scale,
-            1 - 1 / len(self.shares),
-        )
+        return self.repaired(wrong, weights, sigma / scale, 1 - 1 / len(self.shares))
 
 
 @final
@@ -583,25 +532,10 @@ class Weighing:
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
         d = len(self.corrections)
-        weights, moved = (
-            np.array(
-                weights_of(
-                    total,
-                    sigma,
-                    n_people,
-                    (self.n_weights,),
-                )
-            )
-            / self.radius
-        )
+        weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
         biases = weights[d + 1 :]
         weights[:d] += self.scores.part
-        by_group, noise = self.scores.believed(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
-        )
+        by_group, noise = self.scores.believed(self.corrections, self.doubts, weights, moved)
         made = AdditiveClassifier()
         made.classes_ = np.asarray(classes)
         made.intercept_ = self.scores.base + biases - biases.mean()
@@ -612,16 +546,7 @@ class Weighing:
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
     """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
     rng = np.random.default_rng(0)
-    return np.column_stack(
-        [
-            rng.choice(
-                len(size),
-                _MADE_UP,
-                p=size / size.sum(),
-            )
-            for size in sizes
-        ]
-    )
+    return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes])
 
 
 def grouped(
@@ -733,11 +658,5 @@ def expected_effects(
     expected = (spreads * (prior @ np.linalg.solve(covariance, told)))[..., 0]
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
     given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
-    doubts = np.sqrt(
-        np.tensordot(
-            likely,
-            (given * by_noise[..., None]).sum(axis=2),
-            1,
-        )
-    )
+    doubts = np.sqrt(np.tensordot(likely, (given * by_noise[..., None]).sum(axis=2), 1))
     return deviation * np.tensordot(likely, expected, 1).T, deviation * doubts.T

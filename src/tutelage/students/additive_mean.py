@@ -134,11 +134,7 @@ class Means(Effects):
         wrong = public.shares - self.mean - _PARTS[:, None] * expected
         errors = [[np.mean((one - part * effects) ** 2) for one in wrong] for part in _PARTS]
         best = np.unravel_index(np.argmin(errors), (len(_PARTS), len(_PARTS)))
-        return replace(
-            self,
-            public=public,
-            parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])),
-        )
+        return replace(self, public=public, parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])))
 
     def known(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
@@ -176,12 +172,7 @@ class Means(Effects):
     ) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
         weights = [size[:, None] for size in self.sizes]
-        return self.repaired(
-            residuals.T / scale,
-            weights,
-            sigma / scale,
-            variance=self.variance,
-        )
+        return self.repaired(residuals.T / scale, weights, sigma / scale, variance=self.variance)
 
 
 def _effects_of(mean: float, noisy: Noisy) -> Columns:
@@ -192,13 +183,7 @@ def _effects_of(mean: float, noisy: Noisy) -> Columns:
     of_noise = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2)
     beyond = (sums[:, 1:] - mean * total) / people
     prior = prior_of(people[:, 0], noisy.walk)
-    effects, doubts = expected_effects(
-        beyond,
-        1 / people,
-        of_noise,
-        prior,
-        _variance_at(mean),
-    )
+    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior, _variance_at(mean))
     effects -= (people[:, 0] @ effects[:, 0]) / people.sum()
     return effects, doubts, people
 
@@ -251,22 +236,11 @@ class Fitting:
         d = len(self.corrections)
         gradient, gram = equations_of(means, self.n_weights)
         variance = self.means.variance / n_people
-        step = step_of(
-            LARGEST_RESIDUAL * gradient,
-            gram,
-            LARGEST_RESIDUAL * noise,
-            noise,
-            variance,
-        )
+        step = step_of(LARGEST_RESIDUAL * gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)
         weights, moved = np.array(step) / self.radius
         of_effects, of_public = self.means.begun
         weights[:d] += of_effects
-        by_group, doubts = self.means.believed(
-            self.corrections,
-            self.doubts,
-            weights,
-            moved,
-        )
+        by_group, doubts = self.means.believed(self.corrections, self.doubts, weights, moved)
         made = AdditiveRegressor()
         rest = self.means.mean
         if self.means.public is not None:

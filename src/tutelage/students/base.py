@@ -279,13 +279,7 @@ def try_student(
         if name.split("__")[-1] in _ENOUGH and isinstance(value, int)
     }
     trial: Any = clone(estimator)
-    fit_student(
-        trial.set_params(**less),
-        X_public[rows],
-        labels,
-        classes,
-        seed=0,
-    )
+    fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
 
 
 def _with_unlabeled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

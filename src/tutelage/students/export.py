@@ -194,11 +194,7 @@ def _converted(parts: list[Any]) -> bytes | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
             options = {id(parts[-1]): {"zipmap": False}} if is_classifier(parts[-1]) else {}
-            model: Any = convert_sklearn(
-                whole,
-                initial_types=inputs,
-                options=options,
-            )
+            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
         _restore_names(model.graph, [name for name, _ in inputs])
         _send_missing(model.graph, parts[-1])
         content: bytes = model.SerializeToString()
@@ -290,20 +286,8 @@ def _columns(part: PublicColumns, *cells: _Node) -> _Node:
 
 def _bins(part: Schema, *cells: _Node) -> _Node:
     first, *others = (
-        _interval(one, edges_of(column))
-        if is_range
-        else _codes(
-            one,
-            column,
-            code_by_value(column),
-            len(column),
-        )
-        for one, column, is_range in zip(
-            cells,
-            part.columns.values(),
-            part.ordered,
-            strict=True,
-        )
+        _interval(one, edges_of(column)) if is_range else _codes(one, column, code_by_value(column), len(column))
+        for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True)
     )
     return first.Concat(*others, axis=1)
 
@@ -334,11 +318,7 @@ def _codes(
 
 
 def _scaled(part: PublicScaling, rows: _Node) -> _Node:
-    scaled = (rows - part.center) / np.where(
-        part.deviation > 0,
-        part.deviation,
-        np.inf,
-    )
+    scaled = (rows - part.center) / np.where(part.deviation > 0, part.deviation, np.inf)
     return scaled.Clip(np.array(-FURTHEST), np.array(FURTHEST))
 
 
@@ -349,11 +329,7 @@ def _projected(part: PublicProjection, rows: _Node) -> _Node:
 
 def _alike(part: PublicKernel, rows: _Node) -> _Node:
     by = part.weights
-    on = rows.on_grid(
-        part.center,
-        by.step,
-        distance_levels(len(part.center), EXACT_FLOAT64),
-    )
+    on = rows.on_grid(part.center, by.step, distance_levels(len(part.center), EXACT_FLOAT64))
     products = on @ part.points.T
     distances = products * -2 + (part.points**2).sum(axis=1) + (on * on).sums()
     found = products * (by.linear / by.size)
@@ -564,12 +540,7 @@ class _Exact:
 
 
 def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
-    convert_sklearn_random_forest_classifier(
-        scope,
-        operator,
-        _Exact(container),
-        op_version=3,
-    )
+    convert_sklearn_random_forest_classifier(scope, operator, _Exact(container), op_version=3)
 
 
 # The options are those of skl2onnx, by their possible values.

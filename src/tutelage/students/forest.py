@@ -80,12 +80,7 @@ class ForestStudent(SemiSupervisedClassifier):
             found = np.full((len(rows), len(self.classes_)), 1 / len(self.classes_))
             for held in held_out:
                 found[held] = self._probabilities(
-                    fit_clone(
-                        forest,
-                        rows[~held],
-                        labels[~held],
-                        seed,
-                    ),
+                    fit_clone(forest, rows[~held], labels[~held], seed),
                     rows[held],
                 )
             return float(np.log(np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)).mean())

@@ -179,11 +179,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             before = weighted, precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
-            prior = _likeliest_prior(
-                weighted / precision,
-                spread,
-                1 / precision,
-            )
+            prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             found = _mean(prior, spread, weighted, precision)
             if number:
                 found = _corrected(

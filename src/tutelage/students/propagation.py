@@ -251,12 +251,7 @@ def _belief(
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
         rows += weight * softmax(sharp * spread, axis=1)
-    return _Belief(
-        rows,
-        labeled,
-        float(weights.sum(axis=0) @ _rates(told.shape[1])),
-        evidence,
-    )
+    return _Belief(rows, labeled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
 
 
 def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -280,11 +275,7 @@ def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArr
         ratio = weight[:, None] / likelihood
         as_told = (right * ratio).sum(axis=0)
         otherwise = (wrong * ratio).sum(axis=0)
-        believed += classes * np.where(
-            told > 0,
-            as_told[:, None],
-            otherwise[:, None],
-        )
+        believed += classes * np.where(told > 0, as_told[:, None], otherwise[:, None])
     return sharpness, grid, believed
 
 

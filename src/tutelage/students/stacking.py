@@ -90,19 +90,9 @@ class Stacking:
         n_people : int
             How many people there are.
         """
-        weights, _ = weights_of(
-            total,
-            sigma,
-            n_people,
-            (N_SCORES, self.n_weights - N_SCORES),
-        )
+        weights, _ = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
         if not weights[:N_SCORES].any():
-            weights[_BEYOND] = self._all_or_nothing(
-                total,
-                sigma,
-                n_people,
-                weights,
-            )
+            weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
@@ -118,12 +108,7 @@ class Stacking:
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
-        gradient, gram, noise = normal_equations(
-            total,
-            sigma,
-            n_people,
-            self.n_weights,
-        )
+        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
         whole = self.deviations[_BEYOND] * self.radius
         scores = slice(N_SCORES)
         left = (gradient - gram @ weights)[scores]
@@ -265,12 +250,7 @@ def weights_of(
 
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
-    gradient, gram, noise = normal_equations(
-        total,
-        sigma,
-        n_people,
-        size := sum(sizes),
-    )
+    gradient, gram, noise = normal_equations(total, sigma, n_people, size := sum(sizes))
     (weights, doubts) = np.zeros((2, size))
     ends = np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
