@@ -18,13 +18,14 @@ the same in every event that has them:
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import inf, nextafter, sqrt
-from typing import Any, NamedTuple, TypeVar, dataclass_transform, final, get_args
+from typing import Any, NamedTuple, final, get_args
 
+from tutelage._internal.records import frozen
 from tutelage._internal.validation import (
     integer_at_least,
     local_epsilon,
@@ -38,7 +39,6 @@ from tutelage.privacy import PrivacyUnit
 LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
-_Kind = TypeVar("_Kind")
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
 
 
@@ -71,13 +71,7 @@ _RULES: dict[str, Callable[[object, str, str], object]] = {
 }
 
 
-@dataclass_transform(frozen_default=True)
-def _frozen(kind: type[_Kind]) -> type[_Kind]:
-    """Return a class of events as a frozen record."""
-    return dataclass(frozen=True, slots=True)(kind)
-
-
-@_frozen
+@frozen
 class Event:
     """Base of all events."""
 
@@ -110,7 +104,7 @@ class Event:
         return self
 
 
-@_frozen
+@frozen
 class _Checked(Event):
     """One release; its parameters are checked by their names."""
 
@@ -119,7 +113,7 @@ class _Checked(Event):
             object.__setattr__(self, name, _RULES[name](getattr(self, name), name, type(self).__name__))
 
 
-@_frozen
+@frozen
 class _OfScale(_Checked):
     scale: float
     classes: int
@@ -127,7 +121,7 @@ class _OfScale(_Checked):
     simulated: bool = False
 
 
-@_frozen
+@frozen
 class _OfSigma(_Checked):
     sigma: float
     classes: int
@@ -135,7 +129,7 @@ class _OfSigma(_Checked):
     simulated: bool = False
 
 
-@_frozen
+@frozen
 class _OfThreshold(_Checked):
     threshold: float
     sigma: float
@@ -145,37 +139,37 @@ class _OfThreshold(_Checked):
 
 
 @final
-@_frozen
+@frozen
 class NoisyArgmaxLaplace(_OfScale):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−|k|/scale) on the integers; lowest index wins ties."""
 
 
 @final
-@_frozen
+@frozen
 class NoisyArgmaxGaussian(_OfSigma):
     """argmax_j (n_j + Z_j), Z_j independent, P(Z = k) ∝ exp(−k²/2σ²) on the integers; lowest index wins ties."""
 
 
 @final
-@_frozen
+@frozen
 class ExponentialArgmax(_OfScale):
     """The exponential mechanism: class j with probability ∝ exp(n_j/scale)."""
 
 
 @final
-@_frozen
+@frozen
 class PermuteAndFlip(_OfScale):
     """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`."""
 
 
 @final
-@_frozen
+@frozen
 class ConfidenceCheck(_OfThreshold):
     """Whether max_j n_j + Z ≥ threshold, P(Z = k) ∝ exp(−k²/2σ²): the first step of Confident-GNMax."""
 
 
 @final
-@_frozen
+@frozen
 class InteractiveCheck(_OfThreshold):
     """Whether max_j (n_j − o_j) + Z ≥ threshold, o_j public, Z as in `ConfidenceCheck`: Interactive-GNMax, first step.
 
@@ -185,7 +179,7 @@ class InteractiveCheck(_OfThreshold):
 
 
 @final
-@_frozen
+@frozen
 class RandomizedResponse(_Checked):
     """One entity's vote, kept with probability e^ε/(e^ε + m − 1) at most, or else any other class, all equally likely.
 
@@ -199,7 +193,7 @@ class RandomizedResponse(_Checked):
 
 
 @final
-@_frozen
+@frozen
 class TruncatedGeometricResponse(_OfScale):
     """One entity's vote as a number 1, …, m, plus Z, clamped to a range around them; P(Z = k) ∝ exp(−|k|/scale).
 
@@ -209,7 +203,7 @@ class TruncatedGeometricResponse(_OfScale):
 
 
 @final
-@_frozen
+@frozen
 class NoisyBallot(_OfSigma):
     """One entity's vote as a vector of one 1 and m − 1 zeros, plus independent Z_j, P(Z_j = k) ∝ exp(−k²/2σ²).
 
@@ -218,7 +212,7 @@ class NoisyBallot(_OfSigma):
 
 
 @final
-@_frozen
+@frozen
 class NoisySumGaussian(_Checked):
     """Σ_i b_i + Z, where teacher i casts one integer vector b_i and P(Z_j = k) ∝ exp(−k²/2σ²), Z_j independent.
 
@@ -235,7 +229,7 @@ class NoisySumGaussian(_Checked):
 
 
 @final
-@_frozen
+@frozen
 class CappedArgmaxGaussian(_Checked):
     """All answers of a campaign, each as of `NoisyArgmaxGaussian`, to which each teacher gives at most `cap` votes.
 
@@ -252,7 +246,7 @@ class CappedArgmaxGaussian(_Checked):
 
 
 @final
-@_frozen
+@frozen
 class PublicationTest(_Checked):
     """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
 
@@ -283,7 +277,7 @@ Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its n
 
 
 @final
-@_frozen
+@frozen
 class SummedNoise(Event):
     """The same event, each of its noise variables the sum of independent shares of several owners.
 
@@ -355,7 +349,7 @@ class SummedNoise(Event):
 
 
 @final
-@_frozen
+@frozen
 class Repeated(Event):
     """The same event `count` times, each on its own query, possibly chosen in view of earlier answers.
 
@@ -378,7 +372,7 @@ class Repeated(Event):
 
 
 @final
-@_frozen
+@frozen
 class Composed(Event):
     """Several events on the same private data, each possibly chosen in view of the earlier answers."""
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
 from tutelage._internal.html import fragment
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
@@ -48,7 +49,7 @@ _SENTENCES = {
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrivacyUnit:
     """The unit whose influence an epsilon bounds.
 

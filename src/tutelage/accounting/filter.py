@@ -9,7 +9,7 @@ the same after the budget was raised.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from math import ceil, floor, isfinite, log
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive, probability
 from tutelage.accounting import data_independent
@@ -95,7 +96,7 @@ class _Filter(ABC):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class RenyiFilter(_Filter):
     """A budget (ε, δ), enforced at one Rényi order."""
 
@@ -155,7 +156,7 @@ class RenyiFilter(_Filter):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class GaussianFilter(_Filter):
     """A budget (ε, δ) for integer Gaussian noise on sums of ballots, enforced as a limit on μ² without a conversion.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from tutelage._internal.records import frozen
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Named
 from tutelage._internal.validation import integer_at_least
@@ -185,7 +186,7 @@ class QuerySelector(ABC):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class FirstRows(QuerySelector):
     """Ask the rows in the order in which they are given."""
 
@@ -194,7 +195,7 @@ class FirstRows(QuerySelector):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class RandomRows(QuerySelector):
     """Ask rows drawn at random, each as likely as any other: the baseline of every other rule."""
 
@@ -203,7 +204,7 @@ class RandomRows(QuerySelector):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class GivenRows(QuerySelector):
     """Ask rows that were chosen before, in that order. They must have been chosen from public data only.
 
@@ -227,7 +228,7 @@ class GivenRows(QuerySelector):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeastConfident(QuerySelector):
     """Ask the rows with the smallest probability of their likeliest class first, by the student of earlier labels.
 
@@ -291,7 +292,7 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
     return np.sort(np.concatenate([shuffled[known.labels[shuffled] == value][:per_class] for value in classes]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Medoids(QuerySelector):
     """Ask the rows nearest the centers of k-means clusters, largest cluster first.
 
