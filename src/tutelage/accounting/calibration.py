@@ -17,12 +17,14 @@ from tutelage.events import Event, NoisyBallot, Repeated
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
 
+# Lengths of the longest ballot, or votes.
 _LEAST_NOISE = 1e-3
-_MOST_NOISE = 1e6  # lengths of the longest ballot, or votes
+_MOST_NOISE = 1e6
 _DIGITS = 5  # of noise that is found here
+# Of the search for it, in logarithms.
 _SECANTS = 12
 _LONGEST_STEP = 10.0
-_LEAST_SLOPE = 0.5  # of the search for it, in logarithms
+_LEAST_SLOPE = 0.5
 _NOTHING = 1e-300  # budgets: less has no logarithm
 _A_LITTLE_MORE = 1 + 1e-5  # noise
 _MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote

@@ -180,8 +180,9 @@ _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
+# Below these, one vote outweighs the noise e^30 times, and digits are lost.
 _LEAST_SCALE = 1 / 30
-_LEAST_SIGMA = 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
+_LEAST_SIGMA = 1 / 8
 _Tabulated = NoisyArgmaxLaplace | NoisyArgmaxGaussian
 _Known = _Tabulated | ExponentialArgmax | PermuteAndFlip | Check
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best

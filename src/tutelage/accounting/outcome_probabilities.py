@@ -260,8 +260,8 @@ def check(
     step = np.maximum(without[:, :, None], entered[:, None]) - margin[:, None, None]
     reach = int(np.abs(margin).max()) + 2
     grid = discrete_gaussian(sigma).build(-reach, reach)
-    fails = reach - 1 - margin
-    passes = reach + margin  # Z ≤ −margin − 1, and by symmetry Z ≤ margin
+    fails = reach - 1 - margin  # Z ≤ −margin − 1
+    passes = reach + margin  # Z ≤ margin, by symmetry
     mass = _per_move(np.stack([grid.log_below[passes], grid.log_below[fails]], axis=-1))
     # Small changes keep their digits as ratios, large ones as logarithms.
     steps = np.diff(grid.log_below)

@@ -19,8 +19,9 @@ _SEARCHED = (1e-2, 1e5)  # least and largest λ − 1 of a search
 _COARSE = 15
 _FINE = 6
 _REFINEMENTS = 3
+# Where and how often to look once an estimate has said where.
 _NEAR = 1.5
-_FEW = 5  # where and how often to look once an estimate has said where
+_FEW = 5
 
 
 @final

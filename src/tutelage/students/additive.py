@@ -189,8 +189,8 @@ def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
     first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
     if not others:
         return first
-    (low, *upper) = first.split(" to ")
-    (*lower, high) = others[-1].split(" to ")
+    low, *upper = first.split(" to ")
+    *lower, high = others[-1].split(" to ")
     return f"{low} to {high}" if upper and lower and is_number(low) else f"{first} … {others[-1]}"
 
 
@@ -225,41 +225,13 @@ class Noisy(NamedTuple):
         return sums[:-1], self.sigma * np.sqrt(n_cells[:-1])
 
 
-def by_column(
-    sums: IntArray,
-    sigma: float,
-    scale: int,
-    cells: Sequence[IntArray],
-    ordered: Sequence[bool],
-) -> tuple[list[Noisy], FloatArray]:
-    """Return sums over the cells of all columns, in steps of `scale`, taken apart; see `Scores.of`.
-
-    The second value is the sums over all people.
-    """
-    sizes = sizes_of(cells)
-    noisy = list[Noisy]()
-    per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
-    for found, follow in zip(per_column, ordered, strict=True):
-        runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
-        group = np.full(found.shape[1], len(runs))
-        for number, places in enumerate(runs):
-            group[places] = number
-        noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
-    totals = np.average(
-        [one.sum(axis=1) / scale for one in per_column],
-        axis=0,
-        weights=1 / np.array(sizes),
-    )
-    return noisy, totals
-
-
 def sizes_of(cells: Sequence[IntArray]) -> list[int]:
     """Return how many cells each column has."""
     return [int(cell[-1]) + 1 for cell in cells]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Effects:
+class Effects(ABC):
     """Effects of the groups of bins of each column, as a first noisy sum tells them; public."""
 
     groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
@@ -269,19 +241,48 @@ class Effects:
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
 
     @classmethod
-    def by_noisy(
+    def of(
         cls,
-        noisy: Sequence[Noisy],
+        sums: IntArray,
+        sigma: float,
+        scale: int,
         cells: Sequence[IntArray],
-        estimate: Callable[[Noisy], Columns],
-        *more: Any,
+        ordered: Sequence[bool],
     ) -> Self:
-        """Return the effects, their doubts and the sizes that `estimate` gives for each column; of no group zeros."""
-        groups = tuple(one.group[cell] for one, cell in zip(noisy, cells, strict=True))
-        found = [[np.pad(each, ((0, 1), (0, 0))) for each in estimate(one)] for one in noisy]
-        tables, doubts, sizes = zip(*found, strict=True)
-        walks = tuple(one.walk for one in noisy)
-        return cls(groups, tables, doubts, tuple(size[:, 0] for size in sizes), walks, *more)
+        """Return the effects by noisy sums over the cells of all columns, in steps of `scale` to a person.
+
+        `sums` are counts of each class, or sums of 1 − u and u, where numbers are u; their shape is (…, cells).
+        `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
+        """
+        sizes = sizes_of(cells)
+        per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
+        totals = [one.sum(axis=1) / scale for one in per_column]
+        estimate, about = cls._estimate(np.average(totals, axis=0, weights=1 / np.array(sizes)))
+        groups = list[IntArray]()
+        walks = list[int]()
+        found = list[list[FloatArray]]()
+        for one, cell, follow in zip(per_column, cells, ordered, strict=True):
+            runs, walk = grouped(one.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
+            group = np.full(one.shape[1], len(runs))
+            for number, places in enumerate(runs):
+                group[places] = number
+            groups.append(group[cell])
+            walks.append(walk)
+            estimates = estimate(Noisy(one / scale, sigma / scale, group, len(runs), walk))
+            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimates])  # of no group zeros
+        tables, doubts, people = zip(*found, strict=True)
+        # Or else, by sums that somebody made up, a ballot could fail by its rows.
+        np.asarray_chkfinite(np.vstack(tables))
+        make: Any = cls
+        return make(tuple(groups), tables, doubts, tuple(one[:, 0] for one in people), tuple(walks), about)
+
+    @classmethod
+    @abstractmethod
+    def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], Any]:
+        """Return what gives the effects of a column, their doubts and how many people they have, and what it knows.
+
+        `totals` are the sums over all people.
+        """
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
@@ -393,25 +394,10 @@ class Scores(Effects):
     part: float = _HALF  # of the scores, that later sums begin from
 
     @classmethod
-    def of(
-        cls,
-        counts: IntArray,
-        sigma: float,
-        scale: int,
-        cells: Sequence[IntArray],
-        ordered: Sequence[bool],
-    ) -> Self:
-        """Return the scores by noisy counts, shape (classes, cells of all columns), in steps of `scale` to a person.
-
-        `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
-        """
-        noisy, totals = by_column(counts, sigma, scale, cells, ordered)
+    def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], FloatArray]:
         people = np.maximum(totals, 1.0)
         shares = people / people.sum()
-        found = cls.by_noisy(noisy, cells, partial(_scored, shares), shares)
-        # Or else, by counts that somebody made up, a ballot could fail by its rows.
-        np.asarray_chkfinite(np.vstack(found.tables))
-        return found
+        return partial(_scored, shares), shares
 
     @property
     def base(self) -> FloatArray:

@@ -5,7 +5,7 @@ correction, a least squares fit says how much of each column's effect and of the
 of what is left says how far numbers lie from predictions. Numbers are shares of a public range.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,6 @@ from tutelage.students.additive import (
     Effects,
     Noisy,
     TableOfEffects,
-    by_column,
     expected_effects,
     made_up_rows,
     prior_of,
@@ -107,18 +106,9 @@ class Means(Effects):
     parts: tuple[float, float] | None = None  # of the effects and of that, in what the later sums begin from
 
     @classmethod
-    def of(
-        cls,
-        sums: IntArray,
-        sigma: float,
-        scale: int,
-        cells: Sequence[IntArray],
-        ordered: Sequence[bool],
-    ) -> Self:
-        """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
-        noisy, totals = by_column(sums, sigma, scale, cells, ordered)
+    def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], float]:
         mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
-        return cls.by_noisy(noisy, cells, partial(_effects_of, mean), mean)
+        return partial(_effects_of, mean), mean
 
     @property
     def variance(self) -> float:

@@ -218,8 +218,8 @@ def fit_student(
         warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
     elif learns_from_unlabeled(estimator):
         refuse_class_of_unlabeled(estimator, classes)
-        X = X_public.copy()
-        y = _with_unlabeled(y, answered)  # some students work in place
+        X = X_public.copy()  # some students work in place
+        y = _with_unlabeled(y, answered)
     return fit_clone(estimator, X, y, seed)
 
 

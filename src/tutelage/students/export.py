@@ -56,11 +56,12 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     ) from error
 
 _ROWS = "rows"
+# Codes of types in ONNX.
 _FLOAT = 1
 _INT64 = 7
-_DOUBLE = 11  # codes of types in ONNX
-_MADE_UP = 256
-_SAME = 0.99  # rows, and the share of labels that must be the same
+_DOUBLE = 11
+_MADE_UP = 256  # rows
+_SAME = 0.99  # share of labels that must be the same
 _WITH_GAPS: tuple[type, ...] = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)  # missing values
 _TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
@@ -127,14 +128,19 @@ def _parts(student: Any) -> list[Any]:
         check_is_fitted(student)
         inner = copy(student.estimator_)
         inner.classes_ = student.classes_[np.asarray(inner.classes_, dtype=np.int64)]
-        return [CastTransformer(dtype=np.float32), inner]
-    return [CastTransformer(dtype=np.float32), student] if isinstance(student, _TREES) else [student]
+        student = inner
+    if isinstance(student, _TREES):
+        return [CastTransformer(dtype=np.float32), student]
+    return [student]
 
 
 def _refuse_texts(first: Any) -> None:
     """Refuse texts: the words that ONNX finds in them are not always those of Python."""
-    named = isinstance(first, PublicTransformer)
-    texts = first.text_names if isinstance(first, PublicColumns) else first.names if named else ()
+    texts = ()
+    if isinstance(first, PublicColumns):
+        texts = first.text_names
+    elif isinstance(first, PublicTransformer):
+        texts = first.names
     if texts:
         raise InvalidParameterError(
             Problem(
@@ -148,8 +154,8 @@ def _refuse_texts(first: Any) -> None:
 
 def _transformers(student: Any) -> list[Any]:
     """Return what was fitted of each transformer of scikit-learn."""
-    steps = [step for _, step in student.steps] if isinstance(student, Pipeline) else []
-    return [step.fitted for step in steps if isinstance(step, PublicTransformer)]
+    steps = student.steps if isinstance(student, Pipeline) else []
+    return [step.fitted for _, step in steps if isinstance(step, PublicTransformer)]
 
 
 def _agrees(student: Any, first: Any, content: bytes) -> bool:
@@ -278,18 +284,21 @@ def _row(values: Any) -> Any:
 
 def _columns(part: PublicColumns, *cells: _Node) -> _Node:
     of = dict(zip(part.names, cells, strict=True))
-    known = [(name, texts) for name, texts in zip(part.names, part.categories, strict=True) if texts is not None]
-    codes = (_codes(of[name], texts.tolist(), code_of(texts)) for name, texts in known)
-    first, *others = *(of[name] for name in part.numbers), *codes
-    return first.Concat(*others, axis=1)
+    columns = [of[name] for name in part.numbers]
+    for cell, texts in zip(cells, part.categories, strict=True):
+        if texts is not None:
+            columns.append(_codes(cell, texts.tolist(), code_of(texts)))
+    return columns[0].Concat(*columns[1:], axis=1)
 
 
 def _bins(part: Schema, *cells: _Node) -> _Node:
-    first, *others = (
-        _interval(one, edges_of(column)) if is_range else _codes(one, column, code_by_value(column), len(column))
-        for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True)
-    )
-    return first.Concat(*others, axis=1)
+    found = list[_Node]()
+    for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True):
+        if is_range:
+            found.append(_interval(one, edges_of(column)))
+        else:
+            found.append(_codes(one, column, code_by_value(column), len(column)))
+    return found[0].Concat(*found[1:], axis=1)
 
 
 def _interval(cells: _Node, edges: FloatArray) -> _Node:
