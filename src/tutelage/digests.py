@@ -81,7 +81,7 @@ def spelled_out(value: Any) -> Any:
     if name is not None or not in_python or not (hasattr(value, "__dict__") or "__slots__" in vars(kind)):
         raise TypeError  # what it does is not in attributes that can be read
     slots = (one for parent in kind.__mro__ for one in getattr(parent, "__slots__", ()))
-    given = {one: getattr(value, one) for one in dict.fromkeys([*slots, *getattr(value, "__dict__", {})])}
+    given = {one: getattr(value, one) for one in [*slots, *getattr(value, "__dict__", {})]}
     return [f"{kind.__module__}.{kind.__qualname__}", spelled_out(given)]
 
 
@@ -225,7 +225,9 @@ def _cells(cells: Cells) -> _Spelled:
         values, place = np.unique(cells, return_inverse=True)
         return _texts([spelled(value) for value in values.tolist()])[place]
     values = cells.tolist()
-    return _texts(values if set(map(type, values)) == {str} else [spelled(value) for value in values])
+    if set(map(type, values)) != {str}:
+        values = [spelled(value) for value in values]
+    return _texts(values)
 
 
 def _numbers(numbers: npt.NDArray[np.generic]) -> _Spelled:

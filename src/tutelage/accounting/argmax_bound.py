@@ -45,7 +45,8 @@ def gaussian_check(sigma: float, order: float) -> float:
     noise = gaussian_noise(sigma, order)
     if noise is None or order < _LEAST_ORDER:
         return inf
-    return float(divergence(float(excess_of_one_count(noise, order).max()) + noise.outside(order), order))
+    excess = float(excess_of_one_count(noise, order).max())
+    return float(divergence(excess + noise.outside(order), order))
 
 
 def gaussian_single_change(sigma: float, order: float) -> float:
@@ -310,10 +311,11 @@ def _gaussian_to(sigma: float, reach: int) -> Noise:
     w = np.arange(-reach - 1, reach + 2)
     log_density = -(w**2) / (2 * sigma**2)
     density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
-    norm = max(1.0, sigma * sqrt(2 * pi))
+    width = sigma * sqrt(2 * pi)
 
     def beyond(distance: float) -> float:  # P(Z ≥ distance) at most, for noise around any real number
-        return (exp(-(distance**2) / (2 * sigma**2)) + sigma * sqrt(2 * pi) * special.ndtr(-distance / sigma)) / norm
+        first = exp(-(distance**2) / (2 * sigma**2))
+        return (first + width * special.ndtr(-distance / sigma)) / max(1.0, width)
 
     def outside(order: float) -> float:  # φ(t) ≤ e^{λt} + λ − 1
         tilted = exp(order * (order - 1) / sigma**2) * beyond(reach - order)

@@ -156,7 +156,9 @@ def epsilon_of_shifts(mu_squared: float, delta: float) -> float:
         return mu_squared
     apart = _APART * mu_squared
     moved = moved_delta(delta, apart)
-    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared * _UPWARD), moved), apart) if moved > 0 else np.inf
+    if moved <= 0:
+        return np.inf
+    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared * _UPWARD), moved), apart)
 
 
 def most_shifts(epsilon: float, delta: float) -> float:

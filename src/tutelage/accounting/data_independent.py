@@ -80,7 +80,7 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     probability(delta, "delta", "epsilon_if_added_or_removed")
     releases = event.flatten()
     _unit(releases)
-    parts = [(part.event, part.times) for part in releases if isinstance(part.event, OfBallots)]
+    parts = [(kind, times) for kind, times in releases if isinstance(kind, OfBallots)]
     if len(parts) < len(releases):
         raise UnsupportedEventError(
             "The epsilon of an added or removed ballot is known for a NoisySumGaussian, CappedArgmaxGaussian and "
@@ -108,21 +108,22 @@ def mu_squared(event: Event) -> float:
     """Return the worst-case amount that `event` adds to the total μ² of Gaussian differential privacy; or ∞."""
     releases = event.flatten()
     _unit(releases)
-    other = next((part.event for part in releases if not isinstance(part.event, IntegerGaussian)), None)
-    if other is not None:
-        raise UnsupportedEventError(
-            f"A budget with `accounting` gaussian holds integer Gaussian noise on sums of ballots only: NoisySum, "
-            f"CappedGNMax, GNMax. Got a {type(other).__name__}; spend it from a ledger with `accounting` renyi."
-        )
-    kinds = [(part.event, part.times) for part in releases if isinstance(part.event, IntegerGaussian)]
-    return fsum(times * composition.shift_mu_squared(kind.sigma, _moved(kind)) for kind, times in kinds)
+    amounts = list[float]()
+    for kind, times in releases:
+        if not isinstance(kind, IntegerGaussian):
+            raise UnsupportedEventError(
+                f"A budget with `accounting` gaussian holds integer Gaussian noise on sums of ballots only: NoisySum, "
+                f"CappedGNMax, GNMax. Got a {type(kind).__name__}; spend it from a ledger with `accounting` renyi."
+            )
+        amounts.append(times * composition.shift_mu_squared(kind.sigma, _moved(kind)))
+    return fsum(amounts)
 
 
 def basic_epsilon(event: Event) -> PublicEpsilon:
     """Return the sum of the pure losses of all releases, T·ε, at δ = 0; `epsilon` is smaller at any δ worth naming."""
     releases = event.flatten()
     unit = _unit(releases)
-    total = fsum(part.times * _pure_loss(part.event) for part in releases)
+    total = fsum(times * _pure_loss(kind) for kind, times in releases)
     return PublicEpsilon(
         total,
         0.0,
@@ -153,8 +154,8 @@ def _summed(
     cost: Callable[[Single, FloatArray], FloatArray],
 ) -> RenyiCurve:
     values = np.zeros(len(orders))
-    for part in event.flatten():
-        values += part.times * cost(part.event, orders)
+    for kind, times in event.flatten():
+        values += times * cost(kind, orders)
     return RenyiCurve(orders, values)
 
 
@@ -257,10 +258,10 @@ def _unit(releases: list[Releases]) -> PrivacyUnit:
 
 def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
     """Return the event with noise drawn whole instead of summed, and how far the two are apart."""
-    apart = sum(part.times * composition.log_distance(part.event) for part in releases)
+    apart = sum(times * composition.log_distance(kind) for kind, times in releases)
     if not apart:
         return event, 0.0
-    return Composed(tuple(Repeated(part.event.without_shares(), part.times) for part in releases)), apart
+    return Composed(tuple(Repeated(kind.without_shares(), times) for kind, times in releases)), apart
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
@@ -347,7 +348,7 @@ def _by_three_outcomes(
     releases: list[Releases],
     delta: float,
 ) -> Iterator[_Candidate]:
-    if any(isinstance(part.event, Searched) for part in releases):
+    if any(isinstance(kind, Searched) for kind, _ in releases):
         value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
         yield value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order
 
@@ -358,7 +359,7 @@ def _by_rounded_noise(
     moved: Callable[[IntegerGaussian], int],
 ) -> Iterator[_Candidate]:
     """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
-    kinds = [(part.event.without_shares(), part.times) for part in releases]
+    kinds = [(kind.without_shares(), times) for kind, times in releases]
     shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, IntegerGaussian)]
     if len(shifts) == len(releases):
         value = composition.shifted_gaussian_composition(shifts, delta)
@@ -367,10 +368,10 @@ def _by_rounded_noise(
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> Iterator[_Candidate]:
     """Yield the exact compositions that apply: those for many answers of one and the same mechanism."""
-    kind, *others = {part.event.without_shares() for part in releases}
+    kind, *others = {kind.without_shares() for kind, _ in releases}
     if others:
         return
-    count = sum(part.times for part in releases)
+    count = sum(times for _, times in releases)
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         yield (
             composition.gaussian_composition(kind.sigma, count, delta),

@@ -80,10 +80,8 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
 
 def _in_doubt(laws: MoveLaws) -> np.ndarray:
     """Return which log ratios may lie on the other side of 0."""
-    reachable = np.isfinite(laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)).all(
-        axis=-1,
-        keepdims=True,
-    )
+    furthest = laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)
+    reachable = np.isfinite(furthest).all(axis=-1, keepdims=True)
     return (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & reachable
 
 

@@ -138,7 +138,7 @@ class RenyiFilter(_Filter):
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
         order = search_epsilon(lambda at: data_independent.rdp_of_three_outcomes(event, at).values, delta).order
         bare = cls(_MOST_EPSILON, delta, order)
-        epsilon = bare.cost(event) * GRAIN * _UPWARD + float(_of_conversion(np.array([order]), delta)[0])
+        epsilon = bare.cost(event) * GRAIN * _UPWARD + _of_conversion_at(order, delta)
         return cls(max(epsilon, 0.0) * _UPWARD + 2 * GRAIN, delta, order)
 
     @property
@@ -148,7 +148,7 @@ class RenyiFilter(_Filter):
 
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
-        return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
+        return sum(times * _grains(kind, self.order) for kind, times in event.flatten())
 
     def raised(self, epsilon: float) -> "RenyiFilter":
         """Return a larger budget at the same order and δ."""
@@ -203,7 +203,11 @@ class GaussianFilter(_Filter):
 
     def raised(self, epsilon: float) -> "GaussianFilter":
         """Return a larger budget; the first time, its δ is twice as large."""
-        first, delta = (self.epsilon, self.delta) if self.first is None else (self.first, self.delta / 2)
+        first = self.epsilon
+        delta = self.delta
+        if self.first is not None:
+            first = self.first
+            delta /= 2
         order, added = _after_raise(first, delta)
         least = max(self.epsilon, order * self.mu_squared / 2 + added)
         return GaussianFilter(_more(epsilon, least), 2 * delta, first)
@@ -216,7 +220,7 @@ class GaussianFilter(_Filter):
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
         data_independent.mu_squared(event)  # refuses parts of different units
-        return sum(part.times * self._grains(part.event) for part in event.flatten())
+        return sum(times * self._grains(kind) for kind, times in event.flatten())
 
     def _grains(self, event: Event) -> int:
         return ceil(_payable(data_independent.mu_squared(event), event) * _UPWARD / _GRAIN_OF_MU_SQUARED)
@@ -267,8 +271,9 @@ def _orders_of_odometer(epsilon: float, delta: float) -> FloatArray:
 
 def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
     """Return the budget (ε, δ), kept at the order that suits Gaussian noise or as a limit on μ²."""
-    gaussian = accounting is Accounting.GAUSSIAN
-    return GaussianFilter(epsilon, delta) if gaussian else RenyiFilter.suited_to(epsilon, delta)
+    if accounting is Accounting.GAUSSIAN:
+        return GaussianFilter(epsilon, delta)
+    return RenyiFilter.suited_to(epsilon, delta)
 
 
 def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
@@ -301,9 +306,13 @@ def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
     return RenyiCurve(orders, np.zeros(len(orders))).at(delta)
 
 
+def _of_conversion_at(order: float, delta: float) -> float:
+    return float(_of_conversion(np.array([order]), delta)[0])
+
+
 @lru_cache(maxsize=256)
 def _capacity(epsilon: float, delta: float, order: float) -> int:
-    room = epsilon - float(_of_conversion(np.array([order]), delta)[0])
+    room = epsilon - _of_conversion_at(order, delta)
     return floor(room / _UPWARD / GRAIN)
 
 
@@ -319,7 +328,7 @@ def _most_mu_squared(epsilon: float, delta: float, first: float | None) -> float
 def _after_raise(first: float, delta: float) -> tuple[float, float]:
     """Return the order at which a Gaussian budget is kept once it is raised, and what the conversion adds to ε."""
     order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order  # twice: there is room after it is raised
-    return order, float(_of_conversion(np.array([order]), delta)[0])
+    return order, _of_conversion_at(order, delta)
 
 
 def _more(epsilon: object, least: float) -> float:

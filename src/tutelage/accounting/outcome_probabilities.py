@@ -215,13 +215,15 @@ def noisy_argmax(
 
 def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
     """Return the laws of P(j) ∝ exp(n_j/scale), in closed form: source wins, target wins, another class wins."""
+    classes = counts.shape[1]
     log_p = special.log_softmax(-_behind_most(counts) / scale, axis=1)
-    log_p = np.hstack([log_p, np.full((len(counts), 1), -np.inf)])
+    log_p = np.insert(log_p, classes, -np.inf, axis=1)
     log_others = _log_mass_of_the_others(log_p)
     # Masses stay logarithms: order × ratio can lift an outcome whose probability is below the smallest double.
-    mass = np.stack(np.broadcast_arrays(log_p[:, :, None], log_p[:, None], log_others), axis=-1)
+    outcomes = np.broadcast_arrays(log_p[:, :, None], log_p[:, None], log_others)
+    mass = np.stack(outcomes, axis=-1)
     source, target, others = np.moveaxis(np.exp(mass), -1, 0)
-    fewer_votes = np.append(np.full(counts.shape[1], -1 / scale), 0.0)[:, None]
+    fewer_votes = np.append(np.full(classes, -1 / scale), 0.0)[:, None]
     more_votes = -fewer_votes.T
     with np.errstate(divide="ignore"):
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
@@ -255,8 +257,14 @@ def check(
     """Return the laws of whether max_j (n_j − needed_j) + Z ≥ 0, Z discrete Gaussian: pass, fail."""
     margins = counts - needed
     margin = margins.max(axis=1)
-    without = np.hstack([np.maximum(_largest_of_the_others(margins), margins - 1), margin[:, None]])
-    entered = np.hstack([margins + 1, np.full((len(counts), 1), np.iinfo(np.int64).min)])
+    classes = counts.shape[1]
+    without = np.insert(
+        np.maximum(_largest_of_the_others(margins), margins - 1),
+        classes,
+        margin,
+        axis=1,
+    )
+    entered = np.insert(margins + 1, classes, np.iinfo(np.int64).min, axis=1)
     step = np.maximum(without[:, :, None], entered[:, None]) - margin[:, None, None]
     reach = int(np.abs(margin).max()) + 2
     grid = discrete_gaussian(sigma).build(-reach, reach)
@@ -273,7 +281,7 @@ def check(
     falls[0] = -np.inf
 
     def log_ratio(at: IntArray, up: np.ndarray, down: np.ndarray) -> FloatArray:
-        return np.select([up, down], [rises[at, None, None], falls[at, None, None]], 0.0)
+        return np.select([up, down], [rises[at, None, None], falls[at, None, None]])
 
     ratio = np.stack(
         [log_ratio(passes, step > 0, step < 0), log_ratio(fails, step < 0, step > 0)],
@@ -383,10 +391,10 @@ class _Field(NamedTuple):
         `slack` spans the distance between the two.
         """
         kept = weights.shape[1]
-        nearest = self.far_gaps[:, :1]
-        gain = self.along(self.grid.gain, nearest, below=True)[:, 0]
-        loss = self.along(self.grid.loss, nearest, below=True)[:, 0]
-        above = self.along(self.grid.log_above, nearest, below=True)[:, 0]
+        nearest = self.far_gaps[:, 0]
+        gain = self.along(self.grid.gain, nearest, below=True)
+        loss = self.along(self.grid.loss, nearest, below=True)
+        above = self.along(self.grid.log_above, nearest, below=True)
         reached = np.minimum(1, self.far_gaps.shape[1] * np.exp(above))  # P(one of them reaches the value)
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
             weight = weights[:, j, None, :]
@@ -413,12 +421,13 @@ class _Field(NamedTuple):
             return None
         # The largest density from here on: one for x ≤ 0.
         falling = np.maximum.accumulate(self.grid.log_density[::-1])[::-1]
-        log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
+        log_mass = np.log(number) + self.along(falling, self.far_gaps[:, 0])
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
         level = np.zeros(1, dtype=np.int64)
         last = self.far_gaps[:, -1]
         used = np.arange(int(last.min()), int(last.max()) + self.length) + self.start - self.grid.lo
-        gain, loss = (self.along(table, level, below=True) for table in (self.grid.gain, self.grid.loss))
+        gain = self.along(self.grid.gain, level, below=True)
+        loss = self.along(self.grid.loss, level, below=True)
         more = np.log1p(gain), np.log1p(np.maximum(self.grid.more[used], 0))
         with np.errstate(divide="ignore"):
             less = np.log1p(np.maximum(loss, -1)), np.log1p(np.minimum(self.grid.fewer[used], 0))
@@ -495,7 +504,7 @@ def _of_all_classes(
 
 
 def _sources(classes: IntArray) -> IntArray:
-    return np.hstack([classes, np.full((len(classes), 1), -1)])
+    return np.insert(classes, classes.shape[1], -1, axis=1)
 
 
 def _largest_of_the_others(values: IntArray) -> IntArray:

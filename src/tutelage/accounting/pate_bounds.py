@@ -46,7 +46,8 @@ def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return log q per query, private, by Lemma 4 for continuous Laplace noise: q ≤ Σ_j (2 + γΔ_j)/(4 e^{γΔ_j})."""
     behind, _ = gaps(votes)
     scaled = behind / noise_scale(scale, "scale", "log_q_laplace")
-    return np.minimum(np.logaddexp.reduce(np.log((2 + scaled) / 4) - scaled, axis=1), 0)
+    log_each = np.log((2 + scaled) / 4) - scaled
+    return np.minimum(np.logaddexp.reduce(log_each, axis=1), 0)
 
 
 def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
@@ -94,8 +95,11 @@ def total_cost_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> F
     """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private."""
     step = max(1, _CHUNK_2018 // len(orders))
     rows = np.arange(votes.n_queries)
-    chunks = (votes.select(rows[start : start + step]) for start in range(0, votes.n_queries, step))
-    return sum((costs_2018(event, chunk, orders).sum(axis=0) for chunk in chunks), np.zeros(len(orders)))
+    total = np.zeros(len(orders))
+    for start in range(0, votes.n_queries, step):
+        chunk = votes.select(rows[start : start + step])
+        total += costs_2018(event, chunk, orders).sum(axis=0)
+    return total
 
 
 def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
@@ -130,8 +134,9 @@ def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatAr
         log_kept = np.log1p(-np.exp(log_q))
         log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
         log_b = epsilon_1 - log_q / (mu_1 - 1)
-        dependent = np.logaddexp(log_kept + (orders - 1) * log_a, log_q + (orders - 1) * log_b) / (orders - 1)
-        dependent += _ROUNDING * orders / (orders - 1)
+        above = orders - 1
+        dependent = np.logaddexp(log_kept + above * log_a, log_q + above * log_b) / above
+        dependent += _ROUNDING * orders / above
     dependent = np.where(np.isneginf(log_q), 0, dependent)
     valid |= np.isneginf(log_q)
     return np.where(valid, np.clip(dependent, 0, independent), independent)

@@ -5,7 +5,7 @@ sum says how much of each column's score and of the correction to believe (`tute
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import sqrt
@@ -39,7 +39,7 @@ _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
 _PRIOR_ROWS = 10
-_SPREADS = np.exp(np.arange(-10, 3, 0.5))  # of effects, as variances
+_SPREADS = np.append(0.0, np.exp(np.arange(-10, 3, 0.5)))  # of effects, as variances
 
 Columns = tuple[FloatArray, ...]  # an array for each column
 Pair = tuple[FloatArray, FloatArray]
@@ -71,8 +71,8 @@ class TableOfEffects(BaseEstimator, ABC):
         schema: Schema,
     ) -> Self:
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
-        self.effects_ = [effect[group] for effect, group in zip(effects, groups, strict=True)]
-        self.noise_ = [one[group] for one, group in zip(noise, groups, strict=True)]
+        self.effects_ = _picked(effects, groups)
+        self.noise_ = _picked(noise, groups)
         self.cells_ = schema.cells
         self.ordered_ = list(schema.ordered)
         return self
@@ -98,11 +98,12 @@ class TableOfEffects(BaseEstimator, ABC):
         check_is_fitted(self)
         first = {"column": "", "cells": "every row", "effects": self._by_output(self.intercept_), "noise": None}
         columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
-        return [first] + [
-            {"column": column, "cells": cell, "effects": self._by_output(one), "noise": self._by_output(BAND * noise)}
-            for (column, cells), effects, doubts in columns
-            for cell, one, noise in zip(cells, effects, doubts, strict=True)
-        ]
+        lines = [first]
+        for (column, cells), effects, doubts in columns:
+            for cell, one, noise in zip(cells, effects, doubts, strict=True):
+                line = {"column": column, "cells": cell, "effects": self._by_output(one)}
+                lines.append(line | {"noise": self._by_output(BAND * noise)})
+        return lines
 
     def _by_output(self, numbers: FloatArray) -> dict[str, float]:
         return dict(zip(self.outputs, numbers.tolist(), strict=True))
@@ -118,9 +119,12 @@ class TableOfEffects(BaseEstimator, ABC):
             shown = effects[:-1]
             distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
-            low, high = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
-            found.append((column, self.outputs[place], low, high, float(distances[place])))
-        return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:_MOST_SHOWN]
+            looked_at = shown[:, place]
+            low = _named(cells, looked_at == looked_at.min())
+            high = _named(cells, looked_at == looked_at.max())
+            if distances[place] > 0:
+                found.append((column, self.outputs[place], low, high, float(distances[place])))
+        return sorted(found, key=lambda one: -one[-1])[:_MOST_SHOWN]
 
     def curves(self) -> list[Curve]:
         """Return the effects of the columns that move rows furthest, to be drawn; cells are left out as above.
@@ -138,7 +142,7 @@ class TableOfEffects(BaseEstimator, ABC):
                 large = np.argsort(-np.abs(effects), kind="stable")[:_MOST_SHOWN]
                 chosen = large[np.argsort(-effects[large], kind="stable")]
             cells = [self.cells_[column][one] for one in chosen.tolist()]
-            drawn = [[float(f"{one:.4g}") for one in numbers[chosen].tolist()] for numbers in (effects, noise)]
+            drawn = (_rounded(numbers[chosen]) for numbers in (effects, noise))
             found.append(Curve(column, output, self.ordered_[place], cells, *drawn))
         return found
 
@@ -184,6 +188,10 @@ class AdditiveClassifier(ClassifierMixin, TableOfEffects):
         return self.classes_[self.totals(X).argmax(axis=1)]
 
 
+def _rounded(numbers: FloatArray) -> list[float]:
+    return [float(f"{one:.4g}") for one in numbers.tolist()]
+
+
 def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
     """Return the first and the last of some cells, in words; of intervals their ends."""
     first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
@@ -205,7 +213,12 @@ def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
 def by_bins(numbers: Sequence[IntArray], bins: Matrix) -> IntArray:
     """Return the number that each bin of each column has, for each cell."""
     rows = bins.astype(np.int64)
-    return np.column_stack([one[places] for one, places in zip(numbers, rows.T, strict=True)])
+    return np.column_stack(_picked(numbers, rows.T))
+
+
+def _picked(tables: Iterable[Matrix], places: Iterable[IntArray]) -> list[Any]:
+    """Return the entries at the places of each table."""
+    return [table[one] for table, one in zip(tables, places, strict=True)]
 
 
 class Noisy(NamedTuple):
@@ -299,25 +312,20 @@ class Effects(ABC):
         """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
         sizes = sizes_of(cells)
         firsts = [np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)]
-
-        def of_cells(tables: Columns) -> Columns:
-            each = zip(tables, self.groups, firsts, strict=True)
-            return tuple(table[group[places]] for table, group, places in each)
-
+        groups = _picked(self.groups, firsts)
         people = np.maximum(sums.sum(axis=0), sigma * sqrt(len(sums))) / scale
         return replace(
             self,
             groups=cells,
-            tables=of_cells(self.tables),
-            doubts=of_cells(self.doubts),
+            tables=tuple(_picked(self.tables, groups)),
+            doubts=tuple(_picked(self.doubts, groups)),
             sizes=tuple(np.split(people, np.cumsum(sizes)[:-1])),
             walks=tuple(size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)),
         )
 
     def explained_by(self, corrections: Columns, rows: IntArray) -> list[FloatArray]:
         """Return the effect of each column at each row, and the sum of the corrections."""
-        each = [table[places] for table, places in zip(self.tables, rows.T, strict=True)]
-        return [*each, summed(corrections, rows)]
+        return [*_picked(self.tables, rows.T), summed(corrections, rows)]
 
     def repaired(
         self,
@@ -549,11 +557,15 @@ def grouped(
     *bins, other = totals
     if ordered:
         runs = _runs(bins, noise)
-        return [*runs, *([[len(bins)]] if other > _FULL * noise else [])], len(runs)
+        last = [[len(bins)]] if other > _FULL * noise else []
+        return runs + last, len(runs)
     order = sorted(range(len(totals)), key=lambda place: -totals[place])
     alone = [place for place in order[: _MOST_GROUPS - 1] if totals[place] > _FULL * noise]
     rest = [place for place in range(len(totals)) if place not in alone]
-    return [*([place] for place in alone), *([rest] if rest else [])], 0
+    groups = [[place] for place in alone]
+    if rest:
+        groups.append(rest)
+    return groups, 0
 
 
 def _runs(totals: list[int], noise: float) -> list[list[int]]:
@@ -630,19 +642,20 @@ def expected_effects(
     """
     deviation = sqrt(variance)
     by_noise = (noise / variance).T
-    spreads = np.append(0.0, _SPREADS)[:, None, None, None]
+    spreads = _SPREADS[:, None, None, None]
     exact = spreads * prior + np.array([np.diag(one) for one in np.broadcast_to(around, noise.shape).T])
     covariance = exact + np.array([np.diag(one) for one in by_noise])
     factor = np.linalg.cholesky(covariance)
-    told = np.broadcast_to((seen / deviation).T[..., None], (*factor.shape[:-1], 1))
+    told = (seen / deviation).T[..., None]
     squares = (np.linalg.solve(factor, told) ** 2).sum(axis=(1, 2, 3))
     surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + squares
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
-    surprise[1:] += 2 * np.log(len(_SPREADS))
+    surprise[1:] += 2 * np.log(len(_SPREADS) - 1)
     likely = np.exp(-(surprise - surprise.min()) / 2)
     likely /= likely.sum()
     expected = (spreads * (prior @ np.linalg.solve(covariance, told)))[..., 0]
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
-    given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
+    by_spread = spreads * prior
+    given = np.linalg.solve(covariance, by_spread) * np.linalg.solve(exact, by_spread)
     doubts = np.sqrt(np.tensordot(likely, (given * by_noise[..., None]).sum(axis=2), 1))
     return deviation * np.tensordot(likely, expected, 1).T, deviation * doubts.T

@@ -124,7 +124,8 @@ class Means(Effects):
         wrong = public.shares - self.mean - _PARTS[:, None] * expected
         errors = [[np.mean((one - part * effects) ** 2) for one in wrong] for part in _PARTS]
         best = np.unravel_index(np.argmin(errors), (len(_PARTS), len(_PARTS)))
-        return replace(self, public=public, parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])))
+        of_effects, of_public = _PARTS[list(best)].tolist()
+        return replace(self, public=public, parts=(of_effects, of_public))
 
     def known(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
@@ -264,7 +265,7 @@ def with_histograms(
     made = copy(regressor)
     (low, high) = ends
     shares = mixed / mixed.sum(axis=1, keepdims=True)
-    made.below_ = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
+    made.below_ = np.insert(np.cumsum(shares, axis=1), 0, 0.0, axis=1)
     made.intercept_ = low + (high - low) * regressor.intercept_
     made.effects_ = [(high - low) * effect for effect in regressor.effects_]
     made.noise_ = [(high - low) * doubt for doubt in regressor.noise_]

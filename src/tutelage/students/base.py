@@ -21,6 +21,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning, Problem
 
+_Values = npt.NDArray[Any]  # of classes
 ONE_CLASS = "Every released label is the same class; the student always answers it."
 
 
@@ -38,7 +39,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         Number of features.
     """
 
-    classes_: npt.NDArray[Any]
+    classes_: _Values
     n_features_in_: int
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
@@ -87,7 +88,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> _Values:
         """Return the likeliest class value of each row."""
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
@@ -121,7 +122,7 @@ def _class_indices(
     y: npt.ArrayLike,
     n_rows: int,
     owner: str,
-) -> tuple[npt.NDArray[Any], IntArray]:
+) -> tuple[_Values, IntArray]:
     """Return the class values in sorted order, and each row's index among them or −1; raise InvalidDataError."""
     if y is None:
         raise InvalidDataError(f"{owner} requires y to be passed, but the target y is None.")
@@ -137,7 +138,9 @@ def _class_indices(
             f"`y` of {owner} holds the text '-1'. Give unlabeled rows the number -1: text and numbers go together "
             "into np.array(..., dtype=object)."
         )
-    nothing = np.array([value is None for value in values]) if values.dtype == object else np.zeros(n_rows, dtype=bool)
+    nothing = np.zeros(n_rows, dtype=bool)
+    if values.dtype == object:
+        nothing = np.array([value is None for value in values])
     labeled = ~nothing if nothing.any() else values != ABSTAIN
     if not np.any(labeled):
         raise InvalidDataError(f"`y` of {owner} holds no label, so there is nothing to learn from.")
@@ -147,7 +150,7 @@ def _class_indices(
     return classes, labels
 
 
-def _of_one_kind(known: npt.NDArray[Any], owner: str) -> npt.NDArray[Any]:
+def _of_one_kind(known: _Values, owner: str) -> _Values:
     """Return labels that are all text, or all whole numbers; raise InvalidDataError otherwise."""
     if known.dtype == object and not all(isinstance(value, str) for value in known):
         if not all(isinstance(value, Real) for value in known):
@@ -177,7 +180,7 @@ def fit_student(
     estimator: Any,
     X_public: Matrix,
     labels: IntArray,
-    classes: npt.NDArray[Any],
+    classes: _Values,
     *,
     seed: int,
 ) -> Any:
@@ -241,7 +244,7 @@ def learns_from_unlabeled(estimator: Any) -> bool:
     return isinstance(last, (SemiSupervisedClassifier, *_OF_SCIKIT_LEARN))
 
 
-def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None:
+def refuse_class_of_unlabeled(estimator: Any, classes: _Values) -> None:
     """Refuse a class value that a student would take for the mark of an unlabeled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
@@ -257,7 +260,7 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
 def try_student(
     estimator: Any,
     X_public: Matrix,
-    classes: npt.NDArray[Any],
+    classes: _Values,
     *,
     rows_per_class: int,
 ) -> None:
@@ -282,11 +285,11 @@ def try_student(
     fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
 
 
-def _with_unlabeled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _with_unlabeled(y: _Values, answered: npt.NDArray[np.bool_]) -> _Values:
     """Return class values of all rows, −1 where there was no answer; None, where −1 is a class."""
     kind = np.promote_types(y.dtype, np.int8) if y.dtype.kind in "iuf" else np.dtype(object)
     every = np.full(len(answered), ABSTAIN, dtype=kind)
     if np.any(y == ABSTAIN):
-        every = np.full(len(answered), None, dtype=object)
+        every = np.full(len(answered), None)
     every[answered] = y
     return every

@@ -457,12 +457,12 @@ def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
     return _chosen(part, _totals(part, bins).Softmax(axis=1))
 
 
-def _by_numbers(part: AdditiveRegressor, bins: _Node) -> tuple[_Node, ...]:
+def _by_numbers(part: AdditiveRegressor, bins: _Node) -> _Node:
     found = _totals(part, bins)
     low, high = map(np.array, part.range_)
     if part.public_ is not None:
         found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
-    return (_flat(found.Clip(low, high)),)
+    return _flat(found.Clip(low, high))
 
 
 def _totals(part: TableOfEffects, bins: _Node) -> _Node:
@@ -499,7 +499,8 @@ def _flat(values: _Node) -> _Node:
     return values.Reshape(np.array([-1]))
 
 
-_FORMS: dict[type, Callable[..., tuple[_Node, ...]]] = {
+_FORMS: dict[type, Callable[..., _Node | tuple[_Node, ...]]] = {
+    **_MAPS,
     NoisySumClassifier: _by_sums,
     AdditiveClassifier: _by_effects,
     AdditiveRegressor: _by_numbers,
@@ -522,8 +523,9 @@ def _set_types(operator: Any) -> None:
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     part = operator.raw_operator
     inputs = [_Node(given, container.target_opset) for given in operator.inputs]
-    found = _FORMS[type(part)](part, *inputs) if type(part) in _FORMS else [_MAPS[type(part)](part, *inputs)]
-    for one, output in zip(found, operator.outputs, strict=True):
+    found = _FORMS[type(part)](part, *inputs)
+    outputs = [found] if isinstance(found, _Node) else found
+    for one, output in zip(outputs, operator.outputs, strict=True):
         one.Identity(output_names=[output]).node.add_to(scope, container)
 
 
@@ -554,7 +556,7 @@ def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
 
 # The options are those of skl2onnx, by their possible values.
 _FLAGS = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
-_CONVERTERS = dict.fromkeys([*_MAPS, *_FORMS], _convert) | {HistGradientBoostingClassifier: _convert_boosting}
+_CONVERTERS = dict.fromkeys(_FORMS, _convert) | {HistGradientBoostingClassifier: _convert_boosting}
 for _kind, _converter in _CONVERTERS.items():
     _options = _FLAGS if issubclass(_kind, ClassifierMixin) else None
     update_registered_converter(

@@ -74,7 +74,8 @@ class ForestStudent(SemiSupervisedClassifier):
         labels = labels[labels != ABSTAIN]
         fold = np.empty(len(labels), dtype=np.int64)  # every class is dealt out evenly
         fold[np.lexsort((generator.random(len(labels)), labels))] = np.arange(len(labels)) % _FOLDS
-        held_out = [part for part in (fold == number for number in np.unique(fold)) if not part.all()]
+        folds = (fold == number for number in range(_FOLDS))
+        held_out = [held for held in folds if held.any() and not held.all()]
 
         def likelihood(forest: RandomForestClassifier) -> float:
             found = np.full((len(rows), len(self.classes_)), 1 / len(self.classes_))

@@ -60,8 +60,8 @@ class Propagation:
 
     def spread(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Return the field of sources at some rows, shape (all rows, columns)."""
-        fields = [self._solved(rows, sources[:, i : i + _COLUMNS]) for i in range(0, sources.shape[1], _COLUMNS)]
-        return np.concatenate(fields, axis=1)
+        parts = np.split(sources, range(_COLUMNS, sources.shape[1], _COLUMNS), axis=1)
+        return np.hstack([self._solved(rows, part) for part in parts])
 
     def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
@@ -216,7 +216,10 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         """Return the score of each class; of a class that no row was believed to have, −∞."""
         known = self.estimator_.classes_
         scores = np.full((len(rows), len(self.classes_)), -np.inf)
-        found = self.estimator_.decision_function(rows) if len(known) > 1 else np.zeros((len(rows), 1))
+        if len(known) == 1:
+            scores[:, known] = 0.0
+            return scores
+        found = self.estimator_.decision_function(rows)
         scores[:, known] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
         return scores
 

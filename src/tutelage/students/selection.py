@@ -9,7 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tutelage._internal.records import frozen
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Named
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix, Named
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 
@@ -35,6 +35,7 @@ __all__ = [
     "selector_named",
 ]
 SEEDS = 2**32
+_Mask = npt.NDArray[np.bool_]
 
 
 @final
@@ -59,9 +60,9 @@ class PublicKnowledge:
         If the shapes do not fit each other, or a label is of a row that was not asked.
     """
 
-    X: npt.NDArray[Any] = field(repr=False)
+    X: Matrix = field(repr=False)
     labels: IntArray = field(repr=False)
-    asked: npt.NDArray[np.bool_] = field(repr=False)
+    asked: _Mask = field(repr=False)
     probabilities: FloatArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,12 +83,12 @@ class PublicKnowledge:
             object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     @classmethod
-    def before(cls, X: npt.NDArray[Any]) -> "PublicKnowledge":
+    def before(cls, X: Matrix) -> "PublicKnowledge":
         """Return what is known before anything was asked: the rows."""
-        return cls(X=X, labels=np.full(len(X), ABSTAIN, dtype=np.int64), asked=np.zeros(len(X), dtype=np.bool_))
+        return cls(X=X, labels=np.full(len(X), ABSTAIN, dtype=np.int64), asked=np.zeros(len(X), dtype=bool))
 
     @property
-    def answered(self) -> npt.NDArray[np.bool_]:
+    def answered(self) -> _Mask:
         """Mask of shape (rows,): which rows have a released label."""
         return self.labels != ABSTAIN
 
@@ -113,7 +114,7 @@ class PublicKnowledge:
         return np.flatnonzero(~self.asked)
 
 
-def _read_only(values: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+def _read_only(values: Matrix | None) -> Matrix | None:
     if values is None:
         return None
     view = values.view()
@@ -136,7 +137,7 @@ class QuerySelector(ABC):
         """Return whether enough is known to choose by this rule: for one that needs answers, two classes of them."""
         return not self.needs_answers or known.n_released_classes >= 2
 
-    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: B027  most rules have nothing to refuse
+    def check(self, X: Matrix, n_classes: int) -> None:  # noqa: B027  most rules have nothing to refuse
         """Refuse, before anything is spent, public rows or a number of classes that the rule could not work with.
 
         Raises

@@ -32,7 +32,7 @@ _LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
 _SOFTER = 0.7
 _PASSES = 3  # over the weights of scores and of classes, each given the other
 _DOUBT = 4.0  # by how much a step must make the sums likelier than none, as twice a logarithm
-_SPREADS = np.exp(np.arange(-12, 14, 0.5))  # how large the weights are expected to be, as variances
+_SPREADS = np.append(0.0, np.exp(np.arange(-12, 14, 0.5)))  # how large the weights are expected to be, as variances
 
 
 @final
@@ -285,7 +285,9 @@ def weighted(classifier: Any, weights: FloatArray) -> Any:
         made.weights_ = weights
         return made
     shift = np.log(weights) - np.log(weights).mean()
-    made.intercept_ = classifier.intercept_ + (shift if len(classifier.intercept_) > 1 else shift[1:] - shift[:1])
+    if len(made.intercept_) == 1:
+        shift = shift[1:] - shift[:1]
+    made.intercept_ = made.intercept_ + shift
     return made
 
 
@@ -318,10 +320,11 @@ def step_of(
     # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
     values = np.maximum(values, max(noise_of_gram * sqrt(2 * len(gradient)), 1e-12))
     seen = axes.T @ gradient
-    spreads = np.append(0.0, _SPREADS)[:, None]
+    spreads = _SPREADS[:, None]
     exact = spreads * values**2 + values * variance  # a mean over people varies by itself, too
     total = exact + noise**2
-    surprise = (np.log(total) + seen**2 / total).sum(axis=1) + np.append(0.0, np.full(len(_SPREADS), _DOUBT))
+    surprise = (np.log(total) + seen**2 / total).sum(axis=1)
+    surprise[1:] += _DOUBT
     expected = spreads * values * seen / total
     best = int(surprise.argmin())
     likely = np.exp((surprise[best] - surprise) / 2)

@@ -85,8 +85,7 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     """
     path = user_path(path)
     try:
-        in_folder = path.is_dir()
-        stored = Manifest.checked(path).content(path, "student.skops") if in_folder else read_input(path, MODEL)
+        stored = Manifest.checked(path).content(path, "student.skops") if path.is_dir() else read_input(path, MODEL)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
