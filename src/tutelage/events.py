@@ -25,7 +25,7 @@ from itertools import pairwise
 from math import inf, nextafter, sqrt
 from typing import Any, NamedTuple, final, get_args
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import Entries, frozen
 from tutelage._internal.validation import (
     integer_at_least,
     local_epsilon,
@@ -80,7 +80,7 @@ class Event:
         """Whether any part was made with seeded noise."""
         return any(part.event.simulated for part in self.flatten())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``.
 
         A field that a later version adds is left out where it is as it is by default.
@@ -339,7 +339,7 @@ class SummedNoise(Event):
         """Whether the noise came from a seeded generator."""
         return self.event.simulated
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "SummedNoise", "shares": self.shares, "of": self.event.as_dict()}
 
@@ -366,7 +366,7 @@ class Repeated(Event):
         """Return the single releases of which the event is made, each with how often it happened."""
         return self.event.flatten(times * self.count)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "Repeated", "count": self.count, "of": self.event.as_dict()}
 
@@ -386,7 +386,7 @@ class Composed(Event):
         """Return the single releases that the event is made of, each with how often it happened."""
         return [releases for event in self.events for releases in event.flatten(times)]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the event as plain JSON-ready values, with its class name under ``"event"``."""
         return {"event": "Composed", "of": [event.as_dict() for event in self.events]}
 
@@ -435,12 +435,12 @@ def event_of(times: Counter[Event]) -> Event:
     return Composed(tuple(Repeated(part, count) for part, count in times.items()))
 
 
-def settings_of(record: Any) -> dict[str, Any]:
+def settings_of(record: Any) -> Entries:
     """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
 
     So the content of a file or a key stays the same when a later version adds a field.
     """
-    settings = dict[str, Any]()
+    settings = Entries()
     for item in fields(record):
         value = getattr(record, item.name)
         is_default = type(value) is type(item.default) and value == item.default
@@ -449,7 +449,7 @@ def settings_of(record: Any) -> dict[str, Any]:
     return settings
 
 
-def event_from_dict(record: dict[str, Any]) -> Event:
+def event_from_dict(record: Entries) -> Event:
     """Return the event that `Event.as_dict` wrote; one that this version does not know raises UnsupportedEventError."""
     return _event_from_text(json.dumps(record, default=str))
 

@@ -29,10 +29,13 @@ _NOTHING = 1e-300  # budgets: less has no logarithm
 _A_LITTLE_MORE = 1 + 1e-5  # noise
 _MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote
 
+EventOf = Callable[[float], Event]  # by the noise
+Share = Callable[[float], float]  # of the budget, by the noise
+
 
 def noise_within(
     limit: Filter,
-    event_of: Callable[[float], Event],
+    event_of: EventOf,
     epsilon: float | None = None,
     accounting: Accounting = Accounting.RENYI,
 ) -> float:
@@ -52,7 +55,7 @@ def noise_within(
     return noise
 
 
-def repeated(event_of: Callable[[float], Event], releases: int) -> Callable[[float], Event]:
+def repeated(event_of: EventOf, releases: int) -> EventOf:
     """Return what so many releases with the same noise come to together."""
     return event_of if releases == 1 else lambda noise: Repeated(event_of(noise), releases)
 
@@ -103,12 +106,12 @@ def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float
     return least_noise(share)
 
 
-def _noise_filling(limit: Filter, event_of: Callable[[float], Event]) -> float:
+def _noise_filling(limit: Filter, event_of: EventOf) -> float:
     """Return the least noise at which a release spends a whole limit."""
     return least_noise(lambda noise: limit.share(limit.cost(event_of(noise))) / limit.epsilon)
 
 
-def least_noise(share: Callable[[float], float]) -> float:
+def least_noise(share: Share) -> float:
     """Return the smallest noise, to five digits, at which a release takes no more than the whole budget.
 
     `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
@@ -151,5 +154,5 @@ class _Tried(NamedTuple):
     excess: float
 
     @classmethod
-    def at(cls, place: float, share: Callable[[float], float]) -> "_Tried":
+    def at(cls, place: float, share: Share) -> "_Tried":
         return cls(place, log(max(share(exp(place)), _NOTHING)))

@@ -13,11 +13,11 @@ from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from math import ceil, floor, isfinite, log
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import Entries, frozen
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive, probability
 from tutelage.accounting import data_independent
@@ -74,7 +74,7 @@ class _Filter(ABC):
         object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
         object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
         kind = {"order": self.order} if isinstance(self, RenyiFilter) else {"accounting": self.accounting.value}
         return {"epsilon": self.epsilon, "delta": self.delta, **kind, "capacity": self.capacity}
@@ -281,7 +281,7 @@ def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
     return (GaussianFilter if accounting is Accounting.GAUSSIAN else RenyiFilter).holding(event, delta)
 
 
-def filter_of(record: dict[str, Any]) -> Filter:
+def filter_of(record: Entries) -> Filter:
     """Return the budget that `as_dict` gave, or what became of it after all that was `raised`, the first first."""
     if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.RENYI:
         return RenyiFilter(record["epsilon"], record["delta"], record["order"])

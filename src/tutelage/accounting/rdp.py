@@ -11,6 +11,7 @@ from tutelage._internal.validation import probability
 from tutelage.exceptions import InvalidParameterError, Problem
 
 Conversion = Callable[["RenyiCurve", float], FloatArray]
+Costs = Callable[[FloatArray], FloatArray]  # by order
 
 # For δ ≤ 0.01 a finer grid lowers no epsilon by more than 0.02 %; wide enough for one query and for millions.
 DEFAULT_ORDERS: FloatArray = 1 + np.geomspace(1e-3, 1e6, 1200)
@@ -64,9 +65,9 @@ class EpsilonAtOrder(NamedTuple):
 
 
 def search_epsilon(
-    total: Callable[[FloatArray], FloatArray],
+    total: Costs,
     delta: float,
-    estimate: Callable[[FloatArray], FloatArray] | None = None,
+    estimate: Costs | None = None,
 ) -> EpsilonAtOrder:
     """Return the smallest ε found at δ for a Rényi curve whose every order costs work, by narrowing in on the best.
 
@@ -87,7 +88,7 @@ def search_epsilon(
 
 
 def _narrow_in(
-    total: Callable[[FloatArray], FloatArray],
+    total: Costs,
     delta: float,
     offsets: FloatArray,
     fine: int,

@@ -23,7 +23,7 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
-from tutelage.students.stacking import radius_of, weights_of, with_biases
+from tutelage.students.stacking import Pair, radius_of, weights_of, with_biases
 from tutelage.tables import is_number
 
 BAND = 2.0  # deviations of the noise
@@ -42,7 +42,6 @@ _PRIOR_ROWS = 10
 _SPREADS = np.append(0.0, np.exp(np.arange(-10, 3, 0.5)))  # of effects, as variances
 
 Columns = tuple[FloatArray, ...]  # an array for each column
-Pair = tuple[FloatArray, FloatArray]
 
 
 class TableOfEffects(BaseEstimator, ABC):

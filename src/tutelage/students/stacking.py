@@ -34,6 +34,8 @@ _PASSES = 3  # over the weights of scores and of classes, each given the other
 _DOUBT = 4.0  # by how much a step must make the sums likelier than none, as twice a logarithm
 _SPREADS = np.append(0.0, np.exp(np.arange(-12, 14, 0.5)))  # how large the weights are expected to be, as variances
 
+Pair = tuple[FloatArray, FloatArray]
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +136,7 @@ class Stacking:
         return made
 
     @property
-    def _coefs(self) -> tuple[FloatArray, FloatArray]:
+    def _coefs(self) -> Pair:
         return self.student.coef_, self.student.whole_coef_
 
     def _scores(self, seen: FloatArray) -> FloatArray:
@@ -232,7 +234,7 @@ def normal_equations(
     return gradient, gram / 4, noise
 
 
-def equations_of(means: FloatArray, size: int) -> tuple[FloatArray, FloatArray]:
+def equations_of(means: FloatArray, size: int) -> Pair:
     """Return gradient and Gram matrix of `size` weights by the numbers of a ballot."""
     rows, columns = np.triu_indices(size)
     gram = np.zeros((size, size))
@@ -245,7 +247,7 @@ def weights_of(
     sigma: float,
     n_people: int,
     sizes: Sequence[int],
-) -> tuple[FloatArray, FloatArray]:
+) -> Pair:
     """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one.
 
     The second array is how far the noise moves them, as `step_of` estimates it.
@@ -298,7 +300,7 @@ def _whole(chances: FloatArray) -> FloatArray:
     return steps
 
 
-def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _moments(shown: FloatArray, chances: FloatArray) -> Pair:
     """Return the first and second moments over the classes, times the steps of the chances."""
     weighted = chances[:, :, None] * shown
     return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
@@ -310,7 +312,7 @@ def step_of(
     noise: float,
     noise_of_gram: float,
     variance: float,
-) -> tuple[FloatArray, FloatArray]:
+) -> Pair:
     """Return the expected weights, whose variance is the likeliest one: none if there is no better one.
 
     `variance` is that of the mean over people of what they get wrong. The second array is about how far the weights
