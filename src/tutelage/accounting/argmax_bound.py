@@ -148,7 +148,11 @@ def excess_at(
     return _bound(positions, x, y, positions.finest, order)
 
 
-def _worst_of_three_outcomes(positions: Positions, order: float, best: float) -> float:
+def _worst_of_three_outcomes(
+    positions: Positions,
+    order: float,
+    best: float,
+) -> float:
     """Return the worst E[φ] over all positions, or the best known where it is larger, by branch and bound."""
     x, y = _square(positions.last + 1, _SPANS[0])
     upper = np.zeros(0)

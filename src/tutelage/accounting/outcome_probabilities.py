@@ -79,7 +79,11 @@ def discrete_gaussian(sigma: float) -> NoiseLaw:
     )
 
 
-def _discrete_laplace_grid(scale: float, lowest: int, highest: int) -> NoiseGrid:
+def _discrete_laplace_grid(
+    scale: float,
+    lowest: int,
+    highest: int,
+) -> NoiseGrid:
     x = np.arange(lowest, highest + 1, dtype=np.float64)
     a = exp(-1 / scale)
     rest: float = -np.expm1(-1 / scale)  # 1 − a
@@ -99,7 +103,11 @@ def _discrete_laplace_grid(scale: float, lowest: int, highest: int) -> NoiseGrid
     )
 
 
-def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int) -> NoiseGrid:
+def _discrete_gaussian_grid(
+    sigma: float,
+    lowest: int,
+    highest: int,
+) -> NoiseGrid:
     reach = max(-lowest, highest + 1) + ceil(13 * sigma) + 2  # the mass beyond is below e^−84 of what is used
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     twice_variance = 2 * sigma**2
@@ -213,7 +221,11 @@ def noisy_argmax(
     return MoveLaws(log_mass, ratio, slack, possible, _sources(near), field.remainder())
 
 
-def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
+def exponential_mechanism(
+    counts: IntArray,
+    may_enter: np.ndarray,
+    scale: float,
+) -> MoveLaws:
     """Return the laws of P(j) ∝ exp(n_j/scale), in closed form: source wins, target wins, another class wins."""
     classes = counts.shape[1]
     log_p = special.log_softmax(-_behind_most(counts) / scale, axis=1)
@@ -235,7 +247,11 @@ def exponential_mechanism(counts: IntArray, may_enter: np.ndarray, scale: float)
     return _of_all_classes(counts, may_enter, mass, ratio, slack)
 
 
-def permute_and_flip(counts: IntArray, may_enter: np.ndarray, scale: float) -> MoveLaws:
+def permute_and_flip(
+    counts: IntArray,
+    may_enter: np.ndarray,
+    scale: float,
+) -> MoveLaws:
     """Return the laws of argmax_j (n_j + E_j), E_j exponential with mean `scale`, by exact Gauss quadrature."""
     classes = counts.shape[1]
     here = _per_move(_log_permute_and_flip(counts, scale))
@@ -280,7 +296,11 @@ def check(
     falls[1:][is_large] = -steps[is_large]
     falls[0] = -np.inf
 
-    def log_ratio(at: IntArray, up: np.ndarray, down: np.ndarray) -> FloatArray:
+    def log_ratio(
+        at: IntArray,
+        up: np.ndarray,
+        down: np.ndarray,
+    ) -> FloatArray:
         return np.select([up, down], [rises[at, None, None], falls[at, None, None]])
 
     ratio = np.stack(
@@ -302,14 +322,25 @@ class _Field(NamedTuple):
     length: int
 
     @classmethod
-    def spanning(cls, law: NoiseLaw, gaps: IntArray, far_gaps: IntArray) -> "_Field":
+    def spanning(
+        cls,
+        law: NoiseLaw,
+        gaps: IntArray,
+        far_gaps: IntArray,
+    ) -> "_Field":
         """Return the field on a grid wide enough for every outcome of these histograms."""
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
         low = int(np.floor(-(1 - law.midway) * widest - law.below))
         high = int(np.ceil(law.above))
         return cls(law.build(low - 1, high + widest + 1), gaps, far_gaps, low, high - low)
 
-    def along(self, table: FloatArray, gaps: IntArray, *, below: bool = False) -> FloatArray:
+    def along(
+        self,
+        table: FloatArray,
+        gaps: IntArray,
+        *,
+        below: bool = False,
+    ) -> FloatArray:
         """Return `table` at x = value − count, or just below it where ties are lost; shape (*gaps.shape, values)."""
         return sliding_window_view(table, self.length)[self.start - self.grid.lo - below + gaps]
 
@@ -480,7 +511,11 @@ def _expected(
     return (given * (weight * factor[:, None, :])) @ taken.swapaxes(1, 2)
 
 
-def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> _Pair:
+def _log_ratio(
+    change: FloatArray,
+    error: FloatArray,
+    rounding: FloatArray,
+) -> _Pair:
     """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log1p(np.maximum(change, -1))

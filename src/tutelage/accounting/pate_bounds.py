@@ -28,7 +28,11 @@ _ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so
 _CHUNK_2018 = 2**21  # numbers in one (queries, orders) block: 16 MiB
 
 
-def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
+def log_moments(
+    log_q: FloatArray,
+    scale: float,
+    moments: FloatArray,
+) -> FloatArray:
     """Return a bound on α(l), in nats, private, per query and moment: the smaller of Theorems 2 and 3."""
     gamma = 1 / noise_scale(scale, "scale", "log_moments")
     log_q = log_q[:, None]
@@ -91,7 +95,11 @@ def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
     return -needed / scale + np.log(needed * rest + at_zero) - 2 * np.log1p(a)
 
 
-def total_cost_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
+def total_cost_2018(
+    event: Event,
+    votes: VoteHistogram,
+    orders: FloatArray,
+) -> FloatArray:
     """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private."""
     step = max(1, _CHUNK_2018 // len(orders))
     rows = np.arange(votes.n_queries)
@@ -102,7 +110,11 @@ def total_cost_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> F
     return total
 
 
-def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
+def costs_2018(
+    event: Event,
+    votes: VoteHistogram,
+    orders: FloatArray,
+) -> FloatArray:
     """Return the Rényi cost of each query at each order, shape (queries, orders); see `total_cost_2018`."""
     match event:
         case NoisyArgmaxLaplace(scale=scale):
@@ -117,7 +129,11 @@ def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatA
             raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
 
 
-def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
+def answer_costs(
+    log_q: FloatArray,
+    sigma: float,
+    orders: FloatArray,
+) -> FloatArray:
     """Return the smaller of Theorem 6 and λ/σ² for each query and order, in nats; private."""
     sigma = noise_scale(sigma, "sigma", "answer_costs")
     log_q = np.minimum(log_q, 0)[:, None]

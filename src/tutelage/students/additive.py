@@ -496,7 +496,12 @@ class Weighing:
     radius: float
 
     @classmethod
-    def of(cls, scores: Scores, corrections: Columns, doubts: Columns) -> Self:
+    def of(
+        cls,
+        scores: Scores,
+        corrections: Columns,
+        doubts: Columns,
+    ) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
         np.asarray_chkfinite(np.vstack(corrections))
         # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was

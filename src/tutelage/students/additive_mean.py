@@ -194,7 +194,12 @@ class Fitting:
     radius: float
 
     @classmethod
-    def of(cls, means: Means, corrections: Columns, doubts: Columns) -> Self:
+    def of(
+        cls,
+        means: Means,
+        corrections: Columns,
+        doubts: Columns,
+    ) -> Self:
         """Return the ballot, whose length follows from public rows or, without them, from made-up ones."""
         made = cls(means, corrections, doubts, 1.0)
         explained = made.explained(*means.examples())

@@ -165,7 +165,9 @@ def _agrees(student: Any, first: Any, content: bytes) -> bool:
     def cells(known: Any = None) -> Any:
         numbers = (rng.random(_MADE_UP) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _MADE_UP)
         numbers[::2] = np.rint(numbers[::2])
-        return numbers if known is None else rng.choice(np.array([*known.tolist(), "no category"], object), _MADE_UP)
+        if known is None:
+            return numbers
+        return rng.choice(np.array([*known.tolist(), "no category"], object), _MADE_UP)
 
     if isinstance(first, PublicColumns):
         rows: Any = {name: cells(known) for name, known in zip(first.names, first.categories, strict=True)}
@@ -179,8 +181,10 @@ def _agrees(student: Any, first: Any, content: bytes) -> bool:
         found: Any = InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
     except Exception:  # a transformer may refuse what is made up
         return False
-    same = float(np.mean(np.asarray(found[0]).astype(labels.dtype) == labels)) >= _SAME
-    return same and (expected is None or np.allclose(found[1], expected, atol=1e-4))
+    same = np.asarray(found[0]).astype(labels.dtype) == labels
+    if np.mean(same) < _SAME:
+        return False
+    return expected is None or np.allclose(found[1], expected, atol=1e-4)
 
 
 def _has_form(part: Any) -> bool:
@@ -271,15 +275,25 @@ class _Node:
     def sums(self) -> "_Node":
         return self.ReduceSum(np.array([1]), keepdims=1)
 
-    def on_grid(self, center: FloatArray, step: float, limit: int) -> "_Node":
-        return ((self - center) / step).Round().Clip(np.array(-float(limit)), np.array(float(limit)))
+    def on_grid(
+        self,
+        center: FloatArray,
+        step: float,
+        limit: int,
+    ) -> "_Node":
+        return ((self - center) / step).Round().within(-float(limit), float(limit))
+
+    def within(self, low: float, high: float) -> "_Node":
+        return self.Clip(np.array(low), np.array(high))
 
 
 def _row(values: Any) -> Any:
     """Return constants as one row, of 64 bits unless they have 32."""
     if isinstance(values, _Node):
         return values
-    return np.atleast_2d(values if getattr(values, "dtype", None) == np.float32 else np.asarray(values, np.float64))
+    if getattr(values, "dtype", None) != np.float32:
+        values = np.asarray(values, np.float64)
+    return np.atleast_2d(values)
 
 
 def _columns(part: PublicColumns, *cells: _Node) -> _Node:
@@ -328,7 +342,7 @@ def _codes(
 
 def _scaled(part: PublicScaling, rows: _Node) -> _Node:
     scaled = (rows - part.center) / np.where(part.deviation > 0, part.deviation, np.inf)
-    return scaled.Clip(np.array(-FURTHEST), np.array(FURTHEST))
+    return scaled.within(-FURTHEST, FURTHEST)
 
 
 def _projected(part: PublicProjection, rows: _Node) -> _Node:
@@ -369,7 +383,8 @@ def _stepped(part: PublicSteps, rows: _Node) -> _Node:
 
 def _edges_and_levels(part: EdgesAndLevels, rows: _Node) -> _Node:
     height, width, channels = (*part.image_shape, 1)[:3]
-    levels = (rows.Clip(np.array(0.0), np.array(part.white)) * (LEVELS / part.white)).Round()
+    seen = rows.within(0.0, part.white)
+    levels = (seen * (LEVELS / part.white)).Round()
     pixels = levels.Reshape(np.array([-1, height * width, channels]))
     gray = (pixels.ReduceSum(np.array([2]), keepdims=0) / channels).Round().Cast(to=_FLOAT)
     lengths = (levels * levels).sums().Sqrt()  # of whole numbers: 0, or at least 1
@@ -396,7 +411,8 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
     edges = [one * np.float32(sign) - threshold for sign in (1, -1) for one in along]
     first, *others = (one.Max(_row(np.float32(0))).Round() @ weights for one in edges)
     counted = first.Concat(*others, axis=1).Cast(to=_DOUBLE)
-    return (counted / counted.sums().Max(_row(1))).Sqrt().Cast(to=_FLOAT).Cast(to=_DOUBLE)
+    shares = counted / counted.sums().Max(_row(1))
+    return shares.Sqrt().Cast(to=_FLOAT).Cast(to=_DOUBLE)
 
 
 def _through(feature_map: Any, rows: _Node) -> _Node:
@@ -420,7 +436,8 @@ def _scored(part: ScoredRows, rows: _Node) -> _Node:
         scores = _Node(chances, rows.version).Cast(to=_DOUBLE).Log()
     each = (scores * model.sharpness).Exp()
     places = np.eye(model.n_classes)[model.present]
-    logarithms = ((each / each.sums()) @ places).Max(_row(LEAST_CHANCE)).Log()
+    chances = (each / each.sums()) @ places
+    logarithms = chances.Max(_row(LEAST_CHANCE)).Log()
     return seen.Concat(logarithms - logarithms.sums() / model.n_classes, axis=1)
 
 
@@ -450,7 +467,8 @@ _MAPS: dict[type, Callable[..., _Node]] = {
 
 def _by_sums(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
     scores = rows @ part.coef_
-    return _chosen(part, (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE)) * part.weights_)
+    chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE))
+    return _chosen(part, chances * part.weights_)
 
 
 def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
@@ -459,10 +477,10 @@ def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
 
 def _by_numbers(part: AdditiveRegressor, bins: _Node) -> _Node:
     found = _totals(part, bins)
-    low, high = map(np.array, part.range_)
+    low, high = part.range_
     if part.public_ is not None:
         found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
-    return _flat(found.Clip(low, high))
+    return _flat(found.within(low, high))
 
 
 def _totals(part: TableOfEffects, bins: _Node) -> _Node:
@@ -485,7 +503,8 @@ def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
     for _ in range(DEPTH):
         above = bins.GatherElements(feature.Gather(nodes), axis=1).Greater(threshold.Gather(nodes))
         nodes = below.Gather(nodes).Add(above.Cast(to=_INT64))
-    return (value.Gather(nodes).sums() + np.array([trees.base])).Clip(np.array(0.0), np.array(1.0))
+    found = value.Gather(nodes).sums() + np.array([trees.base])
+    return found.within(0.0, 1.0)
 
 
 def _chosen(part: Any, chances: _Node) -> tuple[_Node, ...]:
@@ -512,7 +531,8 @@ def _set_types(operator: Any) -> None:
     part = operator.raw_operator
     classes = getattr(part, "classes_", None)
     if classes is None:
-        operator.outputs[0].type = DoubleTensorType([None] if isinstance(part, AdditiveRegressor) else [None, None])
+        shape = [None] if isinstance(part, AdditiveRegressor) else [None, None]
+        operator.outputs[0].type = DoubleTensorType(shape)
         return
     label = StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType
     chance = DoubleTensorType if type(part) in _FORMS else FloatTensorType

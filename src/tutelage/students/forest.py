@@ -84,7 +84,8 @@ class ForestStudent(SemiSupervisedClassifier):
                     fit_clone(forest, rows[~held], labels[~held], seed),
                     rows[held],
                 )
-            return float(np.log(np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)).mean())
+            chances = np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)
+            return float(np.log(chances).mean())
 
         forests = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
         given = self.class_weight

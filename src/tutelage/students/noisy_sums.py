@@ -48,7 +48,13 @@ class Moments(NamedTuple):
     radius: float
 
     @classmethod
-    def of_sum(cls, total: IntArray, sigma: float, scale: float, radius: float) -> Self:
+    def of_sum(
+        cls,
+        total: IntArray,
+        sigma: float,
+        scale: float,
+        radius: float,
+    ) -> Self:
         """Return the mean that a noisy sum of ballots stands for.
 
         Parameters
@@ -248,7 +254,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             axis=1,
         ) * np.linalg.norm(X_public, axis=1), y
 
-    def _share_within(self, X_public: Matrix, radius: float, start: FloatArray | None) -> float:
+    def _share_within(
+        self,
+        X_public: Matrix,
+        radius: float,
+        start: FloatArray | None,
+    ) -> float:
         """Return the share of the products that shortening leaves, by public rows."""
         lengths, _ = self._lengths(X_public, start)
         return float(np.minimum(lengths, radius).sum() / lengths.sum()) if lengths.sum() else 1.0
@@ -300,7 +311,11 @@ def _corrected(
     return found if moved <= most else known + most / moved * (found - known)
 
 
-def _likeliest_prior(seen: FloatArray, spread: FloatArray, around: FloatArray) -> FloatArray:
+def _likeliest_prior(
+    seen: FloatArray,
+    spread: FloatArray,
+    around: FloatArray,
+) -> FloatArray:
     """Return the prior variance of the weights along each direction under which the moments are likeliest."""
     best = np.inf
     prior = spread

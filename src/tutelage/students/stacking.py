@@ -54,8 +54,8 @@ class Stacking:
         """Return the ballot whose scales follow from the public rows `seen`, shape (public rows, features)."""
         made = cls(student, np.ones(N_SCORES), 1.0)
         scores = made._scores(seen)
-        deviations = np.sqrt((scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1))
-        made = cls(student, np.maximum(deviations, _LEAST_DEVIATION), 1.0)
+        variances = (scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1)
+        made = cls(student, np.maximum(np.sqrt(variances), _LEAST_DEVIATION), 1.0)
         return cls(student, made.deviations, radius_of(made._explained(seen)))
 
     @property
@@ -80,7 +80,12 @@ class Stacking:
             labels,
         )
 
-    def classifier(self, total: IntArray, sigma: float, n_people: int) -> LogisticRegression:
+    def classifier(
+        self,
+        total: IntArray,
+        sigma: float,
+        n_people: int,
+    ) -> LogisticRegression:
         """Return the student, over vectors and scores.
 
         Parameters
@@ -117,12 +122,14 @@ class Stacking:
         moved = whole * gram[scores, _BEYOND]
         covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + gram[scores, scores] / n_people
         is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4
-        return whole if is_shown and moved @ np.linalg.solve(covariance, left - moved / 2) > 0 else 0.0
+        gain = moved @ np.linalg.solve(covariance, left - moved / 2)
+        return whole if is_shown and gain > 0 else 0.0
 
     def _classifier(self, weights: FloatArray, biases: FloatArray) -> LogisticRegression:
         m = len(self.student.classes_)
+        of_start, of_beyond, of_whole = weights
         beyond, whole = (coef - coef.mean(axis=1, keepdims=True) for coef in self._coefs)
-        coef = np.vstack([weights[1] * beyond + weights[2] * whole, (1 + weights[0]) * np.eye(m)]).T
+        coef = np.vstack([of_beyond * beyond + of_whole * whole, (1 + of_start) * np.eye(m)]).T
         offsets = biases - biases.mean()
         if m == 2:  # as scikit-learn has it: one row, of the second class against the first
             coef = coef[1:] - coef[:1]
@@ -171,12 +178,6 @@ def radius_of(explained: FloatArray) -> float:
     return float(np.quantile(2 * lengths_of(explained), _QUANTILE))
 
 
-def in_steps(explained: FloatArray, radius: float) -> FloatArray:
-    """Return what the weights explain at a length of at most ½, in whole steps."""
-    sizes = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
-    return np.rint(explained / sizes * (_STEPS - sqrt(explained.shape[2])))
-
-
 def joint_ballots(
     explained: FloatArray,
     radius: float,
@@ -188,11 +189,13 @@ def joint_ballots(
 
     `explained`, shape (rows, classes, weights), is what the weights explain of each class.
     """
-    shown = in_steps(explained, radius)
+    n_weights = explained.shape[2]
+    lengths = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
+    shown = np.rint(explained / lengths * (_STEPS - sqrt(n_weights)))  # at a length of at most ½
     mean, _ = _moments(shown, _whole(chances))
     gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
     mean, second = _moments(shown, _whole(softer))
-    rows, columns = np.triu_indices(shown.shape[2])
+    rows, columns = np.triu_indices(n_weights)
     gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
     return _in_ballot_steps(gradient / _STEPS**2, gram * (4 / _STEPS**4))
 
@@ -216,7 +219,11 @@ def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     return np.rint(both / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
 
 
-def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArray, float]:
+def noisy_means(
+    total: IntArray,
+    sigma: float,
+    n_people: int,
+) -> tuple[FloatArray, float]:
     """Return gradient and Gram matrix as means over people, by a noisy sum of ballots, and their noise."""
     scale = sqrt(2) / (_BALLOT_STEPS * n_people)
     return total.astype(np.float64) * scale, scale * sigma
@@ -252,8 +259,9 @@ def weights_of(
 
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
-    gradient, gram, noise = normal_equations(total, sigma, n_people, size := sum(sizes))
-    (weights, doubts) = np.zeros((2, size))
+    size = sum(sizes)
+    gradient, gram, noise = normal_equations(total, sigma, n_people, size)
+    weights, doubts = np.zeros((2, size))
     ends = np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
         for start, end in pairwise(ends):
