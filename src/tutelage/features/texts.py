@@ -40,8 +40,13 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     integer_at_least(n_axes, 1, "n_axes", "text_features")
     if texts.ndim != 1:
         raise InvalidDataError(f"The public rows of text_features must be one text each. Got shape {texts.shape}.")
+    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "max_features": _TERMS, "dtype": np.float32}
+    vectorizers = {
+        "words": Terms(stop_words="english", **shared),
+        "letters": Terms(analyzer="char_wb", ngram_range=(3, 5), **shared),
+    }
     known = list[tuple[str, Terms]]()
-    for name, part in _vectorizers():
+    for name, part in vectorizers.items():
         with suppress(ValueError):  # nothing is left
             part.fit(texts)
             known.append((name, part))
@@ -78,11 +83,3 @@ class Terms(TfidfVectorizer):
         if isinstance(terms, str):
             state = {**state, "vocabulary_": {term: place for place, term in enumerate(terms.split("\n"))}}
         super().__setstate__(state)
-
-
-def _vectorizers() -> list[tuple[str, Terms]]:
-    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "max_features": _TERMS, "dtype": np.float32}
-    return [
-        ("words", Terms(stop_words="english", **shared)),
-        ("letters", Terms(analyzer="char_wb", ngram_range=(3, 5), **shared)),
-    ]

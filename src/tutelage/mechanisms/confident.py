@@ -26,9 +26,9 @@ class _Checked(Mechanism):
     sigma_vote: float
 
     def __post_init__(self) -> None:
-        checks = ("threshold", number_of_votes), ("sigma_threshold", noise_scale), ("sigma_vote", noise_scale)
-        for name, check in checks:
-            settle(self, name, check)
+        settle(self, "threshold", number_of_votes)
+        settle(self, "sigma_threshold", noise_scale)
+        settle(self, "sigma_vote", noise_scale)
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that one query can be: a check and an answer."""

@@ -143,7 +143,7 @@ class KRandomizedResponse(_OfEpsilon):
     Viswanath 2014). The chance to keep a class is a multiple of 2⁻⁶⁰, rounded downward, so no more than ε is spent.
     """
 
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is."""
         return events.RandomizedResponse(self.epsilon, n_classes, unit, simulated)
 
@@ -178,7 +178,7 @@ class LocalGaussian(LocalMechanism):
     def __post_init__(self) -> None:
         settle(self, "sigma", noise_scale)
 
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is."""
         return events.NoisyBallot(self.sigma, n_classes, unit, simulated)
 
@@ -194,7 +194,7 @@ class _Clamped(_OfEpsilon):
 
     _beyond: ClassVar[int]
 
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is."""
         return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
 

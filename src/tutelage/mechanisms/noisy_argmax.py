@@ -67,9 +67,17 @@ class LNMax(_ReportsWinner):
         return noisy_argmax(counts, noise.discrete_laplace(self.scale, counts.shape))
 
 
+@frozen
+class _Gaussian(_ReportsWinner):
+    sigma: float
+
+    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
+        return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
+
+
 @final
 @frozen
-class GNMax(_ReportsWinner):
+class GNMax(_Gaussian):
     """Release argmax_j (n_j + discrete Gaussian noise); each answer costs at most λ/sigma² at Rényi order λ.
 
     Parameters
@@ -86,15 +94,11 @@ class GNMax(_ReportsWinner):
     key_name = "gnmax:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = NoisyArgmaxGaussian
-    sigma: float
-
-    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
-        return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
 
 
 @final
 @frozen
-class CappedGNMax(_ReportsWinner):
+class CappedGNMax(_Gaussian):
     """Release argmax_j (n_j + discrete Gaussian noise) of teachers that vote on at most `cap` of all queries.
 
     All answers together cost about cap times one answer of `GNMax`, however many queries there are.
@@ -115,15 +119,11 @@ class CappedGNMax(_ReportsWinner):
     key_name = "capped:v1"
     noises_votes_as_given = shows_every_answer = True
     _event = CappedArgmaxGaussian
-    sigma: float
     cap: int
 
     def __post_init__(self) -> None:
         _ReportsWinner.__post_init__(self)
         settle(self, "cap", integer_at_least, 1)
-
-    def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
-        return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
 
 
 @final
