@@ -178,6 +178,12 @@ def radius_of(explained: FloatArray) -> float:
     return float(np.quantile(2 * lengths_of(explained), _QUANTILE))
 
 
+def in_steps(explained: FloatArray, radius: float) -> FloatArray:
+    """Return what the weights explain at a length of at most ½, in whole steps."""
+    sizes = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
+    return np.rint(explained / sizes * (_STEPS - sqrt(explained.shape[2])))
+
+
 def joint_ballots(
     explained: FloatArray,
     radius: float,
@@ -190,8 +196,7 @@ def joint_ballots(
     `explained`, shape (rows, classes, weights), is what the weights explain of each class.
     """
     n_weights = explained.shape[2]
-    lengths = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
-    shown = np.rint(explained / lengths * (_STEPS - sqrt(n_weights)))  # at a length of at most ½
+    shown = in_steps(explained, radius)
     mean, _ = _moments(shown, _whole(chances))
     gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
     mean, second = _moments(shown, _whole(softer))
