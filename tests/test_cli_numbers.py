@@ -73,6 +73,7 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     exposed = json.loads(succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert [one["queries"] for one in exposed] == [10, 5]
     assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)
+    assert "holds releases with names, such as 2026-0" in refusal(called("run", "config.toml", cwd=folder), 2)
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
 

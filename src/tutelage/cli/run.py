@@ -76,6 +76,12 @@ def run(
     settings = load_config(config)
     if release is not None:
         settings = _named(settings, release)
+    else:
+        for card in settings.folder.glob(f"*/{_CARD}"):
+            raise ConfigError(
+                f"{settings.folder} holds releases with names, such as {card.parent.name}. Name this one, too, with "
+                "--as, or name another folder."
+            )
     way_out = "name another `folder` in [output]"
     with claimed_folder(settings.folder, RESULTS, way_out, ledger=settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):

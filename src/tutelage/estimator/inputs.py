@@ -220,25 +220,13 @@ class Inputs(Parameters):
 
     def _received(self, run: Resolved, given: Rows) -> Taken:
         """Return private and public rows of any form, checked, as numbers; set `target_`."""
-        if given.y is None:
-            raise InvalidDataError(_NO_LABELS)
-        require_same_rows(
-            given.X, y=given.y, entity_ids=given.entity_ids, silos=given.silos, whole_rows=given.whole_rows
-        )
-        if run.schema is None and given.X_public is None:
-            raise InvalidDataError(_NO_PUBLIC)
-        X_public = given.X_public if run.schema is None else run.schema.empty()
         target = self._target
         public_labels = None if target.is_declared else given.public_labels
-        unused = _unused_labels(run, given, X_public)
-        y_public = given.y_public
-        if run.schema is None:
-            X_public, y_public = _apart(X_public, y_public)
-        X, y, X_public, entity_ids, silos = _by_name(given, X_public, self._owner)
-        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
-        known = None if isinstance(y_public, str) else column_array(y_public)
+        cells = _cells(run, given, self._owner)
+        y, entity_ids, silos, y_public = cells.y, cells.entity_ids, cells.silos, cells.y_public
+        known = None if isinstance(y_public, str) else y_public
         _require_plain(y=y, X_public=public_labels, y_public=known, entity_ids=entity_ids, silos=silos)
-        run, X, X_public, table = self._numbered(run, X, X_public, entity_ids)
+        run, X, X_public, table = self._numbered(run, cells.X, cells.X_public, entity_ids)
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
             raise InvalidDataError(MISSING_LABEL)
@@ -282,7 +270,7 @@ class Inputs(Parameters):
             as_given,
             entity_ids=entities,
             silos=owners,
-            unused_labels=unused,
+            unused_labels=_unused_labels(run, given),
             scored=None if given.scored is None else self._numbers_of(given.scored),
         )
         return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
@@ -311,7 +299,6 @@ class Inputs(Parameters):
     def _rows_in_batches(self, run: Resolved, rows: Rows, batches: Batches) -> tuple[Taken, tuple[Matrix, Matrix]]:
         """Read private rows in batches, once; return them, and public rows as the maps show them; set `target_`."""
         label, entity = rows.y, rows.entity_ids
-        unused = _unused_labels(run, rows, rows.X_public)
         X_public, y_public = _apart(rows.X_public, rows.y_public)
         features = public_features(X_public, label, entity)
         run, _, X_public, _ = self._numbered(run, features, features)
@@ -348,7 +335,7 @@ class Inputs(Parameters):
             public,
             nothing,
             nothing,
-            unused_labels=unused,
+            unused_labels=_unused_labels(run, rows),
             n_people=people.n_people,
         )
 
@@ -613,32 +600,44 @@ def _found_in(reader: BatchReader, sight: Sight, at: Callable[[Sight], Found], t
     return at(here)
 
 
-def _by_name(given: Rows, X_public: Any, owner: str) -> tuple[Any, Any, Any, Any, Any]:
-    """Return private rows, labels, public rows, ids and silos; names of columns of `X` are replaced by these columns.
+def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
+    """Return the rows of a fit with columns in place of their names, and labels apart from public rows.
 
-    Without public rows, features could not be told from labels.
+    The public rows, or the schema, say which of the columns are features.
     """
+    if given.y is None:
+        raise InvalidDataError(_NO_LABELS)
+    special = {"y": given.y, "entity_ids": given.entity_ids, "silos": given.silos}
+    require_same_rows(given.X, **special, whole_rows=given.whole_rows)
+    if run.schema is None and given.X_public is None:
+        raise InvalidDataError(_NO_PUBLIC)
+    X_public = None
+    y_public = given.y_public
+    if run.schema is None:
+        X_public, y_public = _apart(given.X_public, y_public)
     for rows in (given.X, X_public):
         refuse_containers(rows)
-    names = [name for name in (given.y, given.entity_ids, given.silos) if isinstance(name, str)]
-    if not names:
-        return given.X, given.y, X_public, given.entity_ids, given.silos
-    others = "and so must $entity_ids and $silos"
-    if X_public is None:
-        raise InvalidParameterError(Problem(f"{owner}.fit.y", f"be an array if you pass no $X_public, {others}"))
-    private = as_table(given.X)
-    if private is None:
-        raise InvalidParameterError(Problem(f"{owner}.fit.y", f"be an array unless $X has named columns, {others}"))
-    ids, owners = (ids_in(private, name) if isinstance(name, str) else name for name in (given.entity_ids, given.silos))
-    labels = private.column(given.y) if isinstance(given.y, str) else given.y
-    return private, labels, public_features(X_public, *names), ids, owners
+    names = [name for name in special.values() if isinstance(name, str)]
+    private = as_table(given.X) if names else None
+    if names and private is None:
+        raise InvalidParameterError(
+            Problem(f"{owner}.fit.y", "be an array unless $X has named columns, and so must $entity_ids and $silos")
+        )
+    if private is not None:
+        ids, owners = (ids_in(private, one) if isinstance(one, str) else one for one in (given.entity_ids, given.silos))
+        labels = private.column(given.y) if isinstance(given.y, str) else given.y
+        special = {"y": labels, "entity_ids": ids, "silos": owners}
+        X_public = public_features(X_public, *names)
+    columns = {name: column_array(cells) for name, cells in special.items()}
+    known = y_public if isinstance(y_public, str) else column_array(y_public)
+    return replace(given, X=given.X if private is None else private, X_public=X_public, y_public=known, **columns)
 
 
-def _unused_labels(run: Resolved, given: Rows, X_public: Any) -> str | None:
+def _unused_labels(run: Resolved, given: Rows) -> str | None:
     """Return the column of public labels that the method could learn from and is not given, if there is one."""
-    if given.y_public is not None or not isinstance(given.y, str) or X_public is None:
+    if given.y_public is not None or not isinstance(given.y, str) or given.X_public is None or run.schema is not None:
         return None
-    table = as_table(X_public)
+    table = as_table(given.X_public)
     return run.method.start_from(given.y) if table is not None and given.y in table.columns else None
 
 
