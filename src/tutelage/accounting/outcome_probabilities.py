@@ -65,7 +65,12 @@ class NoiseLaw(NamedTuple):
 def discrete_laplace(scale: float) -> NoiseLaw:
     """Return P(k) ∝ exp(−|k|/scale) on the integers."""
     above = scale * (_TAIL_NATS + _MOST_CLASSES_NATS) + 2
-    return NoiseLaw(partial(_discrete_laplace_grid, scale), 0.0, scale * _TAIL_NATS / 2 + 2, above)
+    return NoiseLaw(
+        partial(_discrete_laplace_grid, scale),
+        0.0,
+        scale * _TAIL_NATS / 2 + 2,
+        above,
+    )
 
 
 def discrete_gaussian(sigma: float) -> NoiseLaw:
@@ -95,7 +100,11 @@ def _discrete_laplace_grid(
         lo=lowest,
         log_density=np.log(rest / (1 + a)) - np.abs(x) / scale,
         log_below=np.where(is_below, below_zero, np.log1p(-a * share / (1 + a))),
-        log_above=np.where(is_below, np.log1p(-np.exp(below_zero)), -(x + 1) / scale - log1p(a)),
+        log_above=np.where(
+            is_below,
+            np.log1p(-np.exp(below_zero)),
+            -(x + 1) / scale - log1p(a),
+        ),
         gain=np.where(is_below, np.expm1(1 / scale), rest * a * share / kept),
         loss=-np.where(x <= 0, rest, rest * share / kept),
         fewer=np.expm1(np.where(is_below, 1, -1) / scale),
@@ -218,7 +227,14 @@ def noisy_argmax(
     far_has_ballots = np.any(counts[rows, far] > 0, axis=1)
     possible[:, kept] |= far_has_ballots[:, None]
     possible[:, kept, kept] = far_has_ballots | (may_enter & (far.size > 0))
-    return MoveLaws(log_mass, ratio, slack, possible, _sources(near), field.remainder())
+    return MoveLaws(
+        log_mass,
+        ratio,
+        slack,
+        possible,
+        _sources(near),
+        field.remainder(),
+    )
 
 
 def exponential_mechanism(
@@ -332,7 +348,13 @@ class _Field(NamedTuple):
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
         low = int(np.floor(-(1 - law.midway) * widest - law.below))
         high = int(np.ceil(law.above))
-        return cls(law.build(low - 1, high + widest + 1), gaps, far_gaps, low, high - low)
+        return cls(
+            law.build(low - 1, high + widest + 1),
+            gaps,
+            far_gaps,
+            low,
+            high - low,
+        )
 
     def along(
         self,
@@ -571,7 +593,11 @@ def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
     elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
     involves_top = is_top[:, :, None] | is_top[:, None, :]
     with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
-        return np.where(involves_top, second[:, :, None] + np.log(beside_top), np.log(elsewhere))
+        return np.where(
+            involves_top,
+            second[:, :, None] + np.log(beside_top),
+            np.log(elsewhere),
+        )
 
 
 def _log_permute_and_flip(counts: IntArray, scale: float) -> FloatArray:

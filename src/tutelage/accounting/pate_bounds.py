@@ -124,7 +124,12 @@ def costs_2018(
             return answer_costs(log_q_gaussian(votes, sigma), sigma, orders)
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma
-            return check_costs(special.log_ndtr(above), special.log_ndtr(-above), sigma, orders)
+            return check_costs(
+                special.log_ndtr(above),
+                special.log_ndtr(-above),
+                sigma,
+                orders,
+            )
         case _:
             raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
 

@@ -269,7 +269,8 @@ class Effects(ABC):
         sizes = sizes_of(cells)
         per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
         totals = [one.sum(axis=1) / scale for one in per_column]
-        estimate, about = cls._estimate(np.average(totals, axis=0, weights=1 / np.array(sizes)))
+        total = np.average(totals, axis=0, weights=1 / np.array(sizes))
+        estimate, about = cls._estimate(total)
         groups = list[IntArray]()
         walks = list[int]()
         found = list[list[FloatArray]]()
@@ -280,13 +281,20 @@ class Effects(ABC):
                 group[places] = number
             groups.append(group[cell])
             walks.append(walk)
-            estimates = estimate(Noisy(one / scale, sigma / scale, group, len(runs), walk))
-            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimates])  # of no group zeros
+            column = Noisy(one / scale, sigma / scale, group, len(runs), walk)
+            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimate(column)])  # of no group zeros
         tables, doubts, people = zip(*found, strict=True)
         # Or else, by sums that somebody made up, a ballot could fail by its rows.
         np.asarray_chkfinite(np.vstack(tables))
         make: Any = cls
-        return make(tuple(groups), tables, doubts, tuple(one[:, 0] for one in people), tuple(walks), about)
+        return make(
+            tuple(groups),
+            tables,
+            doubts,
+            tuple(one[:, 0] for one in people),
+            tuple(walks),
+            about,
+        )
 
     @classmethod
     @abstractmethod
@@ -423,7 +431,8 @@ class Scores(Effects):
         with the scores as much as those of people. The part is the one by which their classes are likeliest.
         """
         n_people = np.mean([size.sum() for size in self.sizes])
-        agreement = float((residuals.T / scale * np.vstack(self.tables)).sum()) / n_people
+        agreements = residuals.T / scale * np.vstack(self.tables)
+        agreement = float(agreements.sum()) / n_people
         labels, totals, means = self._made_up_by_class()
         each = np.arange(len(labels))
         hot = np.eye(len(self.shares))[labels]
@@ -530,7 +539,8 @@ class Weighing:
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
         d = len(self.corrections)
-        weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
+        times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
+        weights, moved = np.array(times_radius) / self.radius
         biases = weights[d + 1 :]
         weights[:d] += self.scores.part
         by_group, noise = self.scores.believed(self.corrections, self.doubts, weights, moved)

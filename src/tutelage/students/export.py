@@ -204,7 +204,11 @@ def _converted(parts: list[Any]) -> bytes | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
             options = {id(parts[-1]): {"zipmap": False}} if is_classifier(parts[-1]) else {}
-            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
+            model: Any = convert_sklearn(
+                whole,
+                initial_types=inputs,
+                options=options,
+            )
         _restore_names(model.graph, [name for name, _ in inputs])
         _send_missing(model.graph, parts[-1])
         content: bytes = model.SerializeToString()
@@ -571,7 +575,12 @@ class _Exact:
 
 
 def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
-    convert_sklearn_random_forest_classifier(scope, operator, _Exact(container), op_version=3)
+    convert_sklearn_random_forest_classifier(
+        scope,
+        operator,
+        _Exact(container),
+        op_version=3,
+    )
 
 
 # The options are those of skl2onnx, by their possible values.

@@ -73,7 +73,8 @@ class ForestStudent(SemiSupervisedClassifier):
         rows = X[labels != ABSTAIN]
         labels = labels[labels != ABSTAIN]
         fold = np.empty(len(labels), dtype=np.int64)  # every class is dealt out evenly
-        fold[np.lexsort((generator.random(len(labels)), labels))] = np.arange(len(labels)) % _FOLDS
+        order = np.lexsort((generator.random(len(labels)), labels))
+        fold[order] = np.arange(len(labels)) % _FOLDS
         folds = (fold == number for number in range(_FOLDS))
         held_out = [held for held in folds if held.any() and not held.all()]
 
@@ -89,7 +90,8 @@ class ForestStudent(SemiSupervisedClassifier):
 
         forests = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
         given = self.class_weight
-        weights = given and {place: given.get(value, 1) for place, value in enumerate(self.classes_.tolist())}
+        classes = enumerate(self.classes_.tolist())
+        weights = given and {place: given.get(value, 1) for place, value in classes}
         best = max(forests, key=likelihood).set_params(class_weight=weights)
         self.estimator_ = fit_clone(best, rows, labels, seed)
 

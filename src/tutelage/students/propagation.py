@@ -254,7 +254,8 @@ def _belief(
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
         rows += weight * softmax(sharp * spread, axis=1)
-    return _Belief(rows, labeled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
+    noise = float(weights.sum(axis=0) @ _rates(told.shape[1]))
+    return _Belief(rows, labeled, noise, evidence)
 
 
 def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -319,5 +320,6 @@ def _normalized(fields: FloatArray, masses: FloatArray) -> FloatArray:
 
     A class without labels has the mean field of all, and one with few is drawn to it.
     """
-    mean = fields.sum(axis=1, keepdims=True) / np.maximum(masses.sum(axis=-1, keepdims=True), _TINY)
+    mass = masses.sum(axis=-1, keepdims=True)
+    mean = fields.sum(axis=1, keepdims=True) / np.maximum(mass, _TINY)
     return (fields + _NEUTRAL * mean) / (masses + _NEUTRAL)
