@@ -180,8 +180,8 @@ def radius_of(explained: FloatArray) -> float:
 
 def in_steps(explained: FloatArray, radius: float) -> FloatArray:
     """Return what the weights explain at a length of at most ½, in whole steps."""
-    sizes = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
-    return np.rint(explained / sizes * (_STEPS - sqrt(explained.shape[2])))
+    lengths = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
+    return np.rint(explained / lengths * (_STEPS - sqrt(explained.shape[2])))
 
 
 def joint_ballots(
@@ -195,12 +195,11 @@ def joint_ballots(
 
     `explained`, shape (rows, classes, weights), is what the weights explain of each class.
     """
-    n_weights = explained.shape[2]
     shown = in_steps(explained, radius)
     mean, _ = _moments(shown, _whole(chances))
     gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
     mean, second = _moments(shown, _whole(softer))
-    rows, columns = np.triu_indices(n_weights)
+    rows, columns = np.triu_indices(shown.shape[2])
     gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
     return _in_ballot_steps(gradient / _STEPS**2, gram * (4 / _STEPS**4))
 
