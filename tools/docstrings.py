@@ -18,7 +18,12 @@ ARRAY = re.compile(
 DESCRIBED = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (.+))?(?=\n +\S)", re.MULTILINE)
 NOT_A_TYPE = re.compile(r", (?:optional|default\b.*)$")
 BETWEEN_TYPES = re.compile(r", (?![^(]*\))")
-RECORDS = ("frozen", "by_identity")  # decorators that make dataclasses
+DATACLASS = griffe.ExprName("dataclasses.dataclass")
+RECORDS: dict[str, griffe.Expr] = {
+    "frozen": DATACLASS,
+    "by_identity": DATACLASS,
+    "by_keywords": griffe.ExprCall(DATACLASS, [griffe.ExprKeyword("kw_only", "True")]),
+}
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
     "Privacy": "epsilon delta budget ledger releases unit noise",
@@ -34,8 +39,7 @@ class Readable(griffe.Extension):
     def on_class_members(self, *, node: ast.AST | griffe.ObjectNode, cls: griffe.Class, **_: Any) -> None:  # noqa: ARG002  griffe's signature
         """Look at a class whose members are known."""
         for decorator in cls.decorators:
-            if str(decorator.value) in RECORDS:
-                decorator.value = griffe.ExprName("dataclasses.dataclass")
+            decorator.value = RECORDS.get(str(decorator.value), decorator.value)
         if any(str(base) == "NamedTuple" for base in cls.bases):
             cls.set_member("__init__", constructor_of(cls))
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
-from tutelage._internal.typing import Hidden
 from tutelage.exceptions import InvalidDataError, TutelageError, shown
 
 FORMAT = 1  # of every kind of file
@@ -30,12 +29,16 @@ def frozen(kind: type[Made]) -> type[Made]:
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def by_identity(kind: type[Made]) -> type[Made]:
     """Make a class such a record that equals itself alone, and is shown by its fields unless it is `Hidden`."""
+    from tutelage._internal.typing import Hidden  # loads numpy, which the first page of help does not need
+
     return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field,))
 def by_keywords(kind: type[Made]) -> type[Made]:
     """Make a class a record of `by_identity` whose fields are given by their names alone."""
+    from tutelage._internal.typing import Hidden
+
     return dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=not issubclass(kind, Hidden))(kind)
 
 
