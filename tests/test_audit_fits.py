@@ -1,6 +1,7 @@
 """The audit of a fit, whatever its method: what is as it should be passes, and planted faults are found."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -181,3 +182,15 @@ def test_the_audited_mechanism_is_that_of_a_fit_and_its_ledger_is_unspent(monkey
 def test_numbers_of_people_are_checked():
     with pytest.raises(InvalidParameterError, match="`entities` of check_fit"):
         check_fit(MODELS["means"][0], OF_PEOPLE, PUBLIC, entities=0)
+
+
+def test_private_rows_that_are_public_under_other_ids_are_found_by_names_of_columns_too():
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=400).round(3), "b": random.normal(size=400).round(3)})
+    frame = frame.assign(ill=np.where(frame["a"] > 0, "yes", "no"), patient=np.arange(400) // 4)
+    model = PATEClassifier(1.0, ["no", "yes"], random_state=0)
+    copied = frame[:200].assign(patient=np.arange(200) + 5_000)
+    others = frame[:200].assign(a=random.normal(size=200), b=random.normal(size=200), patient=np.arange(200) + 9_000)
+    for X_public, scored in ((copied, None), (others, copied)):
+        found = check_fit(model, PrivateRows(frame, "ill", "patient"), X_public, scored=scored, draws=1_000, entities=1)
+        assert [one.verdict for one in found if "among the public rows" in one.check] == ["fail"]

@@ -13,7 +13,13 @@ from tutelage import Ledger, PATEClassifier
 from tutelage.cli.config import load_config
 from tutelage.cli.prepare import arguments, build_estimator, prepared
 from tutelage.cli.sources import load_sources
-from tutelage.exceptions import BudgetExceededError, InvalidDataError, PreflightError
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    PreflightError,
+)
 from tutelage.features import PublicColumns
 from tutelage.noise import SimulationNoise
 from tutelage.tables import read_table
@@ -113,7 +119,7 @@ IN_MEMORY: dict[str, Callable[[Any], Any]] = {
 
 def released(model: Any, **given: Any) -> bytes:
     """Return what a student predicts that learns by noise from one seed."""
-    found = model.set_params(noise=SimulationNoise(0), ledger=None).fit(**given)
+    found = model.set_params(noise=SimulationNoise(0), ledger=None).prepare(**given).release()
     return found.predict_proba(rows(50, 3)[NUMBERS].to_numpy()).tobytes()
 
 
@@ -186,3 +192,72 @@ def test_a_label_that_is_no_class_is_refused_in_every_form(label, tmp_path):
     assert {*said, str(refused.value)} == said
     assert len(said) == 1
     assert not label or label not in said.pop()
+
+
+@pytest.mark.parametrize("classes", [
+    {"a": [1], "b": ["1.0"], "c": ["x"]}, ["0", "1", "False", "True"], {"a": [1, "x"], "b": [True]}, [7, 2**53 + 1],
+])  # fmt: skip
+def test_classes_between_which_one_cell_could_move_all_others_are_refused(classes):
+    model = PATEClassifier(1.0, classes, unit="row")
+    with pytest.raises(InvalidParameterError, match=r"1.0, '1' and True are one value|2\*\*53|each label once"):
+        model.prepare(rows(300, 1)[NUMBERS], [1] * 300, X_public=rows(120, 2)[NUMBERS])
+
+
+ARRAYS = """
+[private]
+file = "private.npz"
+unit = "row"
+[target]
+column = "{label}"
+classes = [0, 1]
+[public]
+file = "public.npz"
+[privacy]
+epsilon = 0.5
+budget = 1
+ledger = "{ledger}.ledger"
+[output]
+folder = "out"
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arrays_are_one_data_set_whichever_label_is_predicted(tmp_path):
+    frame = rows(300, 1)
+    X = frame[NUMBERS].to_numpy()
+    labels = {"ill": (frame["ill"] == "yes").to_numpy(int), "old": (frame["age"] > 50).to_numpy(int)}
+    np.savez(tmp_path / "private.npz", X=X, **labels)
+    np.savez(tmp_path / "public.npz", X=rows(120, 2)[NUMBERS].to_numpy())
+
+    def release(label: str, ledger: str) -> Any:
+        (tmp_path / "run.toml").write_text(ARRAYS.format(label=label, ledger=ledger))
+        settings = load_config(tmp_path / "run.toml")
+        return prepared(settings, load_sources(settings))
+
+    release("ill", "one").release()
+    with pytest.raises(LedgerMismatchError, match="contains the budget of these data"):
+        release("old", "two")
+    release("old", "one").release()
+    model = PATEClassifier(0.5, [0, 1], budget=1.0, unit="row", question="ill", ledger=tmp_path / "one.ledger")
+    assert model.fit(X, labels["ill"], X_public=rows(120, 2)[NUMBERS].to_numpy()).release_.cost == 0
+
+
+def test_rows_that_only_score_are_refused_before_the_release_of_batches(tmp_path):
+    public = rows(120, 2)
+    public.loc[119, "dose"] = np.inf
+    configured(tmp_path, rows(300, 1), public, 'unit = "row"', more="evaluate_last = 20\nlater = true")
+    rows(300, 1).to_parquet(tmp_path / "private.parquet", index=False)
+    public.to_parquet(tmp_path / "public.parquet", index=False)
+    text = (tmp_path / "run.toml").read_text().replace('private.csv"', 'private.parquet"\nbatches = true')
+    text = text.replace("public.csv", "public.parquet")
+    (tmp_path / "run.toml").write_text(text)
+    settings = load_config(tmp_path / "run.toml")
+    with pytest.raises(InvalidDataError, match="contains infinity"):
+        prepared(settings, load_sources(settings))
+
+
+def test_a_thousand_columns_of_an_array_have_two_steps_each():
+    random = np.random.default_rng(0)
+    X, public = random.normal(size=(40, 1_100)), random.normal(size=(60, 1_100))
+    release = PATEClassifier(1.0, [0, 1], unit="row").prepare(X, [0, 1] * 20, X_public=public, insist=True)
+    assert release.public.teacher_rows.shape == (60, 2_200)

@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
-from tutelage.tables import by_value, column_array, is_missing, spelled
+from tutelage.tables import by_value, column_array, is_missing, is_number, spelled
 
 STEPS = 2**16  # of the range of a number
 _LARGEST = 2**53  # whole numbers are floats, too
@@ -33,6 +32,13 @@ _COMPARE = (
     'labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
 )
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}  # how files spell a missing label
+_ONE_VALUE = Problem(
+    "PATEClassifier.classes",
+    "have another value in each class: 1, 1.0, '1' and True are one value, because a reader of files may choose "
+    "between them for all cells by one",
+    fix="Rename a class, or give these labels to one class.",
+)
+_LONG = Problem("PATEClassifier.classes", "be at most 2**53 in size if they are numbers", fix="Write them as text.")
 _UNLIKE = "y must hold one class value per row, all of one type."
 NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
@@ -124,9 +130,9 @@ class Goal:
             return ClassWeights() if self.name == "balanced_accuracy" else None
         known = classes.tolist()
         if isinstance(class_weight, Mapping):  # a configuration names classes by text
-            named = {by_value(value): value for value in known}
+            named = {_value(value): value for value in known}
             class_weight = {
-                value if value in known else named.get(by_value(value), value): weight
+                value if value in known else named.get(_value(value), value): weight
                 for value, weight in class_weight.items()
             }
         good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
@@ -165,14 +171,14 @@ class ClassCodes:
         try:
             found = np.fromiter((self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
             for row in np.flatnonzero(found < 0):
-                found[row] = by_text.get(by_value(values[row]), -1)
+                found[row] = by_text.get(_value(values[row]), -1)
         except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
             found = np.array([-1])
         if np.any(found < 0):
             if any(map(is_missing, values)):
                 raise InvalidDataError(MISSING_LABEL)
             declared = "labels of `X_public`" if self.origin == "public" else "declared `classes`"
-            cause = cause_of_unknown({spelled(one) for one in values if by_value(one) not in by_text}, [*self.places])
+            cause = cause_of_unknown({spelled(one) for one in values if _value(one) not in by_text}, [*self.places])
             raise InvalidDataError(f"The private labels hold a value that is not among the {declared}{cause}")
         return found
 
@@ -185,7 +191,7 @@ class ClassCodes:
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
         by_text = _by_text(known)
         labeled = [one for one in cells.tolist() if not is_missing(one)]
-        found = {one: known.get(one, by_text.get(by_value(one), ABSTAIN)) for one in set(labeled)}
+        found = {one: known.get(one, by_text.get(_value(one), ABSTAIN)) for one in set(labeled)}
         if unknown := sorted(str(one) for one, place in found.items() if place == ABSTAIN):
             raise InvalidDataError(
                 f"`{named}` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
@@ -214,8 +220,12 @@ class Classes:
         """Yield problems of what is declared."""
         if self.values is not None and (isinstance(self.values, str) or not hasattr(self.values, "__len__")):
             yield Problem("PATEClassifier.classes", "be a list of class values, or a mapping", shown(self.values))
-        elif isinstance(self.values, Mapping):
-            yield from problems_in(self.class_of)
+        else:
+            problems = [*problems_in(self.class_of)] if isinstance(self.values, Mapping) else []
+            yield from problems
+            labels = () if self.values is None or problems else self.class_of()
+            if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
+                yield _LONG
         yield from problems_in(partial(Goal, self.goal))
 
     def class_of(self) -> dict[Any, Any]:
@@ -232,6 +242,7 @@ class Classes:
         lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
         merged = [label for labels in lists for label in labels]
         once = len(set(map(str, merged))) == len(merged) and all(isinstance(label, Hashable) for label in merged)
+        once = once and len(set(merged)) == len(merged)  # 1 equals True
         # Numbers beside text would become text, and be found no more.
         if not (all(lists) and once and len(set(map(type, classes))) == 1):
             raise InvalidParameterError(
@@ -304,6 +315,8 @@ class Classes:
         places = {name: place for place, name in enumerate(names.tolist())}
         if self.values is not None:
             places = {label: places[name] for label, name in self.class_of().items()}
+        if _share_a_value(places):
+            raise InvalidParameterError(_ONE_VALUE)
         return ClassCodes(
             names=names,
             origin="declared" if self.values is not None else "private" if of_public is None else "public",
@@ -376,13 +389,31 @@ class Numbers:
         return np.rint(within / (self.high - self.low) * STEPS).astype(np.int64)
 
 
+def _value(label: Any) -> str:
+    """Return a label by its value, or as it is spelled where a float would have other digits."""
+    text = spelled(label)
+    is_long = is_number(text) and not abs(float(text)) <= _LARGEST
+    return text if is_long or "_" in text else by_value(label)
+
+
 def _by_text(places: Mapping[Any, int]) -> dict[str, int]:
-    """Return the class index of each label by its value; an empty one is no label, nor one that two classes have."""
-    found = defaultdict[str, set[int]](set)
-    for label, place in places.items():
-        found[by_value(label)].add(place)
+    """Return the class index of each label by its value; an empty one is no label."""
+    found = {_value(label): place for label, place in places.items()}
     found.pop("", None)
-    return {text: min(classes) for text, classes in found.items() if len(classes) == 1}
+    return found
+
+
+def _share_a_value(classes: Mapping[Any, Any]) -> bool:
+    """Return whether labels of two classes are equal to a reader that makes numbers of text or of truth values.
+
+    The cell of one person can make it do so with all others.
+    """
+    found = dict[str, Any]()
+    for label, name in classes.items():
+        value = {"True": "1", "False": "0"}.get(_value(label), _value(label))
+        if found.setdefault(value, name) != name:
+            return True
+    return False
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:

@@ -25,7 +25,7 @@ from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, Ridge
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.record import Record, Row
-from tutelage_reproductions.rivals_data import ALL_SOURCES, BUNDLED, RivalData, Source
+from tutelage_reproductions.rivals_data import ALL_SOURCES, BUNDLED, RivalData, Source, unchanged
 
 _DELTA = 1e-5
 _EPSILONS = (0.1, 0.5, 1.0, 3.0)
@@ -188,6 +188,7 @@ def _run(data: RivalData, method: Method | None, epsilon: float, seed: int) -> f
         classes=range(data.n_classes),
         delta=_DELTA,
         method=method,
+        features=data.as_they_are,
         noise=SimulationNoise(seed),
         random_state=seed,
     )
@@ -234,7 +235,7 @@ def _chosen(
         data = _cut(data, fold)
         found = plan(
             epsilon, people=len(data.private), X_public=data.public, y_public=data.y_public, classes=data.n_classes,
-            delta=_DELTA,
+            delta=_DELTA, features=data.as_they_are,
         )  # fmt: skip
         best = found.recommended
         methods.append(_NO_RELEASE if best is None else best.method.title)
@@ -286,7 +287,7 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     cut = _cut(stand_in, 0)
     found = plan(
         epsilon, people=target.people, stand_in=(cut.public, cut.y_public),
-        public_rows=min(target.public_rows, _PUBLIC), delta=_DELTA,
+        public_rows=min(target.public_rows, _PUBLIC), delta=_DELTA, features=unchanged(cut.public),
     )  # fmt: skip
     best = found.best
     others = [one for one in REFERENCES if one.name != source.name]

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 from sklearn import datasets
+from sklearn.preprocessing import FunctionTransformer
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import NUMBERS
-from tutelage.features import PublicRows, PublicSteps, image_features, text_features
+from tutelage.features import PublicRows, PublicSteps, PublicTransformer, image_features, text_features
 from tutelage_reproductions.datasets import (
     ImageSplit,
     load_diabetes,
@@ -80,6 +81,11 @@ class RivalData:
         return int(self.y_public.max()) + 1
 
     @property
+    def as_they_are(self) -> PublicTransformer:
+        """A map that leaves rows, which are features already, as they are."""
+        return unchanged(self.public)
+
+    @property
     def for_students(self) -> tuple[Matrix, Matrix]:
         """Public and scored rows as a student sees them."""
         if self.plain_public is None or self.plain_scored is None:
@@ -89,6 +95,11 @@ class RivalData:
     def right(self, predicted: IntArray) -> float:
         """Return the share of the scored rows that are predicted right, in %."""
         return 100 * float(np.mean(predicted == self.y_scored))
+
+
+def unchanged(public: Matrix) -> PublicTransformer:
+    """Return a map that leaves rows like the public ones as they are: they are features already."""
+    return PublicTransformer.learn(FunctionTransformer(), PublicRows(public, "public rows"), row_by_row=True)
 
 
 @final

@@ -22,6 +22,7 @@ from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import InvalidDataError
+from tutelage.features.columns import numbered_rows, public_features
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
 from tutelage.noise import SimulationNoise
@@ -51,6 +52,7 @@ def check_fit(
     X_public: npt.ArrayLike | None = None,
     *,
     y_public: npt.ArrayLike | None = None,
+    scored: Any = None,
     draws: int = 40_000,
     entities: int = 4,
     progress: bool = False,
@@ -67,6 +69,8 @@ def check_fit(
         Public rows. Leave them out where `model` has a public schema.
     y_public : array of shape (rows,), optional
         Their labels, where `fit` gets them.
+    scored : array of shape (rows, features), optional
+        Further public rows, which only score the student.
     draws : int
         Noisy labels, or sums, to draw for each check of the mechanism.
     entities : int
@@ -76,11 +80,8 @@ def check_fit(
     """
     integer_at_least(entities, 1, "entities", "check_fit")
     trial = copy(model).set_params(random_state=model.random_state or 0)
-    table = as_table(private.X)
-    if isinstance(private.entity_ids, str) and table is not None:
-        private = private._replace(entity_ids=ids_in(table, private.entity_ids))
-    if isinstance(private.silos, str) and table is not None:
-        private = private._replace(silos=ids_in(table, private.silos))
+    if isinstance(private.entity_ids, str):
+        trial.set_params(unit=model.unit or private.entity_ids)
     ids: dict[str, Any] = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
@@ -88,6 +89,10 @@ def check_fit(
     mechanism, people = whole.method.mechanism, whole.people
     if not isinstance(people, PeopleInMemory):
         raise InvalidDataError("The rows of check_fit must be in memory. Pass some of them as an array or a table.")
+    table = as_table(private.X)
+    for name, column in ids.items():
+        if isinstance(column, str) and table is not None:
+            ids[name] = ids_in(table, column)
     if people.known is not None:  # people who withdrew have no rows any more
         stay, _ = whole.ledger.staying(people.known.tolist())
         ids = {name: None if one is None else as_column(one)[stay] for name, one in ids.items()}
@@ -99,7 +104,12 @@ def check_fit(
     kept = _sampled(np.arange(len(people.rows)) if kept_rows.entity_ids is None else kept_rows.entity_ids)
     few = kept_rows.only(kept)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
-    return [*noise, *check_rows(kept_rows, None if X_public is None else whole.public.rows), moves]
+    public = None if X_public is None else whole.public.rows
+    if public is not None and scored is not None:
+        features = public_features(X_public, private.y, private.entity_ids, private.silos, y_public)
+        as_numbers = numbered_rows(scored, numbered_rows(features, trial.columns).columns).rows
+        public = np.concatenate([public, np.asarray(as_numbers, dtype=np.float64)])
+    return [*noise, *check_rows(kept_rows, public), moves]
 
 
 def _sampled(ids: npt.NDArray[Any]) -> IntArray:

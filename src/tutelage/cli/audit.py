@@ -55,6 +55,7 @@ def audit(
         private,
         given.get("X_public"),
         y_public=given.get("y_public"),
+        scored=given.get("scored"),
         draws=draws,
         entities=entities,
         progress=not as_json,

@@ -21,6 +21,7 @@ from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
 from tutelage.planning.planned import require_judged
 from tutelage.tables import TABLE_FILES, Batches, is_missing, read_table
+from tutelage.targets import Classes
 from tutelage.terms import Asked
 
 _FILES = ("plan.json", "plan.html")
@@ -160,7 +161,7 @@ def _of_configuration(settings: RunConfig, data: Sources, given: Mapping[str, An
     }
     if data.labels is None:
         return target
-    target["y_public"] = data.labels[pool]
+    target["y_public"] = Classes(values=data.classes).read(data.labels).truth(data.labels[pool], len(pool))
     if settings.method is not None:
         target["method"] = settings.method
     return target

@@ -16,7 +16,6 @@ from tutelage.methods.choice import Chooser
 from tutelage.preflight import sorted_by
 from tutelage.release import PreparedRelease
 from tutelage.reporting.lints import lint
-from tutelage.tables import Batches
 
 
 def n_pool(config: RunConfig, data: Sources) -> int:
@@ -79,7 +78,7 @@ def arguments(config: RunConfig, data: Sources) -> dict[str, Any]:
     found["X_public"] = data.public_rows(slice(pool))
     if config.chosen.needs.start:
         found["y_public"] = data.label or (None if data.labels is None else data.labels[:pool])
-    if pool < data.n_public and not isinstance(data.private["X"], Batches):
+    if pool < data.n_public:
         found["scored"] = data.public_rows(slice(pool, None))
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage._internal.files import rows_in
-from tutelage._internal.typing import Private
+from tutelage._internal.typing import Array, Private
 from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
@@ -24,7 +24,7 @@ from tutelage.targets import Classes
 class Sources(Private):
     """The rows of a configuration: tables, batches of a table, or arrays."""
 
-    private: dict[str, Any]  # X, y, entity_ids, silos and whole_rows, as `fit` takes them
+    private: dict[str, Any]  # X, y, entity_ids and silos, as `fit` takes them, and other private columns
     public: Any = None  # all public rows; None where a schema takes their place
     label: str | None = None  # the column of public labels, if rows are a table
     labels: Any = None  # of all public rows
@@ -112,9 +112,8 @@ def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
     target, label = config.target.column, config.public.label
     rows = rows_in(config.input_file("private"), target, private.entity, private.silo)
     public = rows_in(config.input_file("public"), label)
-    labels = None if label is None else public[label]
-    numbers = dict(zip((f"column {place}" for place in range(rows["X"].shape[1])), rows["X"].T, strict=True))
-    # Other arrays may say whose row it is.
+    labels = None if label is None else _texts(public[label])
+    # Other arrays may say whose row it is. They are no part of the rows by which a ledger knows the data.
     others = {
         name: rows[name]
         for name in rows
@@ -123,10 +122,10 @@ def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
     return Sources(
         private={
             "X": rows["X"],
-            "y": rows[target],
+            "y": _texts(rows[target]),
             "entity_ids": None if private.entity is None else rows[private.entity],
             "silos": None if private.silo is None else rows[private.silo],
-            "whole_rows": numbers | others,
+            "others": others,
         },
         public=public["X"],
         labels=labels,
@@ -134,12 +133,24 @@ def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
     )
 
 
+def _plain(label: Any) -> Any:
+    """Return a label as a class: a whole number or text."""
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return str(label) if isinstance(label, bool) else label
+
+
+def _texts(cells: Array) -> Array:
+    """Return cells, and bytes as text."""
+    return cells.astype(str) if cells.dtype.kind == "S" else cells
+
+
 def _classes(config: RunConfig, labels: Any) -> Any:
     """Return the classes, declared or else those of the public labels; refuse public labels that are none."""
     classes = config.target.classes
     if classes is None:
         known = labels_of_public(None, labels)
-        classes = [] if known is None else np.unique(known).tolist()
+        classes = [] if known is None else [*map(_plain, np.unique(known).tolist())]
         if problems := [*problems_of_classes(classes)]:
             raise ConfigError(
                 f"{problems[0]} Since [target] lists no classes, the labels of the public rows were taken."

@@ -70,6 +70,16 @@ _NO_PUBLIC = (
     "`fit` needs rows that everyone may see, with the columns of `X`, as `X_public=...`, or a description of the "
     "columns, as `PATEClassifier(columns=Schema({...}))` (docs/howto/no-public-rows.md)."
 )
+_WITHOUT_CELLS = (
+    "Found ",
+    "X has ",
+    "Expected ",
+    "The feature names ",
+    "Input y ",
+    "Unknown label",
+    "bad input shape",
+    "y ",
+)
 _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
 
 
@@ -86,6 +96,7 @@ class Rows(Private):
     silos: Any = None
     whole_rows: Any = None
     scored: Any = None  # further public rows, which only score: a private row among them is found
+    others: Any = None  # further private columns by name: one that may be an id is found
     once: Once = Once()  # noqa: RUF009  it never changes
 
     @classmethod
@@ -336,6 +347,7 @@ class Inputs(Parameters):
             nothing,
             nothing,
             unused_labels=_unused_labels(run, rows),
+            scored=None if rows.scored is None else self._numbers_of(rows.scored),
             n_people=people.n_people,
         )
 
@@ -510,7 +522,7 @@ class Inputs(Parameters):
         if isinstance(whole, Table):
             columns = whole.columns
         else:
-            columns = dict(zip(features, rows.T, strict=True))
+            columns = {**dict(zip(features, rows.T, strict=True)), **(given.others or {})}
             if whole.ndim == 2 and whole.shape != rows.shape:
                 columns |= {f"column {number} of `whole_rows`": cells for number, cells in enumerate(whole.T)}
         apart = [name for name in (given.y, given.silos) if isinstance(name, str)]
@@ -720,4 +732,6 @@ def _without_values(message: str, *, allow_nan: bool) -> str:
             "accept missing values, such as HistGradientBoostingClassifier."
         )
     complaint, quotes, rest = message.partition("array=")
-    return complaint + rest[rest.rfind("Reshape your data") :] if quotes else message
+    if quotes:
+        return complaint + rest[rest.rfind("Reshape your data") :]
+    return message if message.startswith(_WITHOUT_CELLS) else _NO_NUMBERS

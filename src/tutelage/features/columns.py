@@ -239,8 +239,11 @@ def _principal_axes(public: PublicRows, components: int | None, image_shape: Seq
 
 def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> Any:
     _refuse_image_shape(image_shape)
-    n_steps = max(1, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
-    return PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
+    n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
+    found = PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
+    if not (columns.features or any(map(len, (*found.steps, *found.categories)))):
+        raise InvalidDataError("The public rows must have a column with different cells. Add columns, or public rows.")
+    return found
 
 
 def _image_features(public: PublicRows, components: int | None, shape: Sequence[int] | None, _: Columns) -> Any:
