@@ -10,7 +10,7 @@ from msgspec.structs import fields, replace
 
 from tutelage._internal.gate import user_path
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import Section, about, entries_in, read_entries, read_entry, read_settings
+from tutelage.cli.settings import Section, entries_in, read_entries, read_entry, read_settings
 from tutelage.cli.words import on_command_line
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -28,15 +28,33 @@ ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category"
 
 
 class PrivateSection(Section, frozen=True):
-    """The sensitive rows."""
+    """The sensitive rows.
 
-    file: Annotated[str, about("Table or npz file of the private rows.")]
-    entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
-    unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
-    silo: Annotated[str | None, about("For teacher-votes: a column with one teacher per value.")] = None
-    ignore: Annotated[tuple[str, ...], about("Columns to leave out.")] = ()
-    batches: Annotated[bool, about("Read a Parquet file in parts.")] = False
-    people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
+    Parameters
+    ----------
+    file
+        Table or npz file of the private rows.
+    entity
+        Id column of the person, who is the privacy unit.
+    unit
+        Instead of `entity`: each row is protected alone.
+    silo
+        For teacher-votes: a column with one teacher per value.
+    ignore
+        Columns to leave out.
+    batches
+        Read a Parquet file in parts.
+    people
+        About how many people, for the plan; public.
+    """
+
+    file: str
+    entity: str | None = None
+    unit: Literal["row"] | None = None
+    silo: str | None = None
+    ignore: tuple[str, ...] = ()
+    batches: bool = False
+    people: Annotated[int, Meta(ge=2)] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -45,14 +63,30 @@ class PrivateSection(Section, frozen=True):
 
 
 class TargetSection(Section, frozen=True):
-    """The column that the student learns to predict."""
+    """The column that the student learns to predict.
 
-    column: Annotated[str, about("Column of the private labels, or with `range` of numbers.")] = "y"
-    classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
-    range: Annotated[list[int | float] | None, about("For a number: the lowest and the highest one; public.")] = None
-    question: Annotated[str | None, about("Name of what is learned; default: of its column.")] = None
-    goal: Annotated[str, about("Or balanced_accuracy, average_precision, recall at 5 %.")] = "accuracy"
-    class_weight: Annotated[dict[str, float] | None, about("How much classes count: { yes = 10 }; public.")] = None
+    Parameters
+    ----------
+    column
+        Column of the private labels, or with `range` of numbers.
+    classes
+        Public class values, or tables of labels.
+    range
+        For a number: the lowest and the highest one; public.
+    question
+        Name of what is learned; default: of its column.
+    goal
+        Or balanced_accuracy, average_precision, recall at 5 %.
+    class_weight
+        How much classes count: { yes = 10 }; public.
+    """
+
+    column: str = "y"
+    classes: Labels | dict[str, Labels] | None = None
+    range: list[int | float] | None = None
+    question: str | None = None
+    goal: str = "accuracy"
+    class_weight: dict[str, float] | None = None
 
     @property
     def asked(self) -> str:
@@ -61,80 +95,158 @@ class TargetSection(Section, frozen=True):
 
 
 class PublicSection(Section, frozen=True):
-    """The public rows."""
+    """The public rows.
 
-    file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
-    label: Annotated[str | None, about("Label column: the start of the student, and for plan and score.")] = None
-    schema: Annotated[
-        str | None, about("TOML file of columns, in place of public rows; see `tutelage schema --ranges`.")
-    ] = None
-    evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
-    later: Annotated[bool, about("The last rows are meant to differ, as later ones do.")] = False
+    Parameters
+    ----------
+    file
+        Table or npz file of the public rows.
+    label
+        Label column: the start of the student, and for plan and score.
+    schema
+        TOML file of columns, in place of public rows; see `tutelage schema --ranges`.
+    evaluate_last
+        Number of last rows, used for the score alone.
+    later
+        The last rows are meant to differ, as later ones do.
+    """
+
+    file: str | None = None
+    label: str | None = None
+    schema: str | None = None
+    evaluate_last: Positive | None = None
+    later: bool = False
 
 
 class FeaturesSection(Section, frozen=True):
-    """A map that is learned from the public rows."""
+    """A map that is learned from the public rows.
 
-    map: Annotated[Literal["pca", "steps", "images"] | None, about("Default: steps; with trained teachers none.")] = (
-        None
-    )
-    image_shape: Annotated[list | None, about("For images: height, width, and the channels if there are any.")] = None
-    components: Annotated[Positive | None, about("For pca (default 64) and images (default 200).")] = None
+    Parameters
+    ----------
+    map
+        Default: steps; with trained teachers none.
+    image_shape
+        For images: height, width, and the channels if there are any.
+    components
+        For pca (default 64) and images (default 200).
+    """
+
+    map: Literal["pca", "steps", "images"] | None = None
+    image_shape: list | None = None
+    components: Positive | None = None
 
 
 class RunSection(Section, frozen=True):
-    """The seed of all but the noise, and how many teachers are trained at once."""
+    """The seed of all but the noise, and how many teachers are trained at once.
 
-    seed: Annotated[int, about("For partition, teachers and student, never for the noise.", ge=0)] = 0
-    jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
+    Parameters
+    ----------
+    seed
+        For partition, teachers and student, never for the noise.
+    jobs
+        Number of teachers trained at once; -1 for all cores.
+    """
+
+    seed: Annotated[int, Meta(ge=0)] = 0
+    jobs: Annotated[int, Meta(ge=-1024, le=1024)] = -1
 
 
 class PrivacySection(Section, frozen=True):
-    """The privacy budget."""
+    """The privacy budget.
 
-    delta: Annotated[float | None, about("Below 1 / the number of people. Default: the ledger's, or 1e-5.")] = None
-    epsilon: Annotated[float | None, about("ε of this run. Default: the budget, or else 1.")] = None
-    budget: Annotated[float | None, about("ε of all releases. Default: what the first run spends.")] = None
-    releases: Annotated[int, about("Number of equal releases that the budget is for.")] = 1
-    ledger: Annotated[str | None, about("File of the budget. Default: beside the private file.")] = None
-    proposal: Annotated[str | None, about("File of a smaller ε, to be tested after the labels.")] = None
-    tuned_on: Annotated[Literal["nothing", "public", "private"] | None, about("Data that chose the settings.")] = None
+    Parameters
+    ----------
+    delta
+        Below 1 / the number of people. Default: the ledger's, or 1e-5.
+    epsilon
+        ε of this run. Default: the budget, or else 1.
+    budget
+        ε of all releases. Default: what the first run spends.
+    releases
+        Number of equal releases that the budget is for.
+    ledger
+        File of the budget. Default: beside the private file.
+    proposal
+        File of a smaller ε, to be tested after the labels.
+    tuned_on
+        Data that chose the settings.
+    """
+
+    delta: float | None = None
+    epsilon: float | None = None
+    budget: float | None = None
+    releases: int = 1
+    ledger: str | None = None
+    proposal: str | None = None
+    tuned_on: Literal["nothing", "public", "private"] | None = None
 
 
 class OutputSection(Section, frozen=True):
-    """The results folder."""
+    """The results folder.
 
-    folder: Annotated[str, about("Folder of the results, all of which may be published.")]
-    votes: Annotated[bool, about("Also store the private votes, for the data set owner.")] = False
+    Parameters
+    ----------
+    folder
+        Folder of the results, all of which may be published.
+    votes
+        Also store the private votes, for the data set owner.
+    """
+
+    folder: str
+    votes: bool = False
 
 
 class PublishedSection(Section, frozen=True):
-    """A result from elsewhere, printed beside the run's own."""
+    """A result from elsewhere, printed beside the run's own.
 
-    source: Annotated[str, about("Where it is from.")]
-    student_accuracy: Annotated[float | None, about("Its accuracy.")] = None
-    epsilon: Annotated[float | None, about("Its ε.")] = None
-    delta: Annotated[float | None, about("Its δ.")] = None
-    note: Annotated[str, about("A remark, printed beside it.")] = ""
+    Parameters
+    ----------
+    source
+        Where it is from.
+    student_accuracy
+        Its accuracy.
+    epsilon
+        Its ε.
+    delta
+        Its δ.
+    note
+        A remark, printed beside it.
+    """
+
+    source: str
+    student_accuracy: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    note: str = ""
 
 
 class Settings(Section, frozen=True):
-    """Configuration of `tutelage run`. Paths are relative to the file."""
+    """Configuration of `tutelage run`. Paths are relative to the file.
+
+    Parameters
+    ----------
+    dataset
+        A bundled data set, instead of files.
+    columns
+        Kinds of columns, or their categories.
+    statements
+        Statements for the card, by topic.
+    published
+        Results to print beside the run's.
+    """
 
     output: OutputSection
-    dataset: Annotated[Literal["adult"] | None, about("A bundled data set, instead of files.")] = None
+    dataset: Literal["adult"] | None = None
     private: PrivateSection | None = None
     target: TargetSection = TargetSection()
     public: PublicSection = PublicSection()
-    columns: Annotated[dict[str, ColumnKind], about("Kinds of columns, or their categories.")] = field(
-        default_factory=dict
-    )
+    columns: dict[str, ColumnKind] = field(default_factory=dict)
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
     privacy: PrivacySection = PrivacySection()
     run: RunSection = RunSection()
-    statements: Annotated[dict[str, str], about("Statements for the card, by topic.")] = field(default_factory=dict)
-    published: Annotated[tuple[PublishedSection, ...], about("Results to print beside the run's.")] = ()
+    statements: dict[str, str] = field(default_factory=dict)
+    published: tuple[PublishedSection, ...] = ()
 
 
 class RunConfig(Settings, frozen=True, kw_only=True):

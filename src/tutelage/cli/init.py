@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from typer import Abort, Option, prompt
+from typer import Abort, prompt
 
 from tutelage._internal.gate import user_path
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
@@ -108,24 +108,54 @@ class _Questions:
 
 
 def init(
-    private: Annotated[Path | None, Option(help="Table of the private rows (csv or Parquet).")] = None,
-    person: Annotated[str | None, Option(help=f"Column with the id of the person, or '{_EACH_ROW}'.")] = None,
-    ids: Annotated[str | None, Option(help=f"Columns like ids: '{_IGNORE}', or '{_KEEP}' as features.")] = None,
-    label: Annotated[str | None, Option(help="Column to predict.")] = None,
-    classes: Annotated[str | None, Option(help="Its values, from public knowledge: 'no, yes'.")] = None,
-    public: Annotated[Path | None, Option(help="Table of public rows, or a public schema (.toml).")] = None,
-    public_label: Annotated[str | None, Option(help=f"Column of labels in the public rows, or '{_NONE}'.")] = None,
-    goal: Annotated[str | None, Option(help=f"Measure of the student: {_GOALS}.")] = None,
-    epsilon: Annotated[str | None, Option(help=f"ε of the run, or '{_ADVISE}'.")] = None,
-    releases: Annotated[str | None, Option(help=f"Releases that each person may be in, or '{_ONCE}'.")] = None,
-    people: Annotated[str | None, Option(help="About how many people there are, if that may be public.")] = None,
-    delta: Annotated[float | None, Option(help="Default: 1e-5, or less if there are many people.")] = None,
-    output: Annotated[Path | None, Option(help="File to write. Default: named like the private file.")] = None,
+    *,
+    private: Path | None = None,
+    person: str | None = None,
+    ids: str | None = None,
+    label: str | None = None,
+    classes: str | None = None,
+    public: Path | None = None,
+    public_label: str | None = None,
+    goal: str | None = None,
+    epsilon: str | None = None,
+    releases: str | None = None,
+    people: str | None = None,
+    delta: float | None = None,
+    output: Path | None = None,
 ) -> None:
     """Ask a few questions, and write a configuration for `tutelage run`.
 
     Pass an option to skip its question. Only column names and the row count of the private file are shown.
     Existing files are never overwritten.
+
+    Parameters
+    ----------
+    private
+        Table of the private rows (csv or Parquet).
+    person
+        Column with the id of the person, or 'each row'.
+    ids
+        Columns like ids: 'ignore', or 'keep' as features.
+    label
+        Column to predict.
+    classes
+        Its values, from public knowledge: 'no, yes'.
+    public
+        Table of public rows, or a public schema (.toml).
+    public_label
+        Column of labels in the public rows, or 'none'.
+    goal
+        Measure of the student: accuracy, balanced accuracy, average precision, or recall at 5 %.
+    epsilon
+        ε of the run, or 'advise'.
+    releases
+        Releases that each person may be in, or 'once'.
+    people
+        About how many people there are, if that may be public.
+    delta
+        Default: 1e-5, or less if there are many people.
+    output
+        File to write. Default: named like the private file.
     """
     given = {name: value for name, value in locals().items() if name != "output"}
     with interruption_says("nothing was written."):

@@ -2,13 +2,14 @@
 
 import json
 import re
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tutelage._internal.records import Entries
-from tutelage.cli.text import AsJson, print_json, say
+from tutelage.cli.text import AsJson, parameters_in, print_json, say
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import Schema
 from tutelage.features.cells import kind_of
@@ -78,8 +79,13 @@ def schema_of_config() -> Entries:
     from tutelage.cli.config import Settings  # loads every method, which columns do not need
     from tutelage.cli.method import schema_of_methods
 
-    found = json.dumps(msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods()))
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **json.loads(found, object_hook=_without_null)}
+    found = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
+    for section in found["$defs"].values():
+        section["description"], _, entries = cleandoc(section["description"]).partition("\n\nParameters\n")
+        for name, _, meaning in parameters_in(entries):
+            section["properties"][name]["description"] = meaning
+    plain = json.loads(json.dumps(found), object_hook=_without_null)
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **plain}
 
 
 def _without_null(part: Entries) -> Entries:

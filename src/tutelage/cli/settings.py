@@ -34,12 +34,7 @@ Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of settings. Types say what an entry may be, and descriptions what it means, here and in the schema."""
-
-
-def about(text: str, ge: int | None = None, le: int | None = None) -> msgspec.Meta:
-    """Return what the schema says of an entry, and its limits."""
-    return msgspec.Meta(description=text, ge=ge, le=le)
+    """A table of settings. Types say what an entry may be, and the docstring what it means, here and in the schema."""
 
 
 Read = TypeVar("Read", bound=Section)
