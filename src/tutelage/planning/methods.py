@@ -1,8 +1,8 @@
 """The methods that a plan compares, each with the least noise that is proved to keep ε."""
 
-from dataclasses import dataclass
 from typing import final
 
+from tutelage._internal.records import frozen
 from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Filter
 from tutelage.exceptions import InvalidParameterError, Problem, shown
@@ -12,7 +12,7 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """The guarantee that a plan must keep, and the public sizes."""
 

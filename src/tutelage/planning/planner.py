@@ -1,9 +1,9 @@
 """Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from tutelage.planning.methods import Target, calibrated, method_asked, methods_
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
-from tutelage.reporting.lints import is_worth, lint
+from tutelage.reporting.lints import is_worth
 from tutelage.tables import as_table, column_array, is_missing
 from tutelage.targets import Goal
 
@@ -35,6 +35,7 @@ _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 _ROWS = "The public rows of plan must be numbers, or rows with named columns."
+Expected = TypeVar("Expected", Option, Advice)
 
 
 def plan(
@@ -108,13 +109,15 @@ def plan(
     """
     known = _known(X_public, y_public, columns, features, stand_in, public_rows)
     n_public = _counted(public_rows, X_public, known)
-    n_classes = classes if known is None else max(known.n_classes, classes or 0)
     judged_by = Goal(goal)
     if judged_by.ranks or (known is None and goal != "accuracy"):
         raise InvalidParameterError(
             Problem("plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}")
         )
-    known = None if known is None else replace(known, n_classes=n_classes, goal=judged_by)
+    n_classes = classes
+    if known is not None:
+        n_classes = max(known.n_classes, classes or 0)
+        known = replace(known, n_classes=n_classes, goal=judged_by)
     if n_classes is None:
         raise InvalidParameterError(Problem("plan.classes", "be set to the number of classes if you pass no labels"))
     target = Target(
@@ -129,52 +132,60 @@ def plan(
     )
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
-    if method is not None and known is None:
-        raise InvalidParameterError(
-            Problem(
-                "plan.method",
-                "come with labels to try it on",
-                fix="Pass $y_public or $stand_in, or leave out $method.",
-            )
-        )
-    if accuracy is not None and known is not None:
-        raise InvalidParameterError(
-            Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
-        )
-    asked = None if method is None else method_asked(method, target, public_features=features is not None)
-    if asked is not None and known is not None and not asked.counts_classes(known.weights):
-        raise InvalidParameterError(
-            Problem(
-                "plan.method",
-                "be one that takes class weights, because $goal needs them",
-                f"{type(asked).__name__}",
-                "Choose NoisyMoments, or set $goal to accuracy.",
-            )
-        )
     if known is None:
+        if method is not None:
+            raise InvalidParameterError(
+                Problem(
+                    "plan.method",
+                    "come with labels to try it on",
+                    fix="Pass $y_public or $stand_in, or leave out $method.",
+                )
+            )
         if accuracy is not None:
             accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
         return _by_references(target, accuracy, reach)
-    return _by_trials(target, known, asked, reach, progress=progress)
+    if accuracy is not None:
+        raise InvalidParameterError(
+            Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
+        )
+    if method is not None:
+        method = method_asked(method, target, public_features=features is not None)
+        if not method.counts_classes(known.weights):
+            raise InvalidParameterError(
+                Problem(
+                    "plan.method",
+                    "be one that takes class weights, because $goal needs them",
+                    f"{type(method).__name__}",
+                    "Choose NoisyMoments, or set $goal to accuracy.",
+                )
+            )
+    return _by_trials(target, known, method, reach, progress=progress)
 
 
 def _known(
-    X_public: Any, y_public: Any, columns: Any, features: FeatureMap | None, stand_in: Any, public_rows: int | None
+    X_public: Any,
+    y_public: Any,
+    columns: Any,
+    features: FeatureMap | None,
+    stand_in: Any,
+    public_rows: int | None,
 ) -> PublicLabels | None:
     """Return the labeled rows that trials run on, as numbers; None if there are none."""
-    if y_public is None and stand_in is None:
-        return None
-    if y_public is not None and X_public is None:
-        raise InvalidParameterError(
-            Problem("plan.y_public", "come with the public rows in $X_public", fix="Pass both.")
-        )
     own = y_public is not None
-    if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
+    if own:
+        if X_public is None:
+            raise InvalidParameterError(
+                Problem("plan.y_public", "come with the public rows in $X_public", fix="Pass both.")
+            )
+        stand_in = X_public, y_public
+    elif stand_in is None:
+        return None
+    elif not isinstance(stand_in, tuple) or len(stand_in) != 2:
         raise InvalidParameterError(
             Problem("plan.stand_in", "be a tuple of two: rows of another data set, and their labels")
         )
-    given = (X_public, y_public) if own else stand_in
-    came, rows, labels = _numbers(given[0], given[1], columns, features)
+    X, y = stand_in
+    came, rows, labels = _numbers(X, y, columns, features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
@@ -199,14 +210,20 @@ def _known(
     return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
 
 
-def _numbers(X: Any, y: Any, columns: Any, features: FeatureMap | None) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
+def _numbers(
+    X: Any,
+    y: Any,
+    columns: Any,
+    features: FeatureMap | None,
+) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
     """Return rows as numbers and as people's ballots see them, and their labels."""
     labels = y
     if isinstance(y, str):
         table = as_table(X)
         if table is None:
             raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
-        labels, X = table.column(y), public_features(X, y, None)
+        labels = table.column(y)
+        X = public_features(X, y)
     named = numbered_rows(X, columns)
     came = np.asarray(named.rows, dtype=np.float64)
     if came.ndim != 2:
@@ -232,7 +249,12 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
 
 
 def _by_trials(
-    target: Target, known: PublicLabels, asked: Method | None, reach: float | None, *, progress: bool
+    target: Target,
+    known: PublicLabels,
+    asked: Method | None,
+    reach: float | None,
+    *,
+    progress: bool,
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
     own = [method for method in methods_for(target) if method.counts_classes(known.weights)]
@@ -242,14 +264,16 @@ def _by_trials(
     looked = known if len(known.rows) <= _QUICK_ROWS else known.fewer(_QUICK_ROWS / len(known.rows))
     few = len(looked.rows) <= _FEW_ROWS
     bar = progress_bar(methods, "Methods", len(methods), shown=progress)
-    first = {method: tried(method, looked, target.people, folds=None if few else _FEW_FOLDS, deals=1) for method in bar}
+    folds = None if few else _FEW_FOLDS
+    first = {method: tried(method, looked, target.people, folds=folds, deals=1) for method in bar}
     # A first look at few rows is off by points, so that more methods get a second one.
     enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
     close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
     second = [ballots, *close] if close else []
     bar = progress_bar(second, "Methods in full", len(second), shown=progress)
     again = {method: tried(method, looked, target.people) for method in bar}
-    whole, alone = tried(ballots, known, target.people), labels_alone(known)
+    whole = tried(ballots, known, target.people)
+    alone = labels_alone(known)
     majority = known.goal.without_model(known.classes)
     shift = whole.expected - (again or first)[ballots].expected
 
@@ -265,45 +289,47 @@ def _by_trials(
         (method for method in trials if method in own),
         key=lambda method: trials[method].expected - _WORTH * (method != ballots),
     )
-    options = {
-        method: _option(method, target, _interval(trial, known), in_full=True) for method, trial in trials.items()
-    }
-    for method in methods:
-        short = Guess(floored(method, first[method].moved(shift)).expected, 0, 1)
-        options.setdefault(method, _option(method, target, short))
-    expected = trials[best].expected
+    options = dict[Method, Option]()
+    for method in trials | first:
+        if method in trials:
+            options[method] = _option(method, target, _interval(trials[method], known), in_full=True)
+        else:
+            short = floored(method, first[method].moved(shift))
+            options[method] = _option(method, target, Guess(short.expected, 0, 1))
+    winner = trials[best]
 
     def shortly(method: Method, rows: PublicLabels) -> float:
         return tried(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
 
     def changed(by: float) -> float:
-        return float(np.clip(expected + by, trials[best].floor, 1))
+        return float(np.clip(winner.expected + by, winner.floor, 1))
 
     here = shortly(best, looked) if few else first[best].expected
-    curve = {1.0: expected}
+    curve = {1.0: winner.expected}
     for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
         # The noise is about inversely proportional to ε.
-        curve[factor] = changed(shortly(best.with_noise((best.noise or 0.0) / factor), looked) - here)
+        less_noise = best.with_noise((best.noise or 0.0) / factor)
+        curve[factor] = changed(shortly(less_noise, looked) - here)
     half = looked.fewer(0.5)
     if best.facts(None).of_sums and not target.labeled:  # all labels stay
         half = replace(looked, rows=half.rows, own=False)
     # With twice the public rows, half of the last doubling's gain is added.
     with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
-    return _plan(
-        target,
+    advice = [Advice("public rows", with_more_rows), Advice("ε or people", max(curve[2.0], winner.expected))]
+    useful = _useful(winner, majority, alone)
+    few_people = target.people > MANY_TIMES * winner.people
+    return Plan(
+        target=target,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=majority,
         alone=None if alone is None else _interval(alone, known),
-        options=[*options.values()],
+        options=_by_share(options.values()),
         best=options[best],
+        recommended=options[best] if useful else None,
+        undecided=not useful and few_people and is_worth(1.0, winner.floor),
         asked=None if asked is None else options[asked],
-        useful=_useful(trials[best], majority, alone),
-        told=target.people <= MANY_TIMES * trials[best].people or not is_worth(1.0, trials[best].floor),
         curve=_rising(curve, target.epsilon),
-        advice=(
-            Advice("public rows", with_more_rows),
-            Advice("ε or people", max(curve[2.0], curve[1.0])),
-        ),
+        advice=_by_share(advice),
         reach=reach,
         goal=known.goal.name,
     )
@@ -317,88 +343,58 @@ def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     return all(is_worth(gain - error, 0.0) for gain, error in gains)
 
 
-def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
+def _by_share(given: Iterable[Expected]) -> tuple[Expected, ...]:
+    """Return options, or pieces of advice, the most accurate one first."""
+    return tuple(sorted(given, key=lambda one: -one.expected))
+
+
+def _rising(curve: dict[float, float], epsilon: float) -> tuple[PlanPoint, ...]:
     """Return the points of the curve, made to rise from the target on: a larger ε is worse only by chance."""
-    smaller, larger = ([factor for factor in sorted(curve) if (factor > 1) == above] for above in (False, True))
-    up = np.maximum.accumulate([curve[factor] for factor in (1.0, *larger)])[1:]
-    down = np.minimum.accumulate([curve[factor] for factor in reversed(smaller)])[::-1]
-    shares = [*down.tolist(), *up.tolist()]
-    return [PlanPoint(epsilon * factor, share) for factor, share in zip([*smaller, *larger], shares, strict=True)]
+    factors = sorted(curve)
+    middle = factors.index(1.0)
+    shares = np.array([curve[factor] for factor in factors])
+    shares[middle:] = np.maximum.accumulate(shares[middle:])
+    shares[: middle + 1] = np.minimum.accumulate(shares[middle::-1])[::-1]
+    return tuple(map(PlanPoint, np.multiply(factors, epsilon).tolist(), shares.tolist()))
 
 
 def _interval(trial: Trial, known: PublicLabels) -> Guess:
     """Return the expected accuracy, and the interval in which nine of ten runs are expected."""
-    reach = _NORMAL * sqrt(trial.spread**2 + (_MODEL if known.own else _OTHER_DATA) ** 2)
-    return Guess(trial.expected, max(0.0, trial.expected - reach), min(1.0, trial.expected + reach))
+    expected = trial.expected
+    error = _MODEL if known.own else _OTHER_DATA
+    reach = _NORMAL * sqrt(trial.spread**2 + error**2)
+    return Guess(expected, max(0.0, expected - reach), min(1.0, expected + reach))
 
 
 def _by_references(target: Target, accuracy: float | None, reach: float | None) -> Plan:
     """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
 
-    def expected(**changed: float) -> float:
-        return guessed(replace(target, **changed), accuracy).expected
+    def expected(epsilon: float) -> float:
+        return guessed(replace(target, epsilon=epsilon), accuracy).expected
 
-    curve = [PlanPoint(target.epsilon * factor, expected(epsilon=target.epsilon * factor)) for factor in (*_CURVE, 1.0)]
-    best = _option(calibrated(NoisyMoments(), target), target, guessed(target, accuracy), in_full=True)
-    best = replace(best, rough=best.high - best.low > _WIDEST)
-    return _plan(
-        target,
+    found = guessed(target, accuracy)
+    best = _option(calibrated(NoisyMoments(), target), target, found, in_full=True)
+    best = replace(best, rough=found.high - found.low > _WIDEST)
+    epsilons = [target.epsilon * factor for factor in sorted((*_CURVE, 1.0))]
+    return Plan(
+        target=target,
         evidence=NOTHING if accuracy is None else DECLARED,
-        majority=None,
-        alone=None,
-        options=[best],
+        options=(best,),
         best=best,
-        asked=None,
-        useful=True,
-        curve=sorted(curve, key=lambda point: point.epsilon),
-        advice=(Advice("ε or people", expected(epsilon=2 * target.epsilon)),),
+        recommended=best,
+        curve=tuple(PlanPoint(epsilon, expected(epsilon)) for epsilon in epsilons),
+        advice=(Advice("ε or people", expected(2 * target.epsilon)),),
         reach=reach,
     )
 
 
-def _option(method: Method, target: Target, guess: Guess, *, in_full: bool = False) -> Option:
+def _option(
+    method: Method,
+    target: Target,
+    guess: Guess,
+    *,
+    in_full: bool = False,
+) -> Option:
     # A short look has an upper bound: what a calibrated method costs by itself takes seconds to find.
     epsilon = proved(method, target) if in_full else target.limit(method).guarantee(target.unit, simulated=False)
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)
-
-
-def _plan(
-    target: Target,
-    *,
-    evidence: str,
-    majority: float | None,
-    alone: Guess | None,
-    options: Sequence[Option],
-    best: Option,
-    asked: Option | None,
-    useful: bool,
-    curve: Sequence[PlanPoint],
-    advice: tuple[Advice, ...],
-    reach: float | None,
-    told: bool = True,
-    goal: str = "accuracy",
-) -> Plan:
-    found = lint(
-        epsilon=best.epsilon.epsilon,
-        delta=target.delta,
-        unit=target.unit,
-        entities=target.people,
-        classes=target.classes,
-        tuned_on="public",
-    )
-    return Plan(
-        target=target,
-        evidence=evidence,
-        majority=majority,
-        alone=alone,
-        options=tuple(sorted(options, key=lambda option: -option.expected)),
-        best=best,
-        recommended=best if useful else None,
-        undecided=not useful and not told,
-        asked=asked,
-        curve=tuple(curve),
-        advice=tuple(sorted(advice, key=lambda one: -one.expected)),
-        goal=goal,
-        reach=reach,
-        findings=found,
-    )

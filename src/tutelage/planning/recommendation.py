@@ -1,16 +1,17 @@
 """The result of planning, as plain values, a table, sentences and a configuration."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, final
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import escape
+from tutelage._internal.records import frozen
 from tutelage.exceptions import InvalidParameterError, Problem, as_is
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.reporting.lints import Finding
+from tutelage.reporting.lints import Finding, lint
 from tutelage.reporting.render import render
 from tutelage.targets import Goal
 
@@ -34,7 +35,7 @@ _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """One method with its noise, proved ε and expected accuracy; public."""
 
@@ -66,11 +67,11 @@ class Option:
             "epsilon": self.epsilon.epsilon,
             "expected": self.expected,
             "interval": [self.low, self.high] if self.in_full else None,
-        }  # fmt: skip
+        }
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanPoint:
     """The expected accuracy at another ε."""
 
@@ -79,7 +80,7 @@ class PlanPoint:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Advice:
     """The expected accuracy with twice as much of something: public rows, people, or ε."""
 
@@ -88,7 +89,7 @@ class Advice:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """A recommended method for a target ε, with the expected accuracy of the student.
 
@@ -121,24 +122,34 @@ class Plan:
         What the student is judged by, and all numbers are of: ``"accuracy"`` or ``"balanced_accuracy"``.
     reach : float or None
         How much of the goal was asked for.
-    findings : tuple of Finding
-        Objections that a privacy officer could raise.
     """
 
     target: Target
     evidence: str
-    majority: float | None
-    alone: Guess | None
     options: tuple[Option, ...]
     best: Option
     recommended: Option | None
-    undecided: bool
-    asked: Option | None
     curve: tuple[PlanPoint, ...]
     advice: tuple[Advice, ...]
-    goal: str
     reach: float | None
-    findings: tuple[Finding, ...]
+    majority: float | None = None
+    alone: Guess | None = None
+    undecided: bool = False
+    asked: Option | None = None
+    goal: str = "accuracy"
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Objections that a privacy officer could raise."""
+        target = self.target
+        return lint(
+            epsilon=self.best.epsilon.epsilon,
+            delta=target.delta,
+            unit=target.unit,
+            entities=target.people,
+            classes=target.classes,
+            tuned_on="public",
+        )
 
     @property
     def possible(self) -> bool:
@@ -151,7 +162,8 @@ class Plan:
         best = self.best
         with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:
-            others, instead = f"the majority class ({self.majority:.1%})", "Release nothing"
+            others = f"the majority class ({self.majority:.1%})"
+            instead = "Release nothing"
             if self.alone is not None and self.alone.expected > (self.majority or 0):
                 others = f"a model of the public labels alone ({self.alone.expected:.1%})"
                 instead = "Use that model, which costs no ε"
@@ -223,7 +235,7 @@ class Plan:
             said.append(
                 f"With the settings that you named ({self.asked.method.title}), the student is expected to reach "
                 f"{self._share(self.asked.expected)}. They cost ε = {self.asked.claim}"
-                + (f", more than the target ε = {self.target.epsilon:.10g}." if too_much else ".")
+                f"{f', more than the target ε = {self.target.epsilon:.10g}' if too_much else ''}."
             )
         said.append(_EVIDENCE[self.evidence])
         if best is not None and not best.rough:
@@ -232,12 +244,12 @@ class Plan:
 
     def _what_would_help(self) -> str:
         """Return what doubling something would come to; a gain too small to print is not a measurement of none."""
-        return " ".join(
-            f"With twice the {one.doubled}: {one.expected:.1%}."
-            if one.expected - self.best.expected >= _LEAST_GAIN
-            else f"With twice the {one.doubled}, no gain was seen."
-            for one in self.advice
-        )
+        said = list[str]()
+        for one in self.advice:
+            is_gain = one.expected - self.best.expected >= _LEAST_GAIN
+            gain = f": {one.expected:.1%}." if is_gain else ", no gain was seen."
+            said.append(f"With twice the {one.doubled}{gain}")
+        return " ".join(said)
 
     def _what_would_reach(self, share: float) -> str:
         """Return the ε of the curve that reaches so much of the goal, or that none does."""
@@ -281,7 +293,8 @@ class Plan:
 
         title = f"target: ε = {self.target.epsilon:.10g} at δ = {self.target.delta:.10g}, worst case"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-        table.padding, table.pad_edge = (0, 1, 0, 0), False
+        table.padding = (0, 1, 0, 0)
+        table.pad_edge = False
         for heading in HEADINGS:
             words = heading in ("method", "settings")
             table.add_column(heading, justify="left" if words else "right", no_wrap=heading == "method")
@@ -295,7 +308,8 @@ class Plan:
     def without_release(self) -> list[tuple[str, ...]]:
         """Return the cells of a table under `HEADINGS` for what needs no release."""
         rows = list[tuple[str, ...]]()
-        if (alone := self.alone) is not None:
+        alone = self.alone
+        if alone is not None:
             interval = f"{alone.low:.0%} to {alone.high:.0%}"
             rows.append(("public labels alone", "no release", "0", interval, f"{alone.expected:.1%}"))
         if self.majority is not None:
@@ -306,8 +320,8 @@ class Plan:
     def bars(self) -> Bars:
         """The accuracy to expect at other ε with the recommended method, below what needs no release."""
         shares = {"public labels alone": self.alone and self.alone.expected, "majority class": self.majority}
-        points = () if self.best.rough else self.curve
-        shares |= {f"ε = {point.epsilon:.3g}": point.expected for point in points}
+        if not self.best.rough:
+            shares |= {f"ε = {point.epsilon:.3g}": point.expected for point in self.curve}
         bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
         title = f"Expected {Goal(self.goal).title} of the student, with the recommended method"
         return Bars(title, "ε", "Expected", bars, whole=1.0)
@@ -324,7 +338,8 @@ class Plan:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
         if self.recommended is None and not self.undecided:
             return ""
-        goal = "" if self.goal == "accuracy" else f'# In [target]: goal = "{self.goal}"\n'
-        sections = [goal, self.best.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
-                    f"delta = {self.target.delta}\n"]  # fmt: skip
-        return "\n".join(filter(None, sections))
+        privacy = f"[privacy]\nepsilon = {self.target.epsilon}\ndelta = {self.target.delta}\n"
+        sections = [self.best.method.as_config(), privacy]
+        if self.goal != "accuracy":
+            sections.insert(0, f'# In [target]: goal = "{self.goal}"\n')
+        return "\n".join(sections)

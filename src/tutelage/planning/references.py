@@ -23,7 +23,8 @@ class Reference(NamedTuple):
         """Return the share of the majority class's errors that is avoided, by ε times people per class."""
         gains = (np.array(self.shares) - self.majority) / (1 - self.majority)
         places = np.log(np.array(_EPSILONS) * self.people / self.classes)
-        found = float(np.interp(np.log(per_class), places, np.maximum(np.maximum.accumulate(gains), 0)))
+        rising = np.maximum.accumulate(np.maximum(gains, 0))
+        found = float(np.interp(np.log(per_class), places, rising))
         # Below the smallest value that was measured: in proportion.
         return found * min(1.0, per_class / float(np.exp(places[0])))
 
@@ -58,7 +59,11 @@ class Guess(NamedTuple):
     high: float
 
 
-def guessed(target: Target, accuracy: float | None, references: Sequence[Reference] = REFERENCES) -> Guess:
+def guessed(
+    target: Target,
+    accuracy: float | None,
+    references: Sequence[Reference] = REFERENCES,
+) -> Guess:
     """Return the accuracy that students of other data sets reached with as much noise per class.
 
     Classes are assumed to be equally frequent.
@@ -72,9 +77,11 @@ def guessed(target: Target, accuracy: float | None, references: Sequence[Referen
     references : sequence of Reference
         The measured data sets.
     """
-    majority, per_class = 1 / target.classes, target.epsilon * target.people / target.classes
+    majority = 1 / target.classes
+    per_class = target.epsilon * target.people / target.classes
     gains = [one.gain(per_class) for one in references]
     if accuracy is not None:
         top = (accuracy - majority) / (1 - majority)
         gains = [top * gain / one.limit for one, gain in zip(references, gains, strict=True) if one.limit > 0]
-    return Guess(*(majority + (1 - majority) * float(gain) for gain in (np.median(gains), min(gains), max(gains))))
+    bounds = [float(np.median(gains)), min(gains), max(gains)]
+    return Guess(*(majority + (1 - majority) * gain for gain in bounds))

@@ -11,6 +11,7 @@ measured, is added.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -62,36 +63,54 @@ class Trial(NamedTuple):
 
     def moved(self, by: float) -> "Trial":
         """Return the trial with a number added to every share."""
-        shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
-        return self._replace(shares=shares, halves=halves)
+
+        def all_moved(shares: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(np.clip(np.add(shares, by), 0, 1).tolist())
+
+        return self._replace(shares=all_moved(self.shares), halves=all_moved(self.halves))
 
 
-def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
+def tried(
+    method: Method,
+    known: PublicLabels,
+    people: int,
+    *,
+    folds: int | None = None,
+    deals: int = _DEALS,
+) -> Trial:
     """Return the accuracy of students of a method on labeled public rows.
 
     `people` take part in the real run, for which the noise of the method is. Of the fifths of the labels, `folds` are
     scored, by default all. Few labels are dealt into fifths `deals` times, many labels once. Where only some fifths
     are scored, nothing is added for the real number of people.
     """
-    rng, noise = np.random.default_rng(0), SimulationNoise(0)  # nothing here needs protection
+    rng = np.random.default_rng(0)
+    noise = SimulationNoise(0)  # nothing here needs protection
     student = method.rehearsal(known, people)
-    shares, halves, taught = list[float](), list[float](), 0
+    shares = list[float]()
+    halves = list[float]()
+    taught = 0
     # Fewer labels are dealt into fifths several times.
     for number in range(deals_of(known, deals)):
-        for cast_by, held_out, scores, to_add in [*_dealt(method, known, number)][:folds]:
+        for cast_by, held_out, scores, to_add in islice(_dealt(method, known, number), folds):
             people_of_trial = rng.permutation(cast_by)[:people]
             taught = len(people_of_trial)
-            shares.append(_right(student(people_of_trial, noise, scores), known, held_out) + to_add)
+            predicted = student(people_of_trial, noise, scores)
+            shares.append(_right(predicted, known, held_out) + to_add)
             if folds is None:
-                half = people_of_trial[: max(1, taught // 2)]
-                halves.append(_right(student(half, noise, scores), known, held_out) + to_add)
-    return Trial(tuple(shares), tuple(halves or shares), STILL_TO_COME if people > taught else 0.0, taught)
+                predicted = student(people_of_trial[: max(1, taught // 2)], noise, scores)
+                halves.append(_right(predicted, known, held_out) + to_add)
+    still_to_come = STILL_TO_COME if people > taught else 0.0
+    return Trial(tuple(shares), tuple(halves or shares), still_to_come, taught)
 
 
 def labels_alone(known: PublicLabels) -> Trial | None:
     """Return the accuracy of a model of public labels on labels that it was not shown; None if there are too few."""
-    starts = [known.start(number) for number in range(deals_of(known, _DEALS))]
-    shares = [_right(_by_scores(start.apart, known), known, part) for start in starts if start for part in start.parts]
+    shares = list[float]()
+    for number in range(deals_of(known, _DEALS)):
+        if start := known.start(number):
+            predicted = _by_scores(start.apart, known)
+            shares += [_right(predicted, known, part) for part in start.parts]
     return Trial(tuple(shares), tuple(shares), 0.0) if shares else None
 
 
@@ -104,14 +123,16 @@ def _dealt(
     method: Method, known: PublicLabels, number: int
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray | None, float]]:
     """Yield who casts ballots, which rows are scored, scores to start from, and what is to be added to the accuracy."""
-    start, order = known.start(number), known.order(number)
+    start = known.start(number)
+    order = known.order(number)
     parts = np.array_split(order, min(_FOLDS, len(order))) if start is None else start.parts
     for fold, held_out in enumerate(parts):
         if start is None or method.start_from(start) is None:
             yield np.setdiff1d(order, held_out), held_out, None, 0.0
             continue
         scores = start.pairs[fold]
-        fewer, more = (_right(_by_scores(one, known), known, held_out) for one in (scores, start.apart))
+        fewer = _right(_by_scores(scores, known), known, held_out)
+        more = _right(_by_scores(start.apart, known), known, held_out)
         yield start.partner(fold), held_out, scores, more - fewer
 
 
