@@ -7,15 +7,18 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
+from itertools import islice
 from math import log, log2, sqrt
+from operator import eq
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, Hidden, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.exceptions import as_is
@@ -36,9 +39,14 @@ _FEWEST_PER_NOISE = 10  # people who take part in a release where others cannot,
 
 # Differences between private and public columns, or the last public rows and the others, that are worth a warning if
 # they are significant. Numbers of alike and independent rows earn either warning in at most 1 of 100 cases.
-_FACTOR, _SPREAD, _MOST_FACTOR = 2.0, 8.0, 1e6  # of all quartiles of sizes; between quartiles; that is stated
-_OF_MISSING, _OF_CELLS = 0.3, 0.5  # shares of the cells
-_OF_LABELS, _OF_COLUMN, _FIRST_COLUMNS = 0.2, 0.5, 10  # Kolmogorov's distance; a file is sorted by a first column
+_FACTOR = 2.0  # of all quartiles of sizes
+_SPREAD = 8.0  # factor between quartiles
+_MOST_FACTOR = 1e6  # that is stated
+_OF_MISSING = 0.3  # share of the cells
+_OF_CELLS = 0.5  # the same
+_OF_LABELS = 0.2  # Kolmogorov's distance
+_OF_COLUMN = 0.5  # the same
+_FIRST_COLUMNS = 10  # by one of which a file is sorted
 _NAMED = 3  # columns in one warning
 _MOST_VALUES = 20  # of a column that is a copy of the label
 # Chance brings mean and deviation of a million numbers this close to 0 and 1 in fewer than 1 of 100,000 columns.
@@ -50,16 +58,24 @@ WORDS_FOR_PEOPLE = {
 }  # fmt: skip
 WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
 _WORDS_IN_IDS = {"code", "key", "nbr", "no", "num", "number"}  # beside a word for people
-_FEWEST_IDS, _MOST_ROWS_OF_ONE = 10, 20  # on average; a column named like an id with fewer values may be a category
+_FEWEST_IDS = 10  # a column named like an id with fewer values may be a category
+_MOST_ROWS_OF_ONE = 20  # on average
 _MOST_ROWS_OF_ONE_UNNAMED = 3
 _REPEATED_IDS = 0.1  # share of the rows whose cell is repeated
-_LONGEST_ID, _MOST_WORDS_OF_ID = 40, 2  # other cells are free text
+_LONGEST_ID = 40  # other cells are free text
+_MOST_WORDS_OF_ID = 2
 _NEARLY_ALL = 0.9
 # Whole numbers that are ids: many values, each in a few rows, and either every number in use, or rows that share a
 # number and agree in another column as the rows of one person do (sex, year of birth).
-_FEWEST_NUMBERS, _MOST_ROWS_OF_NUMBER, _REPEATED_NUMBERS = 100, 10, 0.2
-_FEWEST_NUMBERS_IN_USE, _IN_USE = 200, 0.9
-_PAIRS, _FEWEST_PAIRS, _AGREE, _VARIES = 2000, 50, 0.995, 0.9
+_FEWEST_NUMBERS = 100
+_MOST_ROWS_OF_NUMBER = 10
+_REPEATED_NUMBERS = 0.2
+_FEWEST_NUMBERS_IN_USE = 200
+_IN_USE = 0.9
+_PAIRS = 2000
+_FEWEST_PAIRS = 50
+_AGREE = 0.995
+_VARIES = 0.9
 _LOOKED_AT = 2000  # cells, before all cells of a column are
 TO_INSIST = "To continue anyway, pass $insist."
 _UNIT = (
@@ -68,7 +84,7 @@ _UNIT = (
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@by_identity
 class Sight(Hidden):
     """The rows and settings of the next release, for its checks; private.
 
@@ -78,12 +94,12 @@ class Sight(Hidden):
     # Rows as numbers; of named columns first the numbers, then the codes of categories.
     private: Matrix
     public: Matrix  # that it learns from
-    scored: Matrix | None = None  # that only score it
-    numbers: tuple[str, ...]  # names of these columns
-    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...]  # names of the columns of numbers
     columns: Mapping[str, Cells]  # all that may say whose row it is, features or not
     labels: npt.NDArray[Any]
     n_classes: int
+    scored: Matrix | None = None  # public rows that only score it
+    categories: tuple[str, ...] = ()
     entity_ids: npt.NDArray[Any] | None = None
     silos: npt.NDArray[Any] | None = None
     named: Mapping[str, str] = field(default_factory=dict)  # by the interface, where it has other names for these two
@@ -143,10 +159,11 @@ def preflight(sight: Sight, *, insist: bool = False) -> Found:
 
 def told_of_columns(sight: Sight) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
-    scaled, schema = scaled_by_private_rows(sight), sight.schema
+    scaled = scaled_by_private_rows(sight)
     unlike = unlike_columns(sight, scaled)
     warned = [*_odd_cells(sight, unlike), *_said_of(scaled, unlike), *_odd_ids(sight), *_copies_of_label(sight)]
-    if schema is not None and (beyond := schema.beyond(sight.columns)):
+    beyond = {} if sight.schema is None else sight.schema.beyond(sight.columns)
+    if beyond:
         differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
         warned.append(
             f"Private rows seem to differ from the schema in units or codes. In the private rows, {differences}. Use "
@@ -155,7 +172,11 @@ def told_of_columns(sight: Sight) -> list[str]:
     return warned
 
 
-def few_take_part(taking_part: npt.NDArray[np.bool_], mechanism: Any, release: str | None) -> str | None:
+def few_take_part(
+    taking_part: npt.NDArray[np.bool_],
+    mechanism: Any,
+    release: str | None,
+) -> str | None:
     """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
     noise = noise_of(mechanism)
     if noise is None or taking_part.all() or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
@@ -177,10 +198,14 @@ def noise_of(mechanism: Any) -> float | None:
 
 def least_noise(epsilon: float, delta: float) -> float:
     """Return about the least noise of one sum of ballots at (ε, δ), in ballots."""
-    low, high = 1e-3, 1e6  # noise in votes, of which one person moves two by one
+    low = 1e-3  # noise in votes, of which one person moves two by one
+    high = 1e6
     while high > low * 1.01:
         middle = sqrt(low * high)
-        low, high = (low, middle) if continuous_gaussian_composition(middle, 1, delta) <= epsilon else (middle, high)
+        if continuous_gaussian_composition(middle, 1, delta) <= epsilon:
+            high = middle
+        else:
+            low = middle
     return high * sqrt(2)  # a ballot moves by two lengths, a vote by √2
 
 
@@ -247,7 +272,8 @@ def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
     if private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
-    rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
+    rows = hashes_of_numbers(private, key)
+    others = hashes_of_numbers(public, key)
     names = None if sight.entity_ids is None else canonical_ids(sight.entity_ids).tolist()
     alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
@@ -282,9 +308,9 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
 
 def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
     number_columns, code_columns = np.split(sight.private.T, [len(sight.numbers)])
+    numbers = zip(sight.numbers, number_columns, strict=False)
     # Text has no NaN, and is refused later.
-    has_empty = [cells.dtype.kind == "f" and bool(np.isnan(cells).any()) for cells in number_columns]
-    empty = [name for name, found in zip(sight.numbers, has_empty, strict=False) if found]
+    empty = [name for name, cells in numbers if cells.dtype.kind == "f" and np.isnan(cells).any()]
     if empty and not sight.takes_empty:
         yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
@@ -322,29 +348,41 @@ def unlike_columns(sight: Sight, told: Collection[str] = ()) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
     if not _comparable(sight):
         return {}
-    names, n_numbers = (*sight.numbers, *sight.categories), len(sight.numbers)
-    level = _LEVEL / max(1, len(names) + 2 * n_numbers)  # three tests of numbers, one of categories
+    names = (*sight.numbers, *sight.categories)
+    n_tests = len(names) + 2 * len(sight.numbers)  # three of numbers, one of categories
+    level = _LEVEL / max(1, n_tests)
     parts = (rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T for rows in (sight.private, sight.public))
     found = list[tuple[float, str, str]]()
     with np.errstate(all="ignore"):
-        for place, (name, private, public) in enumerate(zip(names, *parts, strict=True)):
-            how = (_unlike_numbers if place < n_numbers else _unlike_codes)(private, public, level)
-            found += [] if how is None or name in told else [(*how, name)]
-    return {name: how for _, how, name in sorted(found, key=lambda one: -one[0])}
+        for name, private, public in zip(names, *parts, strict=True):
+            unlike = _unlike_numbers if name in sight.numbers else _unlike_codes
+            how = unlike(private, public, level)
+            if how is not None and name not in told:
+                found.append((*how, name))
+    found.sort(key=lambda one: -one[0])
+    return {name: how for _, how, name in found}
 
 
 def _comparable(sight: Sight) -> bool:
-    both = sight.private, sight.public
-    return len({rows.shape[1:] for rows in both}) == 1 and all(len(one) and one.dtype.kind in "biuf" for one in both)
+    for rows in sight.private, sight.public:
+        if not len(rows) or rows.dtype.kind not in "biuf":
+            return False
+    return sight.private.shape[1:] == sight.public.shape[1:]
 
 
-def _unlike_numbers(private: FloatArray, public: FloatArray, level: float) -> tuple[float, str] | None:
+def _unlike_numbers(
+    private: FloatArray,
+    public: FloatArray,
+    level: float,
+) -> tuple[float, str] | None:
     """Return the size of the difference, in doublings, and its description; None without a large one."""
-    empty = np.isnan(private), np.isnan(public)
-    share, of_public = map(np.mean, empty)
-    if abs(share - of_public) >= _OF_MISSING and _differ(*empty, level):
-        return log2(_MOST_FACTOR), f"has missing cells far {'more' if share > of_public else 'less'} often"
-    one, other = private[~empty[0]], public[~empty[1]]
+    empty = np.isnan(private)
+    of_public = np.isnan(public)
+    more = np.mean(empty) - np.mean(of_public)
+    if abs(more) >= _OF_MISSING and _differ(empty, of_public, level):
+        return log2(_MOST_FACTOR), f"has missing cells far {'more' if more > 0 else 'less'} often"
+    one = private[~empty]
+    other = public[~of_public]
     sizes = np.abs(one[one != 0]), np.abs(other[other != 0])
     if all(map(len, sizes)):
         factors = np.divide(*map(_quartiles, sizes))
@@ -353,7 +391,8 @@ def _unlike_numbers(private: FloatArray, public: FloatArray, level: float) -> tu
             return _times("is", factors[1], "as large")
     if not len(one) or not len(other) or not _differ(one, other, level):
         return None
-    (low, middle, high), (of_low, _, of_high) = _quartiles(one), _quartiles(other)
+    low, middle, high = _quartiles(one)
+    of_low, _, of_high = _quartiles(other)
     if not other.min() <= middle <= other.max():
         return log2(_SPREAD), "lies mostly outside the range of the public rows"
     factor = (high - low) / (of_high - of_low)
@@ -362,10 +401,15 @@ def _unlike_numbers(private: FloatArray, public: FloatArray, level: float) -> tu
     return None
 
 
-def _unlike_codes(private: FloatArray, public: FloatArray, level: float) -> tuple[float, str] | None:
+def _unlike_codes(
+    private: FloatArray,
+    public: FloatArray,
+    level: float,
+) -> tuple[float, str] | None:
     # A public cell that is the only one of its category shows how often another row brings a category of its own.
     _, place, times = np.unique(public, return_inverse=True, return_counts=True)
-    unknown, alone = private == UNKNOWN, times[place] == 1
+    unknown = private == UNKNOWN
+    alone = times[place] == 1
     if np.mean(unknown) - np.mean(alone) >= _OF_CELLS and _differ(unknown, alone, level):
         return log2(_MOST_FACTOR), "mostly has categories that no public row has"
     return None
@@ -375,7 +419,12 @@ def _quartiles(numbers: FloatArray) -> FloatArray:
     return np.quantile(numbers, (0.25, 0.5, 0.75), method="lower")
 
 
-def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any], level: float, least: float = 0.0) -> bool:
+def _differ(
+    one: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    level: float,
+    least: float = 0.0,
+) -> bool:
     """Return whether the distributions of two samples are not the same, and their distance is at least `least`."""
     tested: Any = stats.ks_2samp(one, other, method="asymp")
     # Massart 1990, Corollary 1, for each sample: within these bounds of its own distribution, at half of the level.
@@ -385,9 +434,12 @@ def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any], level: float, least:
 
 def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
     """Return the size of a factor, in doublings, and a description to two digits."""
-    doublings = min(abs(log2(factor)), log2(_MOST_FACTOR)) if 0 < factor < np.inf else log2(_MOST_FACTOR)
+    doublings = log2(_MOST_FACTOR)
+    if 0 < factor < np.inf:
+        doublings = min(abs(log2(factor)), doublings)
     rounded = f"{float(f'{2**doublings:.2g}'):,.10g}"
-    return doublings, f"{verb} about {f'{rounded} times' if factor > 1 else f'1/{rounded}'} {rest}"
+    times = f"{rounded} times" if factor > 1 else f"1/{rounded}"
+    return doublings, f"{verb} about {times} {rest}"
 
 
 def _said_of(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
@@ -406,16 +458,25 @@ def _said_of(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
 
 
 def _first_of(names: Sequence[str], comma: str = ", ") -> str:
-    more = len(names) - _NAMED
-    return comma.join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    found = [*names[:_NAMED]]
+    if len(names) > _NAMED:
+        found.append(f"and {len(names) - _NAMED} more")
+    return comma.join(found)
 
 
-def sorted_by(columns: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any], last: int) -> Iterator[str]:
+def sorted_by(
+    columns: Mapping[str, npt.NDArray[Any]],
+    labels: npt.NDArray[Any],
+    last: int,
+) -> Iterator[str]:
     """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
     named = [("label", labels, _OF_LABELS)]
-    named += [(f"column '{name}'", cells, _OF_COLUMN) for name, cells in [*columns.items()][:_FIRST_COLUMNS]]
-    coded = [(name, np.unique(cells, return_inverse=True)[1], least) for name, cells, least in named]
-    found = [name for name, codes, least in coded if _differ(codes[:-last], codes[-last:], _LEVEL / len(named), least)]
+    named += [(f"column '{name}'", cells, _OF_COLUMN) for name, cells in islice(columns.items(), _FIRST_COLUMNS)]
+    found = list[str]()
+    for name, cells, least in named:
+        codes = np.unique(cells, return_inverse=True)[1]
+        if _differ(codes[:-last], codes[-last:], _LEVEL / len(named), least):
+            found.append(name)
     if found:
         yield (
             f"The last {last:,} public rows, which score the student, differ from the other public rows in: "
@@ -438,8 +499,10 @@ def _rare_class(sight: Sight) -> Iterator[str]:
 def _copies_of_label(sight: Sight) -> Iterator[str]:
     """Yield a warning about columns that say the label, or the number to predict, of every row that is looked at."""
     names = (*sight.numbers, *sight.categories) if sight.schema is None else sight.schema.names
-    looked, found = slice(None, None, max(1, len(sight.labels) // _LOOKED_AT)), list[str]()
-    labels, of_classes = sight.labels[looked].tolist(), sight.n_classes > 1
+    found = list[str]()
+    looked = slice(None, None, max(1, len(sight.labels) // _LOOKED_AT))
+    labels = sight.labels[looked].tolist()
+    of_classes = sight.n_classes > 1
     if of_classes and min(Counter(labels).values(), default=0) < _FEWEST_ROWS_OF_CLASS:
         return  # a column may be like them by chance
     for name in filter(sight.columns.__contains__, names):
@@ -473,8 +536,8 @@ def differ_by_spelling_only(column: npt.NDArray[Any]) -> bool:
 
 def like_ids(columns: Mapping[str, Cells]) -> list[str]:
     """Return the names of the columns that may say whose row it is, and of one that is named so without repeating."""
-    by_name, by_cells = named_like_id(columns), ids_among(columns)
-    return [name for name in columns if name == by_name or name in by_cells]
+    found = {named_like_id(columns), *ids_among(columns)}
+    return [name for name in columns if name in found]
 
 
 def named_like_id(columns: Mapping[str, Cells]) -> str | None:
@@ -493,17 +556,20 @@ def _words_of(name: str) -> set[str]:
 
 def ids_among(columns: Mapping[str, Cells]) -> list[str]:
     """Return the names of the columns that may say whose row it is, by name, form and values."""
-    return [name for name, cells in columns.items() if _may_be_ids(name, cells, columns)]
+    return [name for name in columns if _may_be_ids(name, columns)]
 
 
-def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
+def _may_be_ids(name: str, columns: Mapping[str, Cells]) -> bool:
+    cells = columns[name]
     n_rows = len(cells)
     looked = cells[:: max(1, n_rows // _LOOKED_AT)]
     if n_rows < _FEWEST_IDS or len(set(_comparable_cells(looked))) < _FEWEST_IDS:
         return False
     words = _words_of(name)
-    most = _MOST_ROWS_OF_ONE if words & WORDS_FOR_PEOPLE or (words and words <= WORDS_FOR_IDS) else 0
-    if not most and words & WORDS_FOR_IDS:
+    most = 0
+    if words & WORDS_FOR_PEOPLE or (words and words <= WORDS_FOR_IDS):
+        most = _MOST_ROWS_OF_ONE
+    elif words & WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
         values = len(set(_comparable_cells(cells)))
@@ -545,7 +611,8 @@ def _whole_numbers(cells: Cells) -> IntArray | None:
 
 def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool:
     values, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
-    n_rows, repeated = len(numbers), float(times[times > 1].sum()) / len(numbers)
+    n_rows = len(numbers)
+    repeated = float(times[times > 1].sum()) / n_rows
     if len(values) < _FEWEST_NUMBERS or len(values) * _MOST_ROWS_OF_NUMBER < n_rows or repeated < _REPEATED_NUMBERS:
         return False
     in_use = len(values) / (float(values[-1]) - float(values[0]) + 1)
@@ -554,18 +621,20 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
     order = np.argsort(place, kind="stable")
     first = np.flatnonzero(place[order][1:] == place[order][:-1])
     first = first[:: max(1, len(first) // _PAIRS)]
-    pairs = order[first], order[first + 1]
-    far = np.roll(pairs[1], len(first) // 2)
-    others = (cells for other, cells in columns.items() if other != name)
-    return len(first) >= _FEWEST_PAIRS and any(
-        _agree(cells, *pairs) >= _AGREE and _agree(cells, pairs[0], far) < _VARIES for cells in others
-    )
+    if len(first) < _FEWEST_PAIRS:
+        return False
+    rows = order[first]
+    near = order[first + 1]
+    far = np.roll(near, len(first) // 2)
+    for other, cells in columns.items():
+        if other != name and _agree(cells, rows, near) >= _AGREE and _agree(cells, rows, far) < _VARIES:
+            return True
+    return False
 
 
 def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
     """Return how often the cells of two rows are equal."""
-    pairs = zip(_comparable_cells(cells[rows]), _comparable_cells(cells[others]), strict=True)
-    return sum(first == second for first, second in pairs) / len(rows)
+    return sum(map(eq, _comparable_cells(cells[rows]), _comparable_cells(cells[others]))) / len(rows)
 
 
 def _comparable_cells(cells: Cells) -> list[Any]:
@@ -585,7 +654,12 @@ class Likeness(NamedTuple):
     pairs_among_public: int
 
     @classmethod
-    def of(cls, private: list[bytes], names: list[str] | None, public: list[bytes]) -> "Likeness":
+    def of(
+        cls,
+        private: list[bytes],
+        names: list[str] | None,
+        public: list[bytes],
+    ) -> "Likeness":
         """Count rows, given as hashes; an entity, or without names a row, has one row of each value."""
         repeated, asked = Counter(private), Counter(public)
         owners = repeated if names is None else Counter(row for row, _ in set(zip(private, names, strict=True)))
@@ -619,18 +693,24 @@ class Likeness(NamedTuple):
 def _rate_at_most(pairs: int, rows: int) -> float:
     """Return an upper confidence bound on how often two of the rows are alike, from a Poisson number of pairs."""
     possible = rows * (rows - 1) / 2
-    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible) if possible else 1.0
+    if not possible:
+        return 1.0
+    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible)
 
 
-def hashes_of_numbers(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None = None) -> list[bytes]:
+def hashes_of_numbers(
+    rows: npt.NDArray[Any],
+    key: bytes,
+    steps: FloatArray | None = None,
+) -> list[bytes]:
     """Return the hash of each row of numbers, in whole steps where there are steps."""
-    flat, found = rows.reshape(len(rows), -1), []
+    flat = rows.reshape(len(rows), -1)
+    found = []
     for start in range(0, len(flat), _CHUNK):
         numbers = flat[start : start + _CHUNK].astype(np.float64)
         if steps is not None:
             numbers = np.rint(numbers / steps)
         numbers += 0.0  # −0 becomes 0
         numbers[np.isnan(numbers)] = np.nan  # of one spelling
-        cells, width = numbers.tobytes(), numbers.shape[1] * numbers.itemsize
-        found += [blake2b(cells[at * width : (at + 1) * width], key=key).digest() for at in range(len(numbers))]
+        found += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
     return found

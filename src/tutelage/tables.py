@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from datetime import UTC, datetime, time, timedelta
 from math import isfinite
 from numbers import Integral
@@ -19,6 +19,7 @@ from pyarrow import compute, parquet, types
 from pyarrow import csv as arrow_csv
 
 from tutelage._internal import gate
+from tutelage._internal.records import by_identity
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -33,7 +34,9 @@ TEXT_TYPE = "text"
 """The type of columns whose cells are converted one by one."""
 WRITTEN = "text of a csv file"
 """The type of columns of a csv file: each cell is text, and the public rows determine what it means."""
-_EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
+_EMPTY = "empty"  # and other types of columns
+_SEVERAL = "of several types"
+_MOMENT = "datetime"
 # A number beyond the integers of a column, perhaps with one kind of mark between its digits; no time, no two numbers.
 _LONG = re.compile(r"(?=(\D*+\d){19})\W*+\d++([\W_]?)(\d|\2)*+\W*")
 _CATEGORIES = "categories of "  # before the type of categories that are no text
@@ -42,7 +45,8 @@ NUMBER_TYPES = frozenset({"integer", "float64", "float32"})
 """Types of numbers, in which a whole number up to 2**53 is the same."""
 _MARKS = ",;\t|"  # between cells
 _MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
-_MEMORY_OF_CELL, _MEMORY_OF_COLUMN = 8, 64  # bytes, at least, besides what is in them
+_MEMORY_OF_CELL = 8  # bytes, at least, besides what is in it
+_MEMORY_OF_COLUMN = 64  # the same
 _AT_ONCE = 2**20  # bytes of a csv file
 _BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 _ODD_MARK = r'[\r\n]|^ +"'
@@ -57,7 +61,7 @@ _Read = TypeVar("_Read")
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Table:
     """Named columns.
 
@@ -72,11 +76,14 @@ class Table:
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        written = {name: cells for name, cells in self.columns.items() if isinstance(cells, list)}
-        if written:
-            arrays = {name: np.array(cells, dtype=object) for name, cells in written.items()}
-            object.__setattr__(self, "columns", {**self.columns, **arrays})
-            object.__setattr__(self, "types", {**self.types, **dict.fromkeys(written, WRITTEN)})
+        columns = {**self.columns}
+        types = {**self.types}
+        for name, cells in columns.items():
+            if isinstance(cells, list):
+                columns[name] = np.array(cells, dtype=object)
+                types[name] = WRITTEN
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "types", types)
 
     @property
     def n_rows(self) -> int:
@@ -105,12 +112,11 @@ class Table:
     def take(self, rows: Any) -> "Table":
         """Return the rows with these numbers, in this order; or those of a slice."""
         some = rows if isinstance(rows, slice) else np.asarray(rows, dtype=int)
-        return Table(self.source, {name: cells[some] for name, cells in self.columns.items()}, self.levels, self.types)
+        return replace(self, columns={name: cells[some] for name, cells in self.columns.items()})
 
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
-        columns = {name: cells for name, cells in self.columns.items() if name not in names}
-        return Table(self.source, columns, self.levels, self.types)
+        return replace(self, columns={name: cells for name, cells in self.columns.items() if name not in names})
 
     def type_of(self, name: str) -> str:
         """Return the type of a column, in one word for the same type in all libraries."""
@@ -129,7 +135,7 @@ class Table:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Batches:
     """Rows with named columns that need not fit into memory: each pass reads them again, some thousand at a time.
 
@@ -143,9 +149,9 @@ class Batches:
 
     def require(self, names: Sequence[str]) -> None:
         """Refuse names that no column has."""
-        missing = [name for name in names if name not in self.names]
-        if missing:
-            raise InvalidDataError(f"{self.source or 'The table'} has no column '{missing[0]}'. Check the spelling.")
+        for name in names:
+            if name not in self.names:
+                raise InvalidDataError(f"{self.source or 'The table'} has no column '{name}'. Check the spelling.")
 
 
 # Files
@@ -172,18 +178,25 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
         table = _quietly(lambda: _read_parquet(path), f"{path} is not a readable Parquet file")
     else:
         table = _quietly(lambda: _read_csv(path), f"{path} is not a UTF-8 csv file")
-    if like is not None:
-        public = as_table(like)
-        if public is None:
-            raise InvalidDataError(
-                "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
-                f"{type(like).__name__}."
-            )
-        require_same_types(table, public, public.columns, dates=public.columns)  # which a fit asks to declare
+    if like is None:
+        return table
+    public = as_table(like)
+    if public is None:
+        raise InvalidDataError(
+            "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
+            f"{type(like).__name__}."
+        )
+    require_same_types(table, public, public.columns, dates=public.columns)  # which a fit asks to declare
     return table
 
 
-def require_same_types(private: Table, public: Table, names: Iterable[str], *, dates: Collection[str] = ()) -> None:
+def require_same_types(
+    private: Table,
+    public: Table,
+    names: Iterable[str],
+    *,
+    dates: Collection[str] = (),
+) -> None:
     """Refuse private columns whose type a cell may have chosen: those that have another type than the public column.
 
     `dates` are the columns that are declared to hold dates. See `require_type`.
@@ -199,7 +212,13 @@ def require_same_types(private: Table, public: Table, names: Iterable[str], *, d
             _refuse_dates(private, name)
 
 
-def require_type(private: Table, name: str, wanted: Collection[str], stated: str, advice: str) -> None:
+def require_type(
+    private: Table,
+    name: str,
+    wanted: Collection[str],
+    stated: str,
+    advice: str,
+) -> None:
     """Refuse a private column of a type that is not `wanted`, which its message calls `stated`; `advice` is for frames.
 
     Readers choose the type of a column by all its cells, and the type decides how each cell is read. So the cell of one
@@ -248,7 +267,8 @@ def _refuse_dates(private: Table, name: str) -> None:
 
 
 def _read_csv(path: Path) -> Table:
-    free, rows = gate.free_memory(), 0
+    free = gate.free_memory()
+    rows = 0
     most = int(min(free / _MEMORY_OF_LINE, gate.LARGEST)) + 1  # bytes of a line
     with gate.open_input(path, gate.TABLE) as opened:
         file = gate.unpacked(opened, path) if path.suffix.lower() == ".gz" else opened
@@ -264,8 +284,9 @@ def _read_csv(path: Path) -> Table:
             for name, (known, places) in zip(names, _divided(block, names, mark, rows, path), strict=True):
                 taken += _MEMORY_OF_CELL * len(places) + sum(map(getsizeof, known))
                 gate.require_memory(taken, path, free)
-                columns[name].extend(known[places].tolist())
-            rows, block = len(columns[names[0]]), b""
+                columns[name] += known[places].tolist()
+            rows = len(columns[names[0]])
+            block = b""
     if not rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
     cells = {name: np.array(columns.pop(name), dtype=object) for name in names}
@@ -274,9 +295,12 @@ def _read_csv(path: Path) -> Table:
 
 def _header(line: str, path: Path) -> tuple[list[str], str]:
     """Return the names of the columns, and the mark that divides the header into most of them."""
-    options: dict[str, Any] = {"skipinitialspace": True}
-    mark = max(_MARKS, key=lambda mark: len(next(csv.reader([line], delimiter=mark, **options), [])))
-    names = [name.strip() for name in next(csv.reader([line], delimiter=mark, strict=True, **options), [])]
+
+    def divided(mark: str, *, strict: bool = False) -> list[str]:
+        return next(csv.reader([line], delimiter=mark, skipinitialspace=True, strict=strict), [])
+
+    mark = max(_MARKS, key=lambda mark: len(divided(mark)))
+    names = [name.strip() for name in divided(mark, strict=True)]
     if not names:
         raise InvalidDataError(f"{path} has no rows below its header.")
     for number, name in enumerate(names, start=1):
@@ -288,7 +312,13 @@ def _header(line: str, path: Path) -> tuple[list[str], str]:
     return names, mark
 
 
-def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -> Iterator[tuple[Cells, Cells]]:
+def _divided(
+    block: bytes,
+    names: list[str],
+    mark: str,
+    rows: int,
+    path: Path,
+) -> Iterator[tuple[Cells, Cells]]:
     """Yield, of each column of some lines below others, the different cells without blanks around them, and the places.
 
     A cell that goes on below its line is refused: where quotation marks are not doubled, one person's cell opens and
@@ -297,7 +327,8 @@ def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -
     wrong = list[arrow_csv.InvalidRow]()
 
     def skipped(row: arrow_csv.InvalidRow) -> str:
-        wrong.extend([] if wrong else [row])
+        if not wrong:
+            wrong.append(row)
         return "skip"
 
     table = arrow_csv.read_csv(
@@ -315,10 +346,12 @@ def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -
             f"Row {number} of {path.name} has {row.actual_columns} cells, the header {row.expected_columns}."
         )
     for column in map(pa.ChunkedArray.combine_chunks, table.columns):
-        odd = _compute.index(_compute.match_substring_regex(column.dictionary, _ODD_MARK), True).as_py()
+        is_odd = _compute.match_substring_regex(column.dictionary, _ODD_MARK)
+        odd = _compute.index(is_odd, True).as_py()
         if odd >= 0:
             raise _odd_mark(rows + _compute.index(column.indices, odd).as_py() + 1, path)
-        yield _compute.utf8_trim_whitespace(column.dictionary).to_numpy(zero_copy_only=False), column.indices.to_numpy()
+        known = _compute.utf8_trim_whitespace(column.dictionary)
+        yield known.to_numpy(zero_copy_only=False), column.indices.to_numpy()
 
 
 def _odd_mark(row: int, path: Path) -> InvalidDataError:
@@ -333,19 +366,21 @@ def _read_parquet(path: Path) -> Table:
     schema = _parquet_schema(path)
     with parquet.ParquetFile(path, read_dictionary=_plain_texts(schema)) as file:
         stated = file.metadata
-        groups, places = map(stated.row_group, range(stated.num_row_groups)), range(stated.num_columns)
-        widths = [max(_MEMORY_OF_CELL, file.schema.column(place).length) for place in places]
-        chunks = ((group.column(place), widths[place]) for group in groups for place in places)
-        gate.require_memory(
-            sum(max(one.total_uncompressed_size, width * one.num_values) for one, width in chunks), path
-        )
+        needed = 0
+        for place in range(stated.num_columns):
+            width = max(_MEMORY_OF_CELL, file.schema.column(place).length)
+            for group in range(stated.num_row_groups):
+                chunk = stated.row_group(group).column(place)
+                needed += max(chunk.total_uncompressed_size, width * chunk.num_values)
+        gate.require_memory(needed, path)
         return _of_parquet(file.read(), path, schema)
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
     """Return the columns of a Parquet file, and refuse one without rows."""
     with parquet.ParquetFile(gate.require_input(path, gate.LARGEST)) as file:
-        schema, rows = file.schema_arrow, file.metadata.num_rows
+        schema = file.schema_arrow
+        rows = file.metadata.num_rows
     if any(name.startswith(_PANDAS_INDEX) for name in schema.names):
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
     if not schema.names or rows == 0:
@@ -360,8 +395,8 @@ def _plain_texts(schema: pa.Schema) -> list[str]:
 
 
 def _of_parquet(rows: pa.Table, path: Path, schema: pa.Schema) -> Table:
-    columns = [(name, (rows.column(name), schema.field(name).type)) for name in rows.schema.names]
-    return _table(path.name, columns, lambda one: _arrow_column(*one), None)
+    columns = ((name, (rows.column(name), schema.field(name).type)) for name in rows.schema.names)
+    return _table(path.name, columns, lambda one: _arrow_column(*one))
 
 
 def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
@@ -382,9 +417,16 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
     schema = _quietly(lambda: _parquet_schema(path), refusal)
 
     def tables(names: Sequence[str]) -> Iterator[Table]:
-        # With `pre_buffer`, all that was read would stay in memory until the file is closed.
-        options: dict[str, Any] = {"read_dictionary": _plain_texts(schema), "buffer_size": _BUFFER, "pre_buffer": False}
-        with _quietly(lambda: parquet.ParquetFile(gate.require_input(path, gate.LARGEST), **options), refusal) as file:
+        def opened() -> parquet.ParquetFile:
+            # With `pre_buffer`, all that was read would stay in memory until the file is closed.
+            return parquet.ParquetFile(
+                gate.require_input(path, gate.LARGEST),
+                read_dictionary=_plain_texts(schema),
+                buffer_size=_BUFFER,
+                pre_buffer=False,
+            )
+
+        with _quietly(opened, refusal) as file:
             batches = file.iter_batches(rows_at_once, columns=list(names))
             while (batch := _quietly(lambda: next(batches, None), refusal)) is not None:
                 if batch.num_rows:
@@ -424,8 +466,8 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     if isinstance(rows, Table):
         return rows
     if isinstance(rows, Mapping):
-        needed = {name: cells for name, cells in rows.items() if names is None or name in names}
-        return Table("", {str(name): _array(cells, str(name)) for name, cells in needed.items()})
+        kept = [name for name in rows if names is None or name in names]
+        return Table("", {str(name): _array(rows[name], str(name)) for name in kept})
     return _frame_table(rows, names) if _is_frame(rows) else None
 
 
@@ -438,13 +480,14 @@ def is_lazy(rows: Any) -> bool:
 def column_array(values: Any) -> Any:
     """Return a column of a DataFrame library as an array; anything else as it is."""
     if _is_frame(values):
-        columns = list(_frame_table(values).columns.values())
+        columns = [*_frame_table(values).columns.values()]
         return columns[0] if len(columns) == 1 else values
+    refusal = "A column cannot be read"
     if _library(values) == "pandas" and hasattr(values, "iloc"):
-        return _quietly(lambda: _pandas_column(values), "A column cannot be read").cells
+        return _quietly(lambda: _pandas_column(values), refusal).cells
     if isinstance(values, pa.Array) or hasattr(values, "__arrow_c_stream__"):
         chunks = [values] if isinstance(values, pa.Array) else values
-        return _quietly(lambda: _arrow_column(pa.chunked_array(chunks)), "A column cannot be read").cells
+        return _quietly(lambda: _arrow_column(pa.chunked_array(chunks)), refusal).cells
     return values
 
 
@@ -459,14 +502,16 @@ def _is_frame(rows: Any) -> bool:
 
 
 def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
-    computed = next((name for name in _COMPUTED if hasattr(type(rows), name)), None)
-    if computed is not None:
-        rows = _quietly(getattr(rows, computed), "The rows cannot be computed")
+    refusal = "The rows cannot be computed"
+    for name in _COMPUTED:
+        if hasattr(type(rows), name):
+            rows = _quietly(getattr(rows, name), refusal)
+            break
     if _library(rows) == "pandas":
-        columns: Any = ((str(name), rows.iloc[:, place]) for place, name in enumerate(rows.columns))
+        columns = ((str(name), rows.iloc[:, place]) for place, name in enumerate(rows.columns))
         return _table("", columns, _pandas_column, names)
     in_order = _library(rows) == "duckdb"  # all its categories
-    frame = _quietly(lambda: pa.table(rows), "The rows cannot be computed")
+    frame = _quietly(lambda: pa.table(rows), refusal)
     columns = zip(frame.schema.names, frame.columns, strict=True)
     return _table("", columns, lambda one: _arrow_column(one, in_order=in_order), names)
 
@@ -478,16 +523,22 @@ class _Column(NamedTuple):
 
 
 def _table(
-    source: str, columns: Iterable[tuple[str, Any]], read: Callable[[Any], _Column], names: Collection[str] | None
+    source: str,
+    columns: Iterable[tuple[str, Any]],
+    read: Callable[[Any], _Column],
+    names: Collection[str] | None = None,
 ) -> Table:
-    found = dict[str, _Column]()
+    cells = dict[str, Cells]()
+    orders = dict[str, tuple[str, ...]]()
+    kinds = dict[str, str]()
     for name, values in columns:
-        if name in found:
+        if name in cells:
             raise InvalidDataError(_TWICE)
         if names is None or name in names:
-            found[name] = _quietly(lambda one=values: read(one), f"Column '{name}' cannot be read")
-    levels = {name: one.order for name, one in found.items() if one.order}
-    return Table(source, {n: one.cells for n, one in found.items()}, levels, {n: one.type for n, one in found.items()})
+            cells[name], kinds[name], order = _quietly(lambda one=values: read(one), f"Column '{name}' cannot be read")
+            if order:
+                orders[name] = order
+    return Table(source, cells, orders, kinds)
 
 
 def _pandas_column(series: Any) -> _Column:
@@ -520,9 +571,10 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
         has_order = types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
         order = coded.unify_dictionaries().chunk(0).dictionary.to_pylist() if has_order else ()
         return _Column(np.concatenate(chunks), _type_of(found), tuple(map(spelled, order)))
+    is_plain = types.is_integer(found) or types.is_boolean(found)
     if types.is_timestamp(found) or types.is_date(found):
         cells = values.to_numpy().astype("datetime64[us]")
-    elif types.is_floating(found) or (not values.null_count and (types.is_integer(found) or types.is_boolean(found))):
+    elif types.is_floating(found) or (is_plain and not values.null_count):
         cells = values.to_numpy()
     else:
         cells = np.fromiter(values.to_pylist(), dtype=object, count=len(values))
@@ -556,21 +608,26 @@ def _type_of_cells(cells: Cells) -> str:
     if cells.dtype != object:
         known = {"M": _MOMENT, "i": "integer", "u": "integer", "b": TRUTH_TYPE, "U": TEXT_TYPE, "T": TEXT_TYPE}
         return known.get(cells.dtype.kind, cells.dtype.name)
-    names = {_type_of_cell(kind) for kind in {type(cell) for cell in cells.tolist() if not is_missing(cell)}}
+    kinds = {type(cell) for cell in cells.tolist() if not is_missing(cell)}
+    names = {*map(_type_of_cell, kinds)}
     if names == {"integer", "float64"}:
         return "float64"
-    return names.pop() if len(names) == 1 else _SEVERAL if names else _EMPTY
+    if not names:
+        return _EMPTY
+    return names.pop() if len(names) == 1 else _SEVERAL
 
 
 def _type_of_cell(kind: type) -> str:
-    known = ((bool | np.bool_, "boolean"), (str, TEXT_TYPE), (Integral, "integer"), (datetime, _MOMENT))
-    word = "float64" if kind is float else kind.__name__.lower()
-    return next((name for of, name in known if issubclass(kind, of)), word)
+    for of, name in (bool | np.bool_, TRUTH_TYPE), (str, TEXT_TYPE), (Integral, "integer"), (datetime, _MOMENT):
+        if issubclass(kind, of):
+            return name
+    return "float64" if kind is float else kind.__name__.lower()
 
 
 def _array(cells: Any, name: str) -> Cells:
     found = column_array(cells)
-    found = found if isinstance(found, np.ndarray) else np.asarray(found, dtype=object)
+    if not isinstance(found, np.ndarray):
+        found = np.asarray(found, dtype=object)
     if found.ndim != 1:
         raise InvalidDataError(f"Column '{name}' must hold one cell per row. Got shape {found.shape}.")
     if found.dtype.kind == "M":
@@ -627,8 +684,10 @@ def spelled(cell: Any) -> str:
             return str(timedelta(cell.days, cell.seconds, cell.microseconds))
         if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
             return str(cell.date())
-        # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
-        return str.strip(str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell))
+        if isinstance(cell, float) and cell.is_integer():
+            # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
+            cell = int(cell)
+        return str.strip(str(cell))
     except Exception:  # a whole number of too many digits, or a class of somebody's own, whose error may quote it
         return ""
 
@@ -644,7 +703,9 @@ def by_value(cell: Any) -> str:
     try:
         if MOMENT.fullmatch(text):
             moment = datetime.fromisoformat(text)
-            return spelled(moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None))
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(UTC).replace(tzinfo=None)
+            return spelled(moment)
         number = float(text)
     except (OverflowError, ValueError):
         return text

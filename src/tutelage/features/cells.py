@@ -1,7 +1,7 @@
 """Cells of named columns: which kind a column is, by its public cells, and what its cells are in numbers."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -57,7 +57,9 @@ def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None
     if not isinstance(cells, np.ndarray) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
         return table
     cells = cells.astype(object)
-    return Table("", {TEXT: cells}) if any(isinstance(cell, str) for cell in cells.tolist()) else None
+    if not any(isinstance(cell, str) for cell in cells.tolist()):
+        return None
+    return Table("", {TEXT: cells})
 
 
 def as_texts(cells: Cells) -> npt.NDArray[Any]:
@@ -67,8 +69,11 @@ def as_texts(cells: Cells) -> npt.NDArray[Any]:
 
 def frame_kinds(table: Table) -> dict[str, str]:
     """Return the kind of each public column, as a frame holds it: number, date or text."""
-    kinds = {name: kind_of(table, name, short_texts=True) for name in table.columns}
-    return {name: kind if isinstance(kind, str) else "text" for name, kind in kinds.items()}
+    found = dict[str, str]()
+    for name in table.columns:
+        kind = kind_of(table, name, short_texts=True)
+        found[name] = kind if isinstance(kind, str) else "text"
+    return found
 
 
 def frame_library(rows: Any) -> str:
@@ -86,41 +91,47 @@ def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
     Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
     blank.
     """
-    table = as_table(X, kinds)
     framed = dict[str, npt.NDArray[Any]]()
-    for (name, kind), cells in zip(kinds.items(), columns_of(X if table is None else table, tuple(kinds)), strict=True):
+    for name, cells in columns_of(X, kinds).items():
+        kind = kinds[name]
         framed[name] = as_texts(cells) if kind == "text" else in_numbers(cells, kind, f"Column '{name}'")
         if kind == "date":
-            moments = np.rint(np.nan_to_num(framed[name]) * _DAY).astype("datetime64[us]")
-            framed[name] = np.where(np.isnan(framed[name]), np.datetime64("NaT"), moments)
+            days = framed[name]
+            moments = np.rint(np.nan_to_num(days) * _DAY).astype("datetime64[us]")
+            framed[name] = np.where(np.isnan(days), np.datetime64("NaT"), moments)
     return import_module(library).DataFrame(framed)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> npt.NDArray[Any]:
     """Return the cells of named columns as rows, shape (rows, columns)."""
-    return np.stack([cells.astype(object) for cells in columns_of(table, names)], axis=1)
+    return np.stack([cells.astype(object) for cells in columns_of(table, names).values()], axis=1)
 
 
 def only_texts(rows: Any) -> npt.NDArray[Any]:
     """Return the texts of rows that have no other column."""
     table = named_cells(rows)
-    if table is None or len(table.columns) != 1:
+    columns = [] if table is None else [*table.columns.values()]
+    if len(columns) != 1:
+        got = f"a {type(rows).__name__}" if table is None else f"{len(columns)} columns"
         raise InvalidDataError(
-            "Rows of a map of texts must be texts: a list, an array or a column of them. Got "
-            f"{'a ' + type(rows).__name__ if table is None else f'{len(table.columns)} columns'}."
+            f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
         )
-    return as_texts(next(iter(table.columns.values())))
+    return as_texts(columns[0])
 
 
-def columns_of(X: Any, names: Sequence[str]) -> Iterator[Cells]:
-    """Yield the cells of each column, in the order of the names; rows without names have the columns in that order."""
-    if isinstance(X, Table):
-        missing = [name for name in names if name not in X.columns]
-        if missing and not X.source:
+def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
+    """Return the cells of each column, in the order of the names; rows without names have the columns in that order."""
+    table = as_table(X, names)
+    if table is not None:
+        missing = [name for name in names if name not in table.columns]
+        if missing and not table.source:
             raise InvalidDataError(
                 f"The rows have no column '{missing[0]}'. They need each of: {', '.join(names)}. Check the spelling."
             )
-        return map(X.column, names)
+        found = {name: table.column(name) for name in names}
+        if len(set(map(len, found.values()))) > 1:
+            raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
+        return found
     rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     if rows.ndim == 1 and len(names) == 1:
         rows = rows[:, np.newaxis]
@@ -129,7 +140,7 @@ def columns_of(X: Any, names: Sequence[str]) -> Iterator[Cells]:
             f"Rows without column names must have {len(names)} columns, in this order: {', '.join(names)}. Got shape "
             f"{rows.shape}."
         )
-    return iter(rows.T)
+    return dict(zip(names, rows.T, strict=True))
 
 
 # Kinds of public columns
@@ -143,7 +154,8 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
     filled = _filled(cells)
     if name in table.levels or all(map(_is_truth, filled)):
         return categories_of(table, name)
-    if all(map(is_number if table.types.get(name) == WRITTEN else _is_number, filled)):
+    of_number = is_number if table.types.get(name) == WRITTEN else _is_number
+    if all(map(of_number, filled)):
         return "number"
     if all(map(_is_date, filled)):
         return "date"
@@ -155,14 +167,16 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
         )
     known = categories_of(table, name)
     different = [text for text in known.tolist() if text]
-    if not short_texts and any("," in text for text in different) and all(map(_WITH_COMMA.fullmatch, different)):
+    has_comma = any("," in text for text in different)
+    if has_comma and not short_texts and all(map(_WITH_COMMA.fullmatch, different)):
         raise InvalidDataError(
             f"Column '{name}' of the public rows holds numbers with commas. Declare the kind '{COMMA}', or write "
             "decimals with a point; write nothing between thousands."
         )
     if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
         return known
-    if short_texts or 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
+    long = sum(len(text.split()) >= _WORDS_OF_TEXT for text in different)
+    if short_texts or 2 * long > len(different):
         return "text"
     if all(map(_OTHER_DATE.fullmatch, different)):
         raise InvalidDataError(
@@ -180,18 +194,19 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
 
 def require_kind(table: Table, name: str, kind: Kind) -> None:
     """Refuse public cells that are not of the declared kind."""
-    cells, column = table.column(name), f"Column '{name}' of the public rows"
+    cells = table.column(name)
+    column = f"Column '{name}' of the public rows"
     if isinstance(kind, str):
         if kind in NUMERIC:
             of = {"number": "numbers", "date": "dates"}.get(kind, f"cells of the form '{kind}'")
             _converted(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
         return
-    filled = np.array([value for value in cells.tolist() if not _is_empty(value)], dtype=object)
-    strange = filled[_codes(filled, kind) == UNKNOWN]
-    if len(strange):
-        raise InvalidDataError(
-            f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
-        )
+    strange = cells[_codes(cells, kind) == UNKNOWN]
+    for value in strange.tolist():
+        if not _is_empty(value):
+            raise InvalidDataError(
+                f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(value)!r}."
+            )
 
 
 def categories_of(table: Table, name: str) -> npt.NDArray[np.str_]:
@@ -223,8 +238,9 @@ def _is_truth(cell: Any) -> bool:
 def _is_date(cell: Any) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, date)
+    text = cell.strip()
     try:
-        return MOMENT.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
+        return bool(MOMENT.fullmatch(text) and datetime.fromisoformat(text))
     except ValueError:
         return False
 
@@ -233,9 +249,11 @@ def _is_date(cell: Any) -> bool:
 
 
 def _number_with_comma(cell: Any) -> float:
-    if isinstance(cell, str) and "." in cell:  # between thousands, perhaps
-        raise ValueError
-    return float(cell.replace(",", ".") if isinstance(cell, str) else cell)
+    if isinstance(cell, str):
+        if "." in cell:  # between thousands, perhaps
+            raise ValueError
+        cell = cell.replace(",", ".")
+    return float(cell)
 
 
 def _day(cell: Any) -> float:
@@ -252,7 +270,8 @@ def _day_first(cell: Any) -> float:
     return _day(datetime.strptime(cell.strip(), "%d.%m.%Y") if isinstance(cell, str) else cell)
 
 
-COMMA, DAY_FIRST = "decimal comma", "dd.mm.yyyy"
+COMMA = "decimal comma"
+DAY_FIRST = "dd.mm.yyyy"
 NUMERIC: dict[str, Callable[[Any], float]] = {
     "number": float,
     "date": _day,
@@ -274,9 +293,9 @@ def in_numbers(cells: Cells, kind: str, column: str) -> FloatArray:
             cells = cells.astype("datetime64[us]")
             return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
         return _converted(cells, NUMERIC[kind], f"{column} must hold dates only, as the public rows do")
-    refusal = f"{column} holds text, but only numbers in the public rows"
-    plain = cells.dtype.kind in "buif"
-    return steady(cells.astype(np.float64) if plain else _converted(cells, NUMERIC[kind], refusal))
+    if cells.dtype.kind in "buif":
+        return steady(cells.astype(np.float64))
+    return steady(_converted(cells, NUMERIC[kind], f"{column} holds text, but only numbers in the public rows"))
 
 
 def steady(numbers: FloatArray) -> FloatArray:
@@ -291,14 +310,22 @@ def steady(numbers: FloatArray) -> FloatArray:
     return np.where(np.isfinite(rounded), rounded, numbers)
 
 
-def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
+def _converted(
+    cells: Cells,
+    convert: Callable[[Any], float],
+    refusal: str,
+) -> FloatArray:
     with suppress(Exception):  # such as one of a class of somebody's own
         return of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
     # Out here: Python's own error, which quotes the cell, would be carried along as the context.
     raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
 
 
-def of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDArray[Any]:
+def of_each(
+    cells: Cells,
+    convert: Callable[[Any], Any],
+    dtype: Any,
+) -> npt.NDArray[Any]:
     """Return what a function makes of each cell, of equal ones once where that is quick."""
     if cells.dtype.kind in "biufM":
         different, places = np.unique(cells, return_inverse=True)
@@ -312,7 +339,11 @@ def of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDAr
     return np.fromiter(found, dtype, count=len(values))
 
 
-def codes_of(cells: Cells, categories: npt.NDArray[np.str_], column: str) -> FloatArray:
+def codes_of(
+    cells: Cells,
+    categories: npt.NDArray[np.str_],
+    column: str,
+) -> FloatArray:
     """Return the place of each cell among the categories, by its value; `column` is what an error calls them.
 
     A column that holds no text, but values of a kind that no category is of, is refused: some readers make truth values
@@ -331,13 +362,17 @@ def codes_of(cells: Cells, categories: npt.NDArray[np.str_], column: str) -> Flo
 def _kind_of_cell(cell: Any) -> str:
     if isinstance(cell, bool | np.bool_):
         return "truth"
-    return "number" if isinstance(cell, Real | Decimal) else "date" if isinstance(cell, date) else "another"
+    if isinstance(cell, Real | Decimal):
+        return "number"
+    return "date" if isinstance(cell, date) else "another"
 
 
 def _kind_of_value(text: str) -> str:
     if text in _TRUTH:
         return "truth"
-    return "number" if is_number(text) else "date" if _is_date(text) else "text"
+    if is_number(text):
+        return "number"
+    return "date" if _is_date(text) else "text"
 
 
 def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
@@ -347,10 +382,11 @@ def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
 
 def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:
     """Return the place of each category by its value, and of empty cells."""
-    codes: dict[str, int] = {}
+    codes = dict[str, int]()
     for code, category in enumerate(categories.tolist()):
         codes.setdefault(by_value(category), code)
-    empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
+    blank, mark = _EMPTY
+    empty = codes.get(blank, codes.get(mark, UNKNOWN))
     return {**dict.fromkeys(_EMPTY, empty), **codes}
 
 

@@ -66,7 +66,10 @@ class PublicColumns(PublicFeatureMap):
 
     @classmethod
     def learn(
-        cls, public: Any, names: Sequence[str] | None = None, kinds: Mapping[str, str | Sequence[Any]] | None = None
+        cls,
+        public: Any,
+        names: Sequence[str] | None = None,
+        kinds: Mapping[str, str | Sequence[Any]] | None = None,
     ) -> Self:
         """Read the kind and the categories of each column off a public table.
 
@@ -100,24 +103,35 @@ class PublicColumns(PublicFeatureMap):
         names = tuple(table.columns) if names is None else names
         given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
         _check_kinds(given, names)
-        learned = {name: _declared(given[name]) if name in given else kind_of(table, name) for name in names}
-        for name in given:
-            require_kind(table, name, learned[name])
-        words = {name: kind for name, kind in learned.items() if isinstance(kind, str)}
-        known = {name: categories_of(table, name) for name, word in words.items() if word == "category"}
-        categories = tuple(known.get(name, None if isinstance(kind, str) else kind) for name, kind in learned.items())
-        source, texts = table.source or "the public rows", [name for name, word in words.items() if word == "text"]
+        categories = list[npt.NDArray[np.str_] | None]()
+        words = dict[str, str]()
+        for name in names:
+            kind = _declared(given[name]) if name in given else kind_of(table, name)
+            if name in given:
+                require_kind(table, name, kind)
+            if isinstance(kind, str) and kind != "category":
+                words[name] = kind
+                categories.append(None)
+            else:
+                categories.append(categories_of(table, name) if isinstance(kind, str) else kind)
+        texts = [name for name, word in words.items() if word == "text"]
+        source = table.source or "the public rows"
         maps = [text_features(PublicRows(as_texts(table.column(name)), source)) for name in texts]
         dates = [name for name, word in words.items() if is_day(word)]
         forms = {name: word for name, word in words.items() if name in given and word in (COMMA, "date", DAY_FIRST)}
-        return cls(tuple(learned), categories, tuple(dates), tuple(texts), tuple(maps), forms)
+        return cls(tuple(names), tuple(categories), tuple(dates), tuple(texts), tuple(maps), forms)
 
     @property
     def kinds(self) -> dict[str, str | list[str]]:
         """The kind of each column: ``"number"``, ``"date"``, ``"text"``, or the list of its categories."""
-        words = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.text_names, "text") | dict(self.forms)
-        known = zip(self.names, self.categories, strict=True)
-        return {name: words.get(name, "number") if found is None else list(map(str, found)) for name, found in known}
+        found: dict[str, Any] = dict.fromkeys(self.names, "number")
+        found |= dict.fromkeys(self.dates, "date")
+        found |= dict.fromkeys(self.text_names, "text")
+        found |= self.forms
+        for name, categories in zip(self.names, self.categories, strict=True):
+            if categories is not None:
+                found[name] = [*map(str, categories)]
+        return found
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -169,26 +183,24 @@ class PublicColumns(PublicFeatureMap):
             )
         if not self.names:
             raise InvalidDataError("The rows have no columns to learn from. Pass rows with at least one feature.")
-        table = as_table(X, self.names)
-        columns = dict(zip(self.names, columns_of(X if table is None else table, self.names), strict=True))
-        if len({len(cells) for cells in columns.values()}) > 1:
-            raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
-        source = f" of {table.source}" if table is not None and table.source else ""
+        columns = columns_of(X, self.names)
+        source = f" of {X.source}" if isinstance(X, Table) and X.source else ""
         kinds = self.kinds
-        numbers = [in_numbers(columns[name], str(kinds[name]), f"Column '{name}'{source}") for name in self.numbers]
-        for name, cells in zip(self.numbers, numbers, strict=True):
+        found = list[Matrix]()
+        for name in self.numbers:
+            cells = in_numbers(columns[name], str(kinds[name]), f"Column '{name}'{source}")
             if np.isinf(cells).any():
                 raise InvalidDataError(
                     f"Column '{name}'{source} contains infinity, or a number too large. Cells may be missing, but all "
                     "others must be finite."
                 )
+            found.append(cells)
         known = dict(zip(self.names, self.categories, strict=True))
-        codes = [
-            codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}") for name in self.categorical
-        ]
-        maps = zip(self.text_names, self.text_maps, strict=True)
-        texts = [features.transform(as_texts(columns[name])) for name, features in maps]
-        return np.column_stack([*numbers, *codes, *texts])
+        for name in self.categorical:
+            found.append(codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}"))
+        for name, features in zip(self.text_names, self.text_maps, strict=True):
+            found.append(features.transform(as_texts(columns[name])))
+        return np.column_stack(found)
 
 
 KINDS = (*NUMERIC, "category", "text")
@@ -203,7 +215,7 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
             )
         if isinstance(kind, str) and kind in KINDS:
             continue
-        values = [] if isinstance(kind, str) or not isinstance(kind, Sequence | np.ndarray) else list(kind)
+        values = [*kind] if isinstance(kind, Sequence | np.ndarray) and not isinstance(kind, str) else []
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
                 Problem(
@@ -219,9 +231,12 @@ def _declared(kind: str | Sequence[Any]) -> Kind:
 
 
 ColumnMap = PublicColumns | PublicTransformer
-_COMPONENTS, _OF_IMAGES = 64, 200
-_STEPS, _MOST_STEPS = 8, 2048  # of each column of numbers; of all of them
-TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
+_COMPONENTS = 64
+_OF_IMAGES = 200
+_STEPS = 8  # of each column of numbers
+_MOST_STEPS = 2048  # of all of them
+TABLE_MAP_OF_PEOPLE = "steps"
+IMAGE_MAP_OF_PEOPLE = "images"
 """The maps for tables and images where every person is a teacher, unless another one is named."""
 
 
@@ -232,12 +247,22 @@ class Columns(NamedTuple):
     features: int = 0
 
 
-def _principal_axes(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> Any:
+def _principal_axes(
+    public: PublicRows,
+    components: int | None,
+    image_shape: Sequence[int] | None,
+    _: Columns,
+) -> Any:
     _refuse_image_shape(image_shape)
     return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
 
 
-def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> Any:
+def _steps(
+    public: PublicRows,
+    _: int | None,
+    image_shape: Sequence[int] | None,
+    columns: Columns,
+) -> Any:
     _refuse_image_shape(image_shape)
     n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
     found = PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
@@ -246,7 +271,12 @@ def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None,
     return found
 
 
-def _image_features(public: PublicRows, components: int | None, shape: Sequence[int] | None, _: Columns) -> Any:
+def _image_features(
+    public: PublicRows,
+    components: int | None,
+    shape: Sequence[int] | None,
+    _: Columns,
+) -> Any:
     return image_features(public, None if shape is None else tuple(shape), n_components=components or _OF_IMAGES)
 
 
@@ -316,9 +346,10 @@ def numbered_as(public: NumberedRows, X: Any) -> tuple[Any, Table | None]:
     shape = public.image_shape
     if shape is not None or (isinstance(X, np.ndarray) and X.ndim > 2):
         if shape is None or np.shape(X)[1:] != shape or len(shape) > 3:
+            other = "others" if shape is None else ("rows", *shape)
             raise InvalidDataError(
                 "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and "
-                f"`X_public` alike. Got shapes {np.shape(X)} and {'others' if shape is None else ('rows', *shape)}."
+                f"`X_public` alike. Got shapes {np.shape(X)} and {other}."
             )
         return dense_rows(X), None
     private = named_cells(dense_rows(X))
@@ -344,7 +375,8 @@ def numbered_as(public: NumberedRows, X: Any) -> tuple[Any, Table | None]:
 def require_as_public(private: Table, public: Table, columns: ColumnMap) -> None:
     """Refuse private columns that one cell may have changed, beside the public ones: see `require_same_types`."""
     forms = columns.forms if isinstance(columns, PublicColumns) else {}
-    require_same_types(private, public, columns.names, dates=[name for name, form in forms.items() if form == "date"])
+    dates = [name for name, form in forms.items() if form == "date"]
+    require_same_types(private, public, columns.names, dates=dates)
 
 
 def require_same_rows(X: Any, **columns: Any) -> None:
@@ -354,13 +386,15 @@ def require_same_rows(X: Any, **columns: Any) -> None:
     order; or if `X` and one of them are of pandas and have different indexes.
     """
     given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}
-    looked_at = {**given, "X": X} if given else {}
-    lazy = next((name for name, rows in looked_at.items() if is_lazy(rows)), None)
-    if lazy is not None:
-        raise InvalidDataError(
-            f"`{lazy}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
-            "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of columns."
-        )
+    if not given:
+        return
+    for name, rows in {**given, "X": X}.items():
+        if is_lazy(rows):
+            raise InvalidDataError(
+                f"`{name}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
+                "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of "
+                "columns."
+            )
     index = _index(X)
     for name, column in given.items():
         other = _index(column)
@@ -386,12 +420,11 @@ def public_features(X_public: Any, *special: Any) -> Any:
 def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
     """Return the known labels of public rows, given or in a column of them; None unless there are two classes."""
     if isinstance(y, str):
-        table = None if X_public is None else as_table(X_public)
+        table = as_table(X_public)
         if table is None or y not in table.columns:
             return None
-        cells = np.asarray(table.column(y))
-    else:
-        cells = np.asarray([] if y is None else column_array(y))
+        y = table.column(y)
+    cells = np.asarray([] if y is None else column_array(y))
     known = cells[[not is_missing(cell) for cell in cells.tolist()]]
     return known if len(set(map(spelled, known.tolist()))) > 1 else None
 

@@ -49,7 +49,14 @@ class PublicPCA(PublicProjection):
     """
 
     @classmethod
-    def learn(cls, public: PublicRows, n_components: int, *, whiten: bool = False, seed: int = 0) -> Self:
+    def learn(
+        cls,
+        public: PublicRows,
+        n_components: int,
+        *,
+        whiten: bool = False,
+        seed: int = 0,
+    ) -> Self:
         """Return the axes along which the public rows vary most; `seed` is of scikit-learn's solver, if it draws."""
         rows = _public_numbers(public, "PublicPCA")
         if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
@@ -71,9 +78,11 @@ class PublicPCA(PublicProjection):
 
 # A category gets a column if it has so many public rows, or such a share of them. Of some hundred codes of a diagnosis,
 # most have fewer: without their columns, readmissions of UCI Diabetes at ε = 0.5 are 1.0 points more accurate.
-_ROWS_OF_CATEGORY, _SHARE_OF_CATEGORY = 10, 0.01
+_ROWS_OF_CATEGORY = 10
+_SHARE_OF_CATEGORY = 0.01
 _MOST_DIGITS = 9  # after the point; columns with more have values everywhere, and steps near one by chance only
-_LARGEST_WHOLE, _LARGEST = 1e14, float(np.finfo(np.float64).max)
+_LARGEST_WHOLE = 1e14
+_LARGEST = float(np.finfo(np.float64).max)
 FURTHEST = 1e6  # standard deviations: a value further out than that is moved there
 
 
@@ -123,7 +132,13 @@ class PublicSteps(PublicFeatureMap):
     factor: float = 1.0  # what these are multiplied by
 
     @classmethod
-    def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8, n_features: int = 0) -> Self:
+    def learn(
+        cls,
+        public: PublicRows,
+        n_numbers: int,
+        n_steps: int = 8,
+        n_features: int = 0,
+    ) -> Self:
         """Return steps at the quantiles of the public values, and the public values as categories.
 
         A step stands below its quantile, in the middle between two neighboring public values: at 39.5 if ages are whole
@@ -153,17 +168,17 @@ class PublicSteps(PublicFeatureMap):
                 Problem("PublicSteps.n_numbers", f"be at most {n_columns}, the number of columns", f"{n_numbers}")
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
-        columns = rows.T[:n_columns]
         if np.isinf(rows).any():
             raise InvalidDataError("The public rows of PublicSteps.learn must hold no infinite number.")
-        codes = rows[:, n_numbers:n_columns]
-        if np.any(np.rint(codes[~np.isnan(codes)]) != codes[~np.isnan(codes)]):
+        numbers, codes, _ = np.split(rows.T, [n_numbers, n_columns])
+        known = codes[~np.isnan(codes)]
+        if np.any(np.rint(known) != known):
             raise InvalidDataError(
                 "The categories of PublicSteps.learn must be whole numbers. If the columns are numbers, raise "
                 "`n_numbers`; otherwise number the categories."
             )
-        steps = [_steps(column[~np.isnan(column)], shares) for column in columns[:n_numbers]]
-        made = cls(steps, [_frequent(column) for column in columns[n_numbers:]], n_features)
+        steps = [_steps(column[~np.isnan(column)], shares) for column in numbers]
+        made = cls(steps, [*map(_frequent, codes)], n_features)
         made.factor = _evening(np.asarray(made.transform(rows)), n_features)
         return made
 
@@ -172,9 +187,9 @@ class PublicSteps(PublicFeatureMap):
         n_columns = len(self.steps) + len(self.categories)
         rows = number_rows(X, n_columns + self.features, "PublicSteps")
         numbers, codes, features = np.split(rows, [len(self.steps), n_columns], axis=1)
-        reached = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
-        equal = [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
-        return np.concatenate([*reached, *equal, features * self.factor], axis=1, dtype=np.float64)
+        found = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
+        found += [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
+        return np.concatenate([*found, features * self.factor], axis=1, dtype=np.float64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -183,13 +198,17 @@ class PublicSteps(PublicFeatureMap):
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:
         """Return a name for each column: ``age>=39.5``, ``ward=2``, by the names of the columns or their numbers."""
-        columns = [*self.steps, *self.categories]
-        n_names = len(columns) + self.features
-        names = [f"x{place}" for place in range(n_names)] if input_features is None else input_features
-        signs = [">="] * len(self.steps) + ["="] * len(self.categories)
-        named = zip(names[: len(columns)], signs, columns, strict=True)
-        of_columns = [f"{name}{sign}{value}" for name, sign, values in named for value in values]
-        return np.array([*of_columns, *names[len(columns) :]], dtype=object)
+        n_numbers = len(self.steps)
+        n_columns = n_numbers + len(self.categories)
+        names = [f"x{place}" for place in range(n_columns + self.features)]
+        if input_features is not None:
+            names = input_features
+        found = list[str]()
+        for name, steps in zip(names[:n_numbers], self.steps, strict=True):
+            found += [f"{name}>={step}" for step in steps]
+        for name, codes in zip(names[n_numbers:n_columns], self.categories, strict=True):
+            found += [f"{name}={code}" for code in codes]
+        return np.array([*found, *names[n_columns:]], dtype=object)
 
 
 def _steps(column: FloatArray, shares: FloatArray) -> FloatArray:
@@ -202,17 +221,18 @@ def _steps(column: FloatArray, shares: FloatArray) -> FloatArray:
     quantiles = counted[np.ceil(shares * (len(counted) - 1)).astype(int)]
     reached = np.searchsorted(values, np.unique(quantiles))
     with np.errstate(over="ignore"):
-        first = values[0] - (unit or (values[1] - values[0] if len(values) > 1 else abs(values[0])) or 1.0)
+        gap = values[1] - values[0] if len(values) > 1 else abs(values[0])
+        first = values[0] - (unit or gap or 1.0)
     below = np.array([max(first, -_LARGEST), *values[:-1]])
-    return np.array(
-        [_between(float(low), float(values[place]), unit) for low, place in zip(below[reached], reached, strict=True)]
-    )
+    pairs = zip(below[reached].tolist(), values[reached].tolist(), strict=True)
+    return np.array([_between(low, high, unit) for low, high in pairs])
 
 
 def _unit(values: FloatArray) -> float:
     """Return the largest power of ten, at most 1, of which all values are multiples; 0 if they have many digits."""
+    largest = np.abs(values).max()
     for digits in range(_MOST_DIGITS + 1):
-        if np.abs(values).max() < _LARGEST_WHOLE / 10**digits and np.array_equal(np.round(values, digits), values):
+        if largest < _LARGEST_WHOLE / 10**digits and np.array_equal(np.round(values, digits), values):
             return 10.0**-digits
     return 0.0
 
@@ -231,7 +251,9 @@ def _evening(rows: FloatArray, n_features: int) -> float:
     # At ε = 0.5, messages beside eight columns of noise are 95.3 % right, and 87.0 % if their features keep their
     # length; Adult beside texts that have nothing to do with it is 84.1 % right, and 85.4 %.
     variances = rows.var(axis=0)
-    others, features = variances[: len(variances) - n_features].sum(), variances[len(variances) - n_features :].sum()
+    of_others, of_features = np.split(variances, [len(variances) - n_features])
+    others = of_others.sum()
+    features = of_features.sum()
     return float(np.sqrt(others / features)) if others > 0 and features > 0 else 1.0
 
 
@@ -245,7 +267,9 @@ def _unless_most(column: FloatArray) -> FloatArray:
     """Return the values of a column without the one that fills more than half of it, if there are others."""
     values, counts = np.unique(column, return_counts=True)
     most = counts.argmax()
-    return column[column != values[most]] if len(values) > 1 and 2 * counts[most] > len(column) else column
+    if len(values) > 1 and 2 * counts[most] > len(column):
+        return column[column != values[most]]
+    return column
 
 
 def _public_numbers(public: object, owner: str) -> FloatArray:

@@ -30,11 +30,14 @@ from tutelage.tables import (
     spelled,
 )
 
-_EVEN, _HALVES = 16, 12  # bins of a number: of one width, and toward the lower end, each half as wide as the next
+_EVEN = 16  # bins of a number, of one width
+_HALVES = 12  # and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
-_PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
-_MOST_BINS, _MOST_COLUMNS = 2_000, 200
+_PEOPLE_OF_BIN = 8.0  # deviations of the noise
+_MOST_MERGED = 3  # doublings of the width of bins
+_MOST_BINS = 2_000
+_MOST_COLUMNS = 200
 _MANY = 0.3  # of the cells of a column
 _DIGITS = 3  # that an end has by itself, of those of the width of its range
 _FEWEST_AT_LIMIT = 3  # rows with one number, which then tells of none of them
@@ -81,7 +84,8 @@ class Schema(PublicFeatureMap):
                     shown(self.columns),
                 )
             )
-        if problems := [found for name, one in self.columns.items() if (found := _problem_of(name, one))]:
+        problems = [*filter(None, map(_problem_of, self.columns, self.columns.values()))]
+        if problems:
             raise InvalidParameterError(*problems)
 
     @classmethod
@@ -91,20 +95,25 @@ class Schema(PublicFeatureMap):
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
         every column makes the noise on all others larger. A fit compares its private rows with the public ones.
         """
-        found, table = dict[str, Any](), as_table(public)
+        found = dict[str, Any]()
+        table = as_table(public)
         if table is None:
             raise InvalidDataError("`public` of Schema.learn must be public rows with named columns.")
         for name in table.columns:
-            if Counter(table.texts(name)).most_common(1)[0][1] > _NEARLY_ALL * table.n_rows:
+            times = Counter(table.texts(name))
+            if max(times.values()) > _NEARLY_ALL * table.n_rows:
                 continue
             kind = kind_of(table, name, short_texts=True)
             if not isinstance(kind, str):
                 found[name] = [text for text in categories_of(table, name).tolist() if text] or ["?"]
             elif kind == "number":
                 numbers = _numbers(table.column(name))
-                low, high = (float(end(numbers)) for end in (np.nanmin, np.nanmax))
-                whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
-                found[name] = [int(end) if whole else end for end in (low, high if low < high else low + 1)]
+                low = float(np.nanmin(numbers))
+                high = float(np.nanmax(numbers))
+                if low == high:
+                    high += 1
+                is_whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
+                found[name] = [int(low), int(high)] if is_whole else [low, high]
         return cls(found).proposed(table)
 
     def proposed(self, by: Table) -> Self:
@@ -127,7 +136,8 @@ class Schema(PublicFeatureMap):
 
     def _proposed_ones(self, name: str) -> npt.NDArray[np.bool_]:
         """Return which ends or categories of a column are in the public rows that proposed it."""
-        column, cells = self.columns[name], self.proposed_by.columns.get(name, np.empty(0))
+        column = self.columns[name]
+        cells = self.proposed_by.columns.get(name, np.empty(0))
         if _is_range(column):
             return np.isin(np.array(column, np.float64), _numbers(cells))
         return np.isin(np.arange(len(column)), _bin_of(cells, column))
@@ -153,7 +163,7 @@ class Schema(PublicFeatureMap):
     @property
     def categorical(self) -> tuple[str, ...]:
         """Names of the columns of categories."""
-        return tuple(name for name, is_range in zip(self.names, self.ordered, strict=True) if not is_range)
+        return tuple(name for name, column in self.columns.items() if not _is_range(column))
 
     @property
     def cells(self) -> dict[str, list[str]]:
@@ -186,7 +196,7 @@ class Schema(PublicFeatureMap):
         chosen how a reader took all others; text as a csv file has it is read cell by cell, and is not.
         """
         named = as_table(X)
-        found = Table("", dict(zip(self.names, columns_of(X, self.names), strict=True))) if named is None else named
+        found = Table("", columns_of(X, self.names)) if named is None else named
         for name, column in self.columns.items():
             wanted, stated, dtype = type_wanted(column)
             if named is None and "float64" in wanted:  # all columns of a matrix have one type
@@ -198,11 +208,8 @@ class Schema(PublicFeatureMap):
 
     def transform(self, X: Any) -> Matrix:
         """Return the number of the bin of each cell, shape (rows, columns)."""
-        table = as_table(X, self.columns)
-        cells = list(columns_of(X if table is None else table, self.names))
-        if len(set(map(len, cells))) > 1:
-            raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
-        return np.column_stack([_bin_of(*one) for one in zip(cells, self.columns.values(), strict=True)])
+        cells = columns_of(X, self.names)
+        return np.column_stack([_bin_of(cells[name], column) for name, column in self.columns.items()])
 
     def values(self, table: Table) -> Matrix:
         """Return numbers as they are, and the bins of categories, shape (rows, columns)."""
@@ -218,19 +225,21 @@ class Schema(PublicFeatureMap):
         `people` says whose row it is, from 0 on. A column or end that public rows proposed is read off these.
         """
         found = dict[str, str]()
-        for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):
+        for (name, column), cells in zip(self.columns.items(), self.values(rows).T, strict=True):
             is_proposed = self._proposed_ones(name)
             if _is_range(column):
                 digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
-                for end, among, known in zip(map(float, column), (np.fmin, np.fmax), is_proposed, strict=True):
-                    extreme = float(among.reduce(cells))
-                    is_equal = round(end, digits) != end and round(end, digits + 1) == round(extreme, digits + 1)
-                    if not known and is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
+                extremes = float(np.fmin.reduce(cells)), float(np.fmax.reduce(cells))
+                for end, extreme, known in zip(map(float, column), extremes, is_proposed, strict=True):
+                    if known or round(end, digits) == end:
+                        continue
+                    is_equal = round(end, digits + 1) == round(extreme, digits + 1)
+                    if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
                         found[name] = "has an end that equals a private extreme to more than three digits"
             else:
                 of_people = np.unique(cells.astype(np.int64) * len(people) + people) // len(people)
-                counts = np.bincount(of_people, minlength=len(column))[: len(column)][~is_proposed]
-                if len(counts) and counts.min() == 1:
+                counts = np.bincount(of_people, minlength=len(column))[: len(column)]
+                if np.min(counts[~is_proposed], initial=2) == 1:
                     found[name] = (
                         "lists only values that somebody has, and one that only one person has, beside any that "
                         "public rows proposed"
@@ -240,20 +249,26 @@ class Schema(PublicFeatureMap):
     def beyond(self, columns: Mapping[str, Cells]) -> dict[str, str]:
         """Return how columns do not fit in many rows, by name: for the owner of the rows alone."""
         found = dict[str, str]()
-        for name, column in self.columns.items():
-            if (cells := columns.get(name)) is None or not len(cells):
+        for (name, column), n_bins in zip(self.columns.items(), self.bins, strict=True):
+            cells = columns.get(name)
+            if cells is None or not len(cells):
                 continue
-            if np.mean(_bin_of(cells, column) == len(self.cells[name]) - 1) >= _MANY:
+            if np.mean(_bin_of(cells, column) == n_bins - 1) >= _MANY:
                 found[name] = "is often empty or unknown"
             elif _is_range(column):
+                low, high = map(float, column)
                 numbers = _numbers(cells)
-                if np.mean((numbers < float(column[0])) | (numbers > float(column[1]))) >= _MANY:
+                if np.mean((numbers < low) | (numbers > high)) >= _MANY:
                     found[name] = "is often outside its range"
         return found
 
 
 def _is_range(column: Sequence[Any]) -> bool:
-    return len(column) == 2 and all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in column)
+    return len(column) == 2 and all(map(_is_real, column))
+
+
+def _is_real(end: Any) -> bool:
+    return isinstance(end, Real) and not isinstance(end, bool | np.bool_)
 
 
 def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
@@ -266,10 +281,17 @@ def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
         return {TRUTH_TYPE}, "truth values", "boolean"
     else:
         return {TEXT_TYPE}, "text", "str"
-    return ({"integer", "float64"}, _WHOLE, "Int64") if whole else ({"float64"}, "floats", "Float64")
+    if whole:
+        return {"integer", "float64"}, _WHOLE, "Int64"
+    return {"float64"}, "floats", "Float64"
 
 
-def _refuse_chosen_floats(private: Table, name: str, stated: str, people: npt.ArrayLike | None) -> None:
+def _refuse_chosen_floats(
+    private: Table,
+    name: str,
+    stated: str,
+    people: npt.ArrayLike | None,
+) -> None:
     """Refuse floats that one cell may have made of the whole numbers of a file, or the other way round.
 
     Without a fraction among its first rows, DuckDB rounds all later ones, and Polars can leave them out: so whole
@@ -287,7 +309,8 @@ def _refuse_chosen_floats(private: Table, name: str, stated: str, people: npt.Ar
     ids = np.arange(len(numbers)) if people is None else np.asarray(people)
     if len(ids) != len(numbers):
         return  # which is refused later
-    if np.isnan(numbers).any() and len(np.unique(ids[np.nan_to_num(numbers) % 1 != 0])) < 2:
+    with_fraction = ids[np.nan_to_num(numbers) % 1 != 0]
+    if np.isnan(numbers).any() and len(np.unique(with_fraction)) < 2:
         how = "holds floats, of which some are empty and all others whole"
         raise chosen_by_a_cell(private, name, how, _ADVICE.format(name, "Int64"))
 
@@ -299,15 +322,14 @@ def _is_plain(text: str) -> bool:
 
 def _problem_of(name: object, column: object) -> Problem | None:
     """Return what is wrong with a column, if anything is."""
+    fits = False
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
-            if all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(column[1]):
-                return None
-        elif (
-            all(isinstance(one, str) and _is_plain(one) for one in column)
-            and len(set(map(by_value, column))) == len(column) <= _MOST_BINS
-        ):
-            return None
+            fits = all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(column[1])
+        elif all(isinstance(one, str) and _is_plain(one) for one in column):
+            fits = len(set(map(by_value, column))) == len(column) <= _MOST_BINS
+    if fits:
+        return None
     ranges = f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
     return Problem("Schema.columns", f"give {as_is(shown(name))} {ranges}", shown(column))
 
@@ -325,10 +347,11 @@ def edges_of(column: Sequence[Any]) -> FloatArray:
 def _named(column: Sequence[Any]) -> list[str]:
     if not _is_range(column):
         return [spelled(one) for one in column]
-    edges = [*edges_of(column).tolist()]
+    edges = edges_of(column).tolist()
     if np.all(np.diff(edges) == 1):
         return [f"{edge:g}" for edge in edges]
-    return [f"{low:.6g} to {high:.6g}" for low, high in pairwise([*edges, float(column[1])])]
+    edges.append(float(column[1]))
+    return [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)]
 
 
 def code_by_value(categories: Sequence[str]) -> dict[str, int]:
@@ -339,8 +362,9 @@ def code_by_value(categories: Sequence[str]) -> dict[str, int]:
 def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
     """Return the bin of each cell, by this cell alone."""
     if _is_range(column):
-        edges, numbers = edges_of(column), _numbers(cells)
-        places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 1)
+        edges = edges_of(column)
+        numbers = _numbers(cells)
+        places = np.maximum(np.searchsorted(edges, numbers, side="right") - 1, 0)
         return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
     places = code_by_value(column)
     return of_each(cells, lambda cell: places.get(by_value(cell), len(column)), np.float64)
@@ -349,7 +373,9 @@ def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
 def _numbers(cells: Cells) -> FloatArray:
     """Return cells as numbers, NaN where a cell is none, the same of every type that a reader gives them."""
     with np.errstate(all="ignore"):  # a warning would tell of a row
-        return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else of_each(cells, _number, np.float64))
+        if cells.dtype.kind in "iuf":
+            return steady(cells.astype(np.float64))
+        return steady(of_each(cells, _number, np.float64))
 
 
 def _number(cell: Any) -> float:
