@@ -4,6 +4,7 @@ import difflib
 import hashlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from math import inf
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,16 +23,12 @@ _NOISE_RANGE = (1e-6, MOST_VOTES)
 
 def noise_scale(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a usable scale of noise, in votes."""
-    low, high = _NOISE_RANGE
-    rule = f"be a number of votes between {low:g} and {high:g}"
-    return _number(value, lambda number: low <= number <= high, rule, name, owner)
+    return _within(value, *_NOISE_RANGE, "votes", name, owner)
 
 
 def local_epsilon(value: object, owner: str) -> float:
     """Return `value` as a float if it is a usable pure loss of one local response."""
-    low, high = _LOCAL_RANGE
-    rule = f"be a number of nats between {low:g} and {high:g}"
-    return _number(value, lambda number: low <= number <= high, rule, "epsilon", owner)
+    return _within(value, *_LOCAL_RANGE, "nats", "epsilon", owner)
 
 
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
@@ -43,12 +40,18 @@ def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
 
 def positive(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a finite number above 0."""
-    return _number(value, lambda number: 0 < number < float("inf"), "be a finite number above 0", name, owner)
+    return _number(value, lambda number: 0 < number < inf, "be a finite number above 0", name, owner)
 
 
-def number_between(value: object, low: float, high: float, name: str, owner: str) -> float:
+def number_between(
+    value: object,
+    low: float,
+    high: float,
+    name: str,
+    owner: str,
+) -> float:
     """Return `value` as a float if it is a number, at least `low` and below `high`, which may be infinite."""
-    below = "finite" if high == float("inf") else f"below {high:g}"
+    below = "finite" if high == inf else f"below {high:g}"
     rule = f"be a number, at least {low:g} and {below}"
     return _number(value, lambda number: low <= number < high, rule, name, owner)
 
@@ -62,12 +65,15 @@ def probability(value: object, name: str, owner: str) -> float:
 
 def number_of_votes(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a number of votes, negative or not, that integers can hold."""
-    rule = f"be a number of votes between -{MOST_VOTES:g} and {MOST_VOTES:g}"
-    return _number(value, lambda number: abs(number) <= MOST_VOTES, rule, name, owner)
+    return _within(value, -MOST_VOTES, MOST_VOTES, "votes", name, owner)
 
 
 def ballots_between(
-    given: npt.ArrayLike, n_classes: int, name: str, axes: str, error: type[InvalidDataError] = InvalidBallotError
+    given: npt.ArrayLike,
+    n_classes: int,
+    name: str,
+    axes: str,
+    error: type[InvalidDataError] = InvalidBallotError,
 ) -> npt.NDArray[Any]:
     """Return `given` as an array, once it is found to be a matrix of class indices, or −1, in integers."""
     ballots = np.asarray(given)
@@ -78,7 +84,25 @@ def ballots_between(
     return ballots
 
 
-def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, owner: str) -> float:
+def _within(
+    value: object,
+    low: float,
+    high: float,
+    of: str,
+    name: str,
+    owner: str,
+) -> float:
+    rule = f"be a number of {of} between {low:g} and {high:g}"
+    return _number(value, lambda number: low <= number <= high, rule, name, owner)
+
+
+def _number(
+    value: object,
+    fits: Callable[[float], bool],
+    rule: str,
+    name: str,
+    owner: str,
+) -> float:
     """Return `value` as a float if it is a real number that fits; NaN fits nothing."""
     if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):  # an integer of hundreds of digits

@@ -4,7 +4,6 @@ import csv
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
@@ -14,17 +13,20 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
     Part,
     audit_law,
     audit_mechanism,
+    event_of_one,
     law_at,
     law_p_value,
+    least_of,
     noise_and_check,
+    p_value_of,
     release_many,
     worst_neighbors,
 )
@@ -35,7 +37,7 @@ from tutelage.features.columns import numbered_as, numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import round_up
 from tutelage.tables import MOMENT, Table, is_number, read_table
 
 _ROWS = 2_000
@@ -70,52 +72,58 @@ def audit_fresh_noise(
         release = release_many(mechanism, probe.counts, rows, source, teachers, probe.prediction)
         return np.where(release.voted, release.labels, ABSTAIN)
 
-    first, second = released(_ROWS), released(_ROWS)
+    def agreement(one: IntArray, other: IntArray) -> float:
+        return p_value_of(np.sum(one == other), len(one), by_chance)
+
+    first = released(_ROWS)
+    second = released(_ROWS)
     small = []
     for size in _SMALL_BATCHES:
         batches = [released(size) for _ in range(ceil(_SMALL_ROWS / size))]
         small.append(law_p_value(np.concatenate(batches), law))
     # Queries are looked at in pairs of arrays; within a pair, no query stands twice.
-    pairs = [_agreement(first[: _ROWS // 2], first[::-1][: _ROWS // 2], by_chance)]
+    half = _ROWS // 2
+    pairs = [agreement(first[:half], first[::-1][:half])]
     for lag in _LAGS:
         phases = np.arange(_ROWS - lag) // lag % 2
-        places = [np.flatnonzero(phases == phase) for phase in (0, 1)]
-        pairs += [_agreement(first[each], first[each + lag], by_chance) for each in places if len(each)]
-    votes, level = f"votes like {probe.counts}", (1 - confidence) / 4
-    found = (
-        (_agreement(first, second, by_chance), "Two releases of a batch with {} are alike: their noise is replayed."),
-        (_least(pairs), "Queries of one batch with {} share noise: what differs between them is released."),
-        (law_p_value(first, law), "Labels of {} are not as frequent as the accounting takes them to be."),
-        (_least(small), "In batches of less than 100 queries with {}, noise is not what it is in large ones."),
-    )
-    return tuple(sentence.format(votes) for p_value, sentence in found if p_value <= level)
+        for phase in np.unique(phases):
+            places = np.flatnonzero(phases == phase)
+            pairs.append(agreement(first[places], first[places + lag]))
+    found = {
+        "Two releases of a batch with {} are alike: their noise is replayed.": agreement(first, second),
+        "Queries of one batch with {} share noise: what differs between them is released.": least_of(pairs),
+        "Labels of {} are not as frequent as the accounting takes them to be.": law_p_value(first, law),
+        "In batches of less than 100 queries with {}, noise is not what it is in large ones.": least_of(small),
+    }
+    votes = f"votes like {probe.counts}"
+    level = (1 - confidence) / len(found)
+    return tuple(sentence.format(votes) for sentence, p_value in found.items() if p_value <= level)
 
 
-def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tuple[tuple[Mechanism, Probe], ...]:
+def telling_probes(
+    mechanism: Mechanism,
+    n_teachers: int,
+    n_classes: int,
+) -> tuple[tuple[Mechanism, Probe], ...]:
     """Return tied and unanimous votes for the mechanism, and for one of its kind whose noise is a few votes."""
     classes = min(n_classes, _PROBED_CLASSES)
     entry = entry_of(mechanism)
-    few_votes = mechanism if entry is None else entry.make_of_few_votes()
+    kinds = [mechanism]
+    if entry is not None and entry.make_of_few_votes() != mechanism:
+        kinds.append(entry.make_of_few_votes())
     found = []
-    for kind in [mechanism] if few_votes == mechanism else [mechanism, few_votes]:
+    none = (0,) * (classes - 1)
+    for kind in kinds:
         scale, check = noise_and_check(kind)
-        tied, alone = n_teachers // 2, min(round(scale), n_teachers)
+        tied = n_teachers // 2
+        alone = min(round(scale), n_teachers)
         if check is not None:
             tied = alone = ceil(check.threshold)
         # A student sure of the last class expects no votes for the first, which then has to reach the threshold.
-        prediction = (0.0,) * (classes - 1) + (1.0,) if kind.takes_predictions else None
-        votes = (max(1, tied),) * classes, (max(1, alone), *(0,) * (classes - 1))
+        prediction = (*none, 1.0) if kind.takes_predictions else None
+        votes = (max(1, tied),) * classes, (max(1, alone), *none)
         found += [(kind, Probe(counts, prediction)) for counts in votes]
     return tuple(found)
-
-
-def _least(p_values: list[float]) -> float:
-    """Return the smallest p-value, corrected for their number after Bonferroni."""
-    return min(1.0, len(p_values) * min(p_values))
-
-
-def _agreement(one: IntArray, other: IntArray, by_chance: float) -> float:
-    return float(stats.binomtest(int(np.sum(one == other)), len(one), min(1.0, by_chance)).pvalue)
 
 
 Verdict = Literal["pass", "fail", "note"]
@@ -125,7 +133,7 @@ _MOST_CLASSES = 4
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """Result of one check."""
 
@@ -145,12 +153,16 @@ class PrivateRows(NamedTuple):
 
     def only(self, kept: Any) -> "PrivateRows":
         """Return some of the rows."""
-        ids, silos = (None if column is None else column[kept] for column in (self.entity_ids, self.silos))
-        return PrivateRows(self.X[kept], self.y[kept], ids, silos)
+        return PrivateRows(*(None if column is None else column[kept] for column in self))
 
 
 def check_mechanism(
-    mechanism: Mechanism, n_teachers: int, n_classes: int, *, draws: int = 40_000, noise: NoiseSource | None = None
+    mechanism: Mechanism,
+    n_teachers: int,
+    n_classes: int,
+    *,
+    draws: int = 40_000,
+    noise: NoiseSource | None = None,
 ) -> list[Checked]:
     """Release made-up votes with `mechanism`, and with one of its kind with little noise, and judge what comes out."""
     part: Part = "check" if mechanism.takes_predictions else "release"
@@ -158,31 +170,36 @@ def check_mechanism(
     if part == "release":
         # Noise of another size shows most at a lead of about the noise, and at a full threshold.
         scale, check = noise_and_check(mechanism)
-        firsts = [(n_teachers + int(np.clip(round(scale), min(1, n_teachers), n_teachers))) // 2]
-        firsts += [] if check is None else [int(np.clip(round(check.threshold), 1, n_teachers))]
+        firsts = [(n_teachers + min(max(1, round(scale)), n_teachers)) // 2]
+        if check is not None:
+            firsts.append(min(max(1, round(check.threshold)), n_teachers))
         others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
         votes = dict.fromkeys((first, n_teachers - first, *others) for first in firsts)
         laws = [audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise) for each in votes]
         worst = min(laws, key=lambda law: law.p_value)
-        seen = f"Over {draws:,} releases of made-up votes, "
-        right = f"labels are as frequent as the accounting takes them to be (p = {worst.p_value:.2g})."
-        wrong = "labels are not as frequent as the accounting takes them to be: the noise is not what its event says."
-        found.append(Checked("noise as configured", _verdict(worst.passed), seen + (right if worst.passed else wrong)))
+        said = "labels are as frequent as the accounting takes them to be"
+        why = f" (p = {worst.p_value:.2g})"
+        if not worst.passed:
+            said = "labels are not as frequent as the accounting takes them to be"
+            why = ": the noise is not what its event says"
+        reason = f"Over {draws:,} releases of made-up votes, {said}{why}."
+        found.append(Checked("noise as configured", pass_if(worst.passed), reason))
     shared = []
     for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
-        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
-        shared += [f"{kind!r}: {' '.join(reasons)}"] if reasons else []
-    fresh = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
-    reason = f"{' '.join(shared)} Do not release with it." if shared else fresh
-    found.append(Checked("noise of its own for every query", _verdict(not shared), reason))
+        if reasons := audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise):
+            shared.append(f"{kind!r}: {' '.join(reasons)}")
+    reason = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
+    if shared:
+        reason = f"{' '.join(shared)} Do not release with it."
+    found.append(Checked("noise of its own for every query", pass_if(not shared), reason))
     found.append(_claim("ε as configured", mechanism, part, draws, noise))
     entry = entry_of(mechanism)
     if entry is None:
         return found
-    sharp, checks = entry.make_sharp(), isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed)
+    sharp = entry.make_sharp()
     if sharp != mechanism:
         found.append(_claim("ε of the same with little noise", sharp, part, draws, noise))
-    if part == "release" and checks:
+    if part == "release" and isinstance(event_of_one(mechanism), Composed):
         found.append(_claim("ε of its check with little noise", sharp, "check", draws, noise))
     return found
 
@@ -192,37 +209,50 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Che
     found = list[Checked]()
     if X_public is not None:
         overlap = audit_overlap(private.X, X_public, private.entity_ids)
-        verdict: Verdict = "fail" if not overlap.passed else "note" if overlap.reasons else "pass"
-        reason = " ".join(overlap.reasons) or f"None of {overlap.public_rows:,} public rows equals a private row."
+        reason = f"None of {overlap.public_rows:,} public rows equals a private row."
+        verdict = pass_if(overlap.passed)
+        if overlap.reasons:
+            reason = " ".join(overlap.reasons)
+            verdict = "note" if overlap.passed else "fail"
         found.append(Checked("no private row is among the public rows", verdict, reason, private=True))
-    if private.silos is not None and private.entity_ids is not None:
-        _, silos = np.unique(private.silos, return_inverse=True)
-        shared = entities_in_several_shards(silos, private.entity_ids)
-        text = f"{shared:,} have rows in several silos and would move several votes. Merge the silos that share people."
-        reason = text if shared else "No entity is in two."
-        found.append(Checked("one entity, one silo", _verdict(shared == 0), reason, private=True))
     if private.entity_ids is None:
         reason = "It is one row. If people have several rows, name the column with ids."
         found.append(Checked("unit of privacy", "note", reason))
+    elif private.silos is not None:
+        _, silos = np.unique(private.silos, return_inverse=True)
+        shared = entities_in_several_shards(silos, private.entity_ids)
+        reason = "No entity is in two."
+        if shared:
+            several = f"{shared:,} have rows in several silos and would move several votes."
+            reason = f"{several} Merge the silos that share people."
+        found.append(Checked("one entity, one silo", pass_if(not shared), reason, private=True))
     return found
 
 
-def _verdict(passed: bool) -> Verdict:
+def pass_if(passed: bool) -> Verdict:
+    """Return the verdict on a check that passed, or did not."""
     return "pass" if passed else "fail"
 
 
-def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: NoiseSource | None) -> Checked:
+def _claim(
+    name: str,
+    mechanism: Mechanism,
+    part: Part,
+    draws: int,
+    noise: NoiseSource | None,
+) -> Checked:
     neighbors = worst_neighbors(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
     found = audit_mechanism(
         mechanism, neighbors, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
     )
-    what = "the check" if found.part == "check" else "one answer"
-    shown = (
-        f"{found.mechanism}: at δ = {found.delta:g}, {2 * found.draws:,} releases show ε ≥ {found.lower_bound:.3f} for "
-        f"{what}; claimed is {round_up(found.claim, 3):.3f}."
+    what = "the check" if part == "check" else "one answer"
+    reason = (
+        f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases show ε ≥ {found.lower_bound:.3f} for {what}; "
+        f"claimed is {round_up(found.claim, 3):.3f}."
     )
-    wrong = "" if found.passed else " It reveals more than the budget counts. Do not use it."
-    return Checked(name, _verdict(found.passed), shown + wrong)
+    if not found.passed:
+        reason += " It reveals more than the budget counts. Do not use it."
+    return Checked(name, pass_if(found.passed), reason)
 
 
 _CELL_CHECK = "one cell in the file"
@@ -272,7 +302,11 @@ def _in_german(cell: str) -> str:
 
 
 def check_cells(
-    private: Table, public: Table | None, columns: PublicColumns | Schema, *, by: Mapping[str, Reader] | None = None
+    private: Table,
+    public: Table | None,
+    columns: PublicColumns | Schema,
+    *,
+    by: Mapping[str, Reader] | None = None,
 ) -> Checked:
     """Change cells of the first person in a copy of the file, through any reader, and compare everybody else's numbers.
 
@@ -298,13 +332,19 @@ def check_cells(
 
 
 def _moved(
-    read: Reader, private: Table, public: Table | None, columns: PublicColumns | Schema, folder: Path, *, marks: bool
+    read: Reader,
+    private: Table,
+    public: Table | None,
+    columns: PublicColumns | Schema,
+    folder: Path,
+    *,
+    marks: bool,
 ) -> str | None:
     """Return a column in which a changed cell of the first row changes another row, if there is one.
 
     With `marks`, also where a quotation mark opens a cell of the first row, and another closes a cell of the last row.
     """
-    names = list(columns.names)
+    names = [*columns.names]
     rows = _few_cells(private, names)
     seen = None if public is None else read(_written(folder / "public.csv", names, _few_cells(public, names)))
 
@@ -320,21 +360,27 @@ def _moved(
             return np.ascontiguousarray(shown(read(path))[1:], dtype=np.float64).view(np.uint64)
         return None
 
+    def differ(one: Matrix | None, other: Matrix | None) -> bool:
+        return one is not None and other is not None and not np.array_equal(one, other)
+
     before = numbers(rows)
     for place, name in enumerate(names[:_CELL_COLUMNS]):
         if marks:
-            closed = [*rows[:-1], [*rows[-1][:place], rows[-1][place] + _MARK, *rows[-1][place + 1 :]]]
-            opened = [[*rows[0][:place], _MARK, *rows[0][place + 1 :]], *closed[1:]]
-            one, other = numbers(closed), numbers(opened)
-            if one is not None and other is not None and not np.array_equal(one, other):
+            closed = [*rows[:-1], _changed(rows[-1], place, rows[-1][place] + _MARK)]
+            opened = [_changed(rows[0], place, _MARK), *closed[1:]]
+            if differ(numbers(closed), numbers(opened)):
                 return name
         for cell in _CELLS:
-            after = numbers([[*rows[0][:place], cell, *rows[0][place + 1 :]], *rows[1:]])
+            after = numbers([_changed(rows[0], place, cell), *rows[1:]])
+            if differ(before, after):
+                return name
             if before is None:
                 before = after
-            elif after is not None and not np.array_equal(before, after):
-                return name
     return None
+
+
+def _changed(row: list[str], place: int, cell: str) -> list[str]:
+    return [*row[:place], cell, *row[place + 1 :]]
 
 
 def _few_cells(table: Table, names: list[str]) -> list[list[str]]:
@@ -343,7 +389,11 @@ def _few_cells(table: Table, names: list[str]) -> list[list[str]]:
     return [list(row) for row in zip(*map(few.texts, names), strict=True)]
 
 
-def _written(path: Path, names: list[str], rows: list[list[str]]) -> Path:
+def _written(
+    path: Path,
+    names: list[str],
+    rows: list[list[str]],
+) -> Path:
     text = StringIO(newline="")
     csv.writer(text).writerows([names, *([" ".join(cell.splitlines()) for cell in row] for row in rows)])
     path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from sklearn import config_context
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.audit.checklist import Checked, PrivateRows, Verdict, check_mechanism, check_rows
+from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, pass_if
 from tutelage.audit.sensitivity import changes_of_one, n_differing
 from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
@@ -86,7 +85,8 @@ def check_fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
         whole = trial.prepare(private.X, private.y, X_public=X_public, y_public=y_public, insist=True, **ids)
-    mechanism, people = whole.method.mechanism, whole.people
+    mechanism = whole.method.mechanism
+    people = whole.people
     if not isinstance(people, PeopleInMemory):
         raise InvalidDataError("The rows of check_fit must be in memory. Pass some of them as an array or a table.")
     table = as_table(private.X)
@@ -101,8 +101,7 @@ def check_fit(
     else:
         noise = check_mechanism(mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws)
     kept_rows = PrivateRows(people.rows, people.labels, **ids)
-    kept = _sampled(np.arange(len(people.rows)) if kept_rows.entity_ids is None else kept_rows.entity_ids)
-    few = kept_rows.only(kept)
+    few = _sampled(kept_rows)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
     public = None if X_public is None else whole.public.rows
     if public is not None and scored is not None:
@@ -112,32 +111,40 @@ def check_fit(
     return [*noise, *check_rows(kept_rows, public), moves]
 
 
-def _sampled(ids: npt.NDArray[Any]) -> IntArray:
+def _sampled(rows: PrivateRows) -> PrivateRows:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
+    ids = np.arange(len(rows.X)) if rows.entity_ids is None else as_column(rows.entity_ids)
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]
-    return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
+    return rows.only(np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS]))
 
 
 def _reduced(whole: PreparedRelease) -> PreparedRelease:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
-    given = {name: getattr(public, name) for name in ("rows", "teacher_rows", "student_rows", "labels")}
-    fewer: dict[str, Any] = {name: None if one is None else one[:_QUERIES] for name, one in given.items()}
+    fewer = dict[str, Any]()
+    for name in ("rows", "teacher_rows", "student_rows", "labels"):
+        given = getattr(public, name)
+        fewer[name] = None if given is None else given[:_QUERIES]
+    asked = Asked(None, None, 1, whole.budget.asked.delta, given=True)
     return replace(
         whole,
         method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
         public=replace(public, **fewer, training=Training(public.training.seed)),
-        budget=replace(whole.budget, ledger=None, asked=Asked(None, None, 1, whole.budget.asked.delta, given=True)),
+        budget=replace(whole.budget, ledger=None, asked=asked),
     )
 
 
-def _boundary(model: PATEClassifier | PATERegressor, fit: PreparedRelease, people: PrivateRows) -> tuple[Boundary, int]:
+def _boundary(
+    model: PATEClassifier | PATERegressor,
+    fit: PreparedRelease,
+    people: PrivateRows,
+) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
-    method, public = fit.method, fit.public
-    shards = model.partition(method, len(people.X), people.entity_ids, people.silos)
-    prepared = method.prepare(public, PeopleInMemory(people.X, people.y, shards))
-    return Boundary(fit.budget.opened(method, public.sizes), SimulationNoise(0), prepared), shards.n_shards
+    shards = model.partition(fit.method, len(people.X), people.entity_ids, people.silos)
+    prepared = fit.method.prepare(fit.public, PeopleInMemory(people.X, people.y, shards))
+    budget = fit.budget.opened(fit.method, fit.public.sizes)
+    return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
 
 
 def _check_moves(
@@ -156,11 +163,13 @@ def _check_moves(
 
     if cast_again(people)[1]:
         return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
-    furthest, schema = dict[int, float](), fit.public.schema  # by how many ballots are allowed
-    changes = list(changes_of_one(people.X, people.y, people.entity_ids, entities))
+    furthest = dict[int, float]()  # by how many ballots are allowed
+    schema = fit.public.schema
+    changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
     for _, rows, labels, kept in progress_bar(changes, "one person changed", len(changes), shown=progress):
-        known = rows if schema is None else np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
-        left, moved = cast_again(people.only(kept)._replace(X=known, y=labels))
+        if schema is not None:
+            rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
+        left, moved = cast_again(people.only(kept)._replace(X=rows, y=labels))
         allowed = 2 - (voters - left)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
     return _judged(furthest, voters, len(before.kept))
@@ -168,8 +177,10 @@ def _check_moves(
 
 def _moved(before: Boundary, after: Boundary) -> float:
     """Return how far ballots moved, in any request or in a whole campaign; a teacher that votes otherwise counts 2."""
-    alone, together = [0.0], 0.0
-    if (listed := getattr(before.prepared, "ballots", None)) is not None:
+    alone = [0.0]
+    together = 0.0
+    listed = getattr(before.prepared, "ballots", None)
+    if listed is not None:
         alone.append(2.0 * n_differing(listed, after.prepared.ballots))
     for one, other in zip(before.kept, after.kept, strict=True):
         moved = one.ballots.moved(other.ballots)
@@ -182,14 +193,13 @@ def _moved(before: Boundary, after: Boundary) -> float:
 
 def _judged(furthest: dict[int, float], voters: int, requests: int) -> Checked:
     """Return the verdict on how far ballots moved, by how far they may."""
+    if not any(furthest.values()):
+        return Checked(_CHECK, "note", _NOTHING, private=True)
     passed = all(moved <= allowed for allowed, moved in furthest.items())
-    verdict: Verdict = "pass" if passed else "fail"
+    if passed and voters < 2:
+        return Checked(_CHECK, "note", _ALONE, private=True)
     changes = {2: "a change of one person", 1: "the removal of one person and its ballot"}
     said = [f"{changes[a]} moved the ballots by up to {moved:.3f}, of {a} allowed" for a, moved in furthest.items()]
     asked = "1 request" if requests == 1 else f"{requests:,} requests"
-    reason = f"In {asked}, {', and '.join(said)}." + ("" if passed else _TOO_FAR)
-    if not any(furthest.values()):
-        verdict, reason = "note", _NOTHING
-    elif passed and voters < 2:
-        verdict, reason = "note", _ALONE
-    return Checked(_CHECK, verdict, reason, private=True)
+    reason = f"In {asked}, {', and '.join(said)}.{'' if passed else _TOO_FAR}"
+    return Checked(_CHECK, pass_if(passed), reason, private=True)

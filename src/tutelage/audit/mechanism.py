@@ -4,13 +4,13 @@ One half of the draws chooses the event that tells the neighbors apart, the othe
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
 from scipy import stats
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
@@ -47,7 +47,13 @@ def at_most(successes: IntArray, trials: int, level: float) -> FloatArray:
     return np.where(happened < trials, bound, 1.0)
 
 
-def refuted_epsilon(more: IntArray, less: IntArray, trials: int, delta: float, level: float) -> FloatArray:
+def refuted_epsilon(
+    more: IntArray,
+    less: IntArray,
+    trials: int,
+    delta: float,
+    level: float,
+) -> FloatArray:
     """Return the largest ε ≥ 0 that an event refutes: P(S) ≤ e^ε P′(S) + δ fails for every smaller one."""
     above = at_least(more, trials, level / 2) - delta
     below = at_most(less, trials, level / 2)
@@ -78,7 +84,7 @@ class Neighbors(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MechanismAudit:
     """Result of many releases of a mechanism; public, because the votes were made up."""
 
@@ -139,10 +145,12 @@ def audit_mechanism(
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
-    check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
-    votes = np.array(neighbors.here), np.array(neighbors.there)
-    fits = votes[0].shape == votes[1].shape and votes[0].ndim == 1 and len(votes[0]) >= 2
-    moved = votes[1] - votes[0] if fits and min(each.min() for each in votes) >= 0 else np.zeros(1)
+    check_draws(draws * integer_at_least(queries, 1, "queries", owner), owner)
+    one = np.array(neighbors.here)
+    other = np.array(neighbors.there)
+    moved = np.zeros(1)
+    if one.shape == other.shape and one.ndim == 1 and len(one) >= 2 and np.minimum(one, other).min() >= 0:
+        moved = other - one
     if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
         raise InvalidParameterError(
             Problem(
@@ -151,18 +159,21 @@ def audit_mechanism(
             )
         )
     if claim is None:
-        one = _event_of_one(mechanism, len(neighbors.here))
-        looked_at = one.events[0] if part == "check" and isinstance(one, Composed) else one
-        claim = claimed_epsilon(Repeated(looked_at, queries), delta)
-    source, teachers = known_noise(noise, owner), max(sum(neighbors.here), sum(neighbors.there))
+        event = event_of_one(mechanism, len(one))
+        if part == "check" and isinstance(event, Composed):
+            event = event.events[0]
+        claim = claimed_epsilon(Repeated(event, queries), delta)
+    source = known_noise(noise, owner)
+    teachers = max(sum(neighbors.here), sum(neighbors.there))
 
     def seen(votes: tuple[int, ...]) -> IntArray:
         """Return what each query of each draw came to: label + 1, or whether its check passed."""
         release = release_many(mechanism, votes, draws * queries, source, teachers, neighbors.prediction)
-        return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
+        outcomes = release.voted.astype(np.int64) if part == "check" else release.labels + 1
+        return outcomes.reshape(draws, -1)
 
-    here, there = seen(neighbors.here), seen(neighbors.there)
-    return judged(mechanism, neighbors, (here, there), claim, delta, confidence, part=part, queries=queries)
+    outcomes = seen(neighbors.here), seen(neighbors.there)
+    return judged(mechanism, neighbors, outcomes, claim, delta, confidence, part=part, queries=queries)
 
 
 def judged(
@@ -191,33 +202,39 @@ def judged(
 
 
 def check_settings(
-    mechanism: Mechanism | None, delta: float, part: Part, draws: int, confidence: float, owner: str
+    mechanism: Mechanism | None,
+    delta: float,
+    part: Part,
+    draws: int,
+    confidence: float,
+    owner: str,
 ) -> None:
     """Refuse settings of an audit that make no sense; of a noisy sum, which has no parts, without a mechanism."""
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
-    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
+    check_draws(integer_at_least(draws, 4, "draws", owner), owner)
     if part not in get_args(Part):
         raise InvalidParameterError(Problem(f"{owner}.part", "be 'release' or 'check'", f"{part!r}"))
-    if mechanism and part == "check" and not isinstance(_event_of_one(mechanism), Composed):
+    if mechanism and part == "check" and not isinstance(event_of_one(mechanism), Composed):
         raise InvalidParameterError(
             Problem(f"{owner}.part", "be 'release' for a mechanism without a check", f"{part!r}")
         )
 
 
-def check_draws(draws: int, name: str, owner: str) -> None:
+def check_draws(draws: int, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
             Problem(
-                f"{owner}.{name}",
+                f"{owner}.draws",
                 f"be at most {_MOST_DRAWS:,} over all queries together, because all draws are kept in memory",
                 f"{draws:,}",
             )
         )
 
 
-def _event_of_one(mechanism: Mechanism, n_classes: int = 2) -> Event:
+def event_of_one(mechanism: Mechanism, n_classes: int = 2) -> Event:
+    """Return the event of one query of one teacher."""
     return mechanism.event_of_one(n_classes, ONE_TEACHER, simulated=False)
 
 
@@ -239,7 +256,8 @@ def release_many(
 ) -> Release:
     """Release queries with these votes, and with this prediction of a student where the mechanism asks it."""
     votes = made_up_votes(mechanism, counts, queries, teachers)
-    return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (queries, 1)))
+    predictions = None if prediction is None else np.tile(prediction, (queries, 1))
+    return mechanism.release(votes, noise, predictions)
 
 
 def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
@@ -253,18 +271,20 @@ def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> 
     places = [np.searchsorted(values, score) for score in scores]
     try_here, try_there = (np.bincount(place[:half], minlength=len(values)) for place in places)
     use_here, use_there = (np.bincount(place[half:], minlength=len(values)) for place in places)
-    here_more = best_event(values, try_here, try_there, half, delta, level)
-    there_more = best_event(-values, try_there, try_here, half, delta, level)
-    ways = (here_more, use_here, use_there), (there_more, use_there, use_here)
-    (bound, outcomes), more, less = max(ways, key=lambda way: way[0][0])
-    if bound == 0:
+    bound, outcomes = best_event(values, try_here, try_there, half, delta, level)
+    other_bound, others = best_event(-values, try_there, try_here, half, delta, level)
+    if bound == other_bound == 0:
         return 0.0  # no event was chosen by the first half, and the second must not choose one
-    trials = len(here) - half
-    return float(refuted_epsilon(more[outcomes].sum(), less[outcomes].sum(), trials, delta, level))
+    more = use_here[outcomes].sum()
+    less = use_there[outcomes].sum()
+    if other_bound > bound:
+        more = use_there[others].sum()
+        less = use_here[others].sum()
+    return float(refuted_epsilon(more, less, len(here) - half, delta, level))
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LawAudit:
     """How well the labels of one made-up vote count agree with the law of their event; public."""
 
@@ -302,7 +322,7 @@ def audit_law(
         As for `audit_mechanism`.
     """
     probability(confidence, "confidence", "audit_law")
-    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
+    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "audit_law")
     law = law_at(mechanism, counts)
     labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
     found = law_p_value(labels.ravel(), law)
@@ -310,10 +330,13 @@ def audit_law(
 
 
 def law_at(
-    mechanism: Mechanism, counts: tuple[int, ...], prediction: tuple[float, ...] | None = None, teachers: int = 0
+    mechanism: Mechanism,
+    counts: tuple[int, ...],
+    prediction: tuple[float, ...] | None = None,
+    teachers: int = 0,
 ) -> FloatArray:
     """Return the law of a label at these votes; a student with a prediction expects those of so many teachers."""
-    event = _event_of_one(mechanism, len(counts))
+    event = event_of_one(mechanism, len(counts))
     offsets = None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
     return label_law(event, np.array(counts), offsets)
 
@@ -321,11 +344,17 @@ def law_at(
 def law_p_value(labels: IntArray, law: FloatArray) -> float:
     """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
     seen = np.roll(np.bincount(labels - ABSTAIN, minlength=len(law)), -1)
-    values = [
-        stats.binomtest(int(times), len(labels), min(1.0, float(chance))).pvalue
-        for times, chance in zip(seen, law, strict=True)
-    ]
-    return float(min(1.0, len(values) * min(values)))
+    return least_of([p_value_of(times, len(labels), chance) for times, chance in zip(seen, law, strict=True)])
+
+
+def p_value_of(times: np.integer, trials: int, chance: float) -> float:
+    """Return the p-value of an event that happened so many times, by the exact binomial test."""
+    return float(stats.binomtest(int(times), trials, min(1.0, float(chance))).pvalue)
+
+
+def least_of(p_values: list[float]) -> float:
+    """Return the smallest p-value, corrected for their number after Bonferroni."""
+    return min(1.0, len(p_values) * min(p_values))
 
 
 _REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasible number of draws
@@ -333,7 +362,12 @@ _CANDIDATES = 60
 
 
 def worst_neighbors(
-    mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
+    mechanism: Mechanism,
+    *,
+    delta: float,
+    part: Part = "release",
+    draws: int = 100_000,
+    confidence: float = 0.999,
 ) -> Neighbors:
     """Return the neighbors of two classes at which `draws` releases are expected to show most, by the exact laws.
 
@@ -345,17 +379,18 @@ def worst_neighbors(
         As for `audit_mechanism`.
     """
     check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
-    half, level = draws // 2, 1 - confidence
+    half = draws // 2
+    level = 1 - confidence
 
     def expected(neighbors: Neighbors) -> float:
-        votes, teachers = (neighbors.here, neighbors.there), sum(neighbors.here)
-        here, there = (law_at(mechanism, counts, neighbors.prediction, teachers) for counts in votes)
+        teachers = sum(neighbors.here)
+        laws = [law_at(mechanism, counts, neighbors.prediction, teachers) for counts in neighbors[:2]]
         if part == "check":
-            here, there = (np.array([1 - law[-1], law[-1]]) for law in (here, there))
-        weights = np.log(here + 1e-300) - np.log(there + 1e-300)
-        seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
-        here_more, _ = best_event(weights, seen_here, seen_there, half, delta, level)
-        there_more, _ = best_event(-weights, seen_there, seen_here, half, delta, level)
+            laws = [np.array([1 - law[-1], law[-1]]) for law in laws]
+        here, there = np.log(np.add(laws, 1e-300))
+        seen_here, seen_there = np.rint(np.multiply(laws, half)).astype(np.int64)
+        here_more, _ = best_event(here - there, seen_here, seen_there, half, delta, level)
+        there_more, _ = best_event(there - here, seen_there, seen_here, half, delta, level)
         return max(here_more, there_more)
 
     return max(_candidates(mechanism, part), key=expected)
@@ -363,14 +398,18 @@ def worst_neighbors(
 
 def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
     """Return how large the noise of an answer is, in votes, and the check before it, if there is one."""
-    *checks, answer = [part.event for part in _event_of_one(mechanism).flatten()]
+    *checks, answer = [part.event for part in event_of_one(mechanism).flatten()]
     check = checks[0] if checks else None
     if len(checks) > 1 or not isinstance(check, Check | None):
         raise UnsupportedEventError(f"The label law of {mechanism} is not known here.")
     match answer:
-        case NoisyArgmaxGaussian(sigma=size) | CappedArgmaxGaussian(sigma=size):
-            return size, check
-        case NoisyArgmaxLaplace(scale=size) | ExponentialArgmax(scale=size) | PermuteAndFlip(scale=size):
+        case (
+            NoisyArgmaxGaussian(sigma=size)
+            | CappedArgmaxGaussian(sigma=size)
+            | NoisyArgmaxLaplace(scale=size)
+            | ExponentialArgmax(scale=size)
+            | PermuteAndFlip(scale=size)
+        ):
             return size, check
         case _:
             raise UnsupportedEventError(f"The label law of {type(answer).__name__} is not known here.")
@@ -379,17 +418,19 @@ def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
     """Return neighbors of two classes: around a tie, and, where there is a check, around its threshold."""
     scale, check = noise_and_check(mechanism)
-    gaps = [] if part == "check" else _spread(0, ceil(_REACH * scale))
-    found = [Neighbors((gap + 1, 1), (gap, 2)) for gap in gaps]
-    if check is not None:
-        reach, threshold = ceil(_REACH * check.sigma), ceil(check.threshold)
-        aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
-        if not isinstance(check, InteractiveCheck):
-            return found + [Neighbors((max(aim, 1), 1), (max(aim, 1) + 1, 0)) for aim in aims]
-        # The largest count, less what a student of even mind expects, is `aim` and then one more.
-        found += [Neighbors((2 * aim + 1, 1), (2 * aim + 2, 0)) for aim in aims]
-        return [pair._replace(prediction=(0.5, 0.5)) for pair in found]
-    return found
+    found = list[Neighbors]()
+    if part != "check":
+        found += [Neighbors((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
+    if check is None:
+        return found
+    reach = ceil(_REACH * check.sigma)
+    threshold = ceil(check.threshold)
+    aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
+    if not isinstance(check, InteractiveCheck):
+        return found + [Neighbors((max(aim, 1), 1), (max(aim, 1) + 1, 0)) for aim in aims]
+    # The largest count, less what a student of even mind expects, is `aim` and then one more.
+    found += [Neighbors((2 * aim + 1, 1), (2 * aim + 2, 0)) for aim in aims]
+    return [pair._replace(prediction=(0.5, 0.5)) for pair in found]
 
 
 def _spread(low: int, high: int) -> range:

@@ -5,7 +5,7 @@ Steinke, Nasr and Jagielski 2023, "Privacy Auditing with One (1) Training Run", 
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import compress
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
@@ -28,7 +29,7 @@ _LARGEST = 700.0  # an ε that no number of guesses could show
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OneRunAudit:
     """Result of one run. It depends on the private rows and is for the data set owner."""
 
@@ -95,7 +96,9 @@ def audit_in_one_run(
             f"`score` must return one finite number for each of {canaries} canaries. Got shape {scores.shape}."
         )
     ranked = np.lexsort((random.permutation(canaries), scores))  # equal scores in random order
-    guessed_out, guessed_in = ranked[: guesses // 2], ranked[canaries - (guesses - guesses // 2) :]
+    half = guesses // 2
+    guessed_out = ranked[:half]
+    guessed_in = ranked[canaries - (guesses - half) :]
     correct = int(included[guessed_in].sum() + (~included[guessed_out]).sum())
     return OneRunAudit(
         canaries=canaries,
@@ -108,7 +111,13 @@ def audit_in_one_run(
     )
 
 
-def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+def p_value(
+    correct: int,
+    guesses: int,
+    canaries: int,
+    epsilon: float,
+    delta: float,
+) -> float:
     """Return the largest probability of at least this many right guesses in a run that is (ε, δ)-private.
 
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
@@ -123,7 +132,13 @@ def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: fl
     return min(1.0, pure + 2 * canaries * delta * share)
 
 
-def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float, confidence: float) -> float:
+def epsilon_lower_bound(
+    correct: int,
+    guesses: int,
+    canaries: int,
+    delta: float,
+    confidence: float,
+) -> float:
     """Return the largest ε that this number of right guesses refutes at `delta`, in nats; 0 if no ε is refuted.
 
     Parameters
@@ -134,8 +149,9 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
         As for `audit_in_one_run`.
     """
     owner = "epsilon_lower_bound"
-    for value, least, name in ((canaries, 1, "canaries"), (guesses, 0, "guesses"), (correct, 0, "correct")):
-        integer_at_least(value, least, name, owner)
+    integer_at_least(canaries, 1, "canaries", owner)
+    integer_at_least(guesses, 0, "guesses", owner)
+    integer_at_least(correct, 0, "correct", owner)
     number_between(delta, 0, 1, "delta", owner)
     if not correct <= guesses <= canaries:
         raise InvalidParameterError(
@@ -152,12 +168,17 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
 
     if not refuted(0.0):
         return 0.0
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while high < _LARGEST and refuted(high):
-        low, high = high, 2 * high
+        low = high
+        high *= 2
     while high - low > _TOLERANCE:
         middle = (low + high) / 2
-        low, high = (middle, high) if refuted(middle) else (low, middle)
+        if refuted(middle):
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -195,8 +216,10 @@ def pate_canaries(
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError(Problem("pate_canaries.model", "have `classes` and `random_state` set"))
-    rows, labels = np.asarray(X), np.asarray(y)
-    people, answers = np.asarray(X_canaries), np.asarray(y_canaries)
+    rows = np.asarray(X)
+    labels = np.asarray(y)
+    people = np.asarray(X_canaries)
+    answers = np.asarray(y_canaries)
     more = people[:0] if X_public is None else np.asarray(X_public)
     public: dict[str, Any] = {"X_public": np.concatenate([people, more])}
     if y_public is not None:
@@ -208,18 +231,19 @@ def pate_canaries(
         raise InvalidDataError("`y_public` of pate_canaries must have one label per row of `X_public`. Pass both.")
     known = [str(name) for name in ids.tolist()]
     names = [f"canary {number}" for number in range(len(people))]
-    if set(names) & set(known):
+    if not set(names).isdisjoint(known):
         raise InvalidDataError("`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise.")
 
     def score(included: npt.NDArray[np.bool_]) -> FloatArray:
         run: Any = without_ledger(model)
-        everybody = known + [names[place] for place in np.flatnonzero(included)]
-        everything = np.concatenate([rows, people[included]]), np.concatenate([labels, answers[included]])
+        everybody = [*known, *compress(names, included)]
+        X = np.concatenate([rows, people[included]])
+        y = np.concatenate([labels, answers[included]])
         with warnings.catch_warnings():
             # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
-            run.fit(*everything, entity_ids=everybody, insist=True, **public)
+            run.fit(X, y, entity_ids=everybody, insist=True, **public)
         own = np.searchsorted(run.classes_, answers)
         labeled = np.full(len(people) + len(more), ABSTAIN)
         labeled[run.queries_] = run.release_.labels

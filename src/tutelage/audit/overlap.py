@@ -2,14 +2,14 @@
 
 import secrets
 from collections import Counter
-from dataclasses import dataclass
 from hashlib import blake2b
-from math import isfinite
+from math import isfinite, isnan, nan
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError
@@ -22,7 +22,7 @@ _NUMBERS = "buif"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Overlap:
     """How many public rows are also private ones; for the owner of the private rows."""
 
@@ -42,19 +42,20 @@ class Overlap:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Problems and doubts, their reason and the fix; empty if there are none."""
-        found, of, more = [], f"of {self.public_rows:,} public rows equal a private row", self.near - self.equal
+        found = list[str]()
+        of = f"of {self.public_rows:,} public rows equal a private row"
+        more = self.near - self.equal
         (objection,) = lint(public_overlap=1)
+        beyond = f"more than chance explains. {objection.reason}"
         if not self.by_chance:
-            found.append(f"{self.equal:,} {of}, more than chance explains. {objection.reason}")
+            found.append(f"{self.equal:,} {of}, {beyond}")
         elif self.equal > 0:
             found.append(
                 f"{self.equal:,} {of}, which may be chance: private rows of different entities are alike about as "
                 "often. Check that the sources have no people in common."
             )
         if more > 0 and self.by_chance and not self.near_by_chance:
-            found.append(
-                f"{self.near:,} {of} up to rounding and spelling, more than chance explains. {objection.reason}"
-            )
+            found.append(f"{self.near:,} {of} up to rounding and spelling, {beyond}")
         elif more > 0:
             found.append(
                 f"{more:,} more {'is' if more == 1 else 'are'} equal up to rounding and spelling. Check where the "
@@ -84,7 +85,8 @@ def audit_overlap(
     grain : float
         Numbers are near where they round alike to this share of the spread of their public column.
     """
-    private, public = np.asarray(X_private), np.asarray(X_public)
+    private = np.asarray(X_private)
+    public = np.asarray(X_public)
     if private.ndim < 2 or private.shape[1:] != public.shape[1:] or len(private) == 0 or len(public) == 0:
         raise InvalidDataError(
             f"`X_private` and `X_public` must hold rows of one shape. Got shapes {private.shape} and {public.shape}."
@@ -95,10 +97,10 @@ def audit_overlap(
     numbers = private.dtype.kind in _NUMBERS and public.dtype.kind in _NUMBERS
     hashes = hashes_of_numbers if numbers else _hashes_of_cells
     steps = _steps(public, positive(grain, "grain", "audit_overlap"))
-    key, names = secrets.token_bytes(32), [str(name) for name in ids.tolist()]
-    equal, near = (
-        Likeness.of(hashes(private, key, width), names, hashes(public, key, width)) for width in (None, steps)
-    )
+    key = secrets.token_bytes(32)
+    names = [*map(str, ids.tolist())]
+    equal = Likeness.of(hashes(private, key), names, hashes(public, key))
+    near = Likeness.of(hashes(private, key, steps), names, hashes(public, key, steps))
     return Overlap(
         public_rows=len(public),
         private_rows=len(private),
@@ -120,37 +122,44 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
     entity_ids : array of shape (rows,)
         Whose row it is; blanks around an id do not count.
     """
-    places, ids = np.asarray(assignment), as_column(entity_ids)
+    places = np.asarray(assignment)
+    ids = as_column(entity_ids)
     if places.ndim != 1 or ids.shape != places.shape:
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shapes {ids.shape} and {places.shape}.")
     pairs = {(str(name).strip(), place) for name, place in zip(ids.tolist(), places.tolist(), strict=True)}
     return sum(shards > 1 for shards in Counter(name for name, _ in pairs).values())
 
 
-def _hashes_of_cells(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:
+def _hashes_of_cells(
+    rows: npt.NDArray[Any],
+    key: bytes,
+    steps: FloatArray | None = None,
+) -> list[bytes]:
     """Return the hash of each row of cells of any type, rounded and in one spelling where there are steps."""
-    cells = rows.reshape(len(rows), -1).tolist()
 
-    def spelled(row: list[Any]) -> list[str]:
+    def spelled(cell: Any, step: float) -> str:
         if steps is None:
-            return [repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}" for cell in row]
-        return [
-            " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
-            for cell, step in zip(row, steps.tolist(), strict=True)
-        ]
+            return repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}"
+        number = _number(cell)
+        return " ".join(str(cell).casefold().split()) if isnan(number) else str(round(number / step))
 
-    return [blake2b("\x1f".join(spelled(row)).encode("utf-8", "surrogatepass"), key=key).digest() for row in cells]
+    flat = rows.reshape(len(rows), -1)
+    widths = np.ones(flat.shape[1]) if steps is None else steps
+    found = []
+    for row in flat.tolist():
+        text = "\x1f".join(map(spelled, row, widths.tolist()))
+        found.append(blake2b(text.encode("utf-8", "surrogatepass"), key=key).digest())
+    return found
 
 
-def _number(cell: Any) -> float | None:
-    """Return the number that a cell is, or that its text spells."""
-    if _is_number(cell):
-        return float(cell)
-    try:
-        number = float(cell) if isinstance(cell, str) else None
-    except ValueError:
-        return None
-    return number if number is not None and isfinite(number) else None
+def _number(cell: Any) -> float:
+    """Return the number that a cell is, or that its text spells; NaN for any other cell."""
+    if isinstance(cell, str):
+        try:
+            cell = float(cell)
+        except ValueError:
+            return nan
+    return float(cell) if _is_number(cell) else nan
 
 
 def _is_number(cell: Any) -> bool:
@@ -159,10 +168,12 @@ def _is_number(cell: Any) -> bool:
 
 def _steps(public: npt.NDArray[Any], grain: float) -> FloatArray:
     """Return the width of a rounding step of every column, from public rows alone; 1 where it holds no two numbers."""
+    widths = list[float]()
     columns = public.reshape(len(public), -1).T
     if public.dtype.kind not in _NUMBERS:
-        spelled = [[_number(cell) for cell in column] for column in columns.tolist()]
-        columns = [np.array([number for number in column if number is not None]) for column in spelled]
-    finite = (column[np.isfinite(column)] for column in (np.asarray(column, dtype=np.float64) for column in columns))
-    widths = np.array([np.ptp(column) if column.size else 0.0 for column in finite])
-    return np.where((widths > 0) & np.isfinite(widths), grain * widths, 1.0)
+        columns = np.vectorize(_number, otypes=[np.float64])(columns)
+    for column in columns.astype(np.float64):
+        finite = column[np.isfinite(column)]
+        widths.append(float(np.ptp(finite)) if len(finite) else 0.0)
+    known = np.array(widths)
+    return np.where((known > 0) & np.isfinite(known), grain * known, 1.0)

@@ -5,13 +5,13 @@ The result depends on the private rows and is for the data set owner. It spends 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.progress import progress_bar
+from tutelage._internal.records import frozen
 from tutelage._internal.typing import Ballots, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
@@ -34,7 +34,7 @@ class SensitivityTrial(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SensitivityAudit:
     """Effect of single changed entities on the teachers; for the owner of the rows."""
 
@@ -72,7 +72,8 @@ class SensitivityAudit:
         return max((trial.teachers_changed for trial in self.trials if trial.change == change), default=0)
 
     def _causes(self) -> Iterator[str]:
-        label, removed = self.worst(LABELS), self.worst(REMOVED)
+        label = self.worst(LABELS)
+        removed = self.worst(REMOVED)
         rows = max(self.worst(SWAPPED), self.worst(FAR))
         yield f"One {self.unit} changed the ballots of {self.most_changed:,} of {self.teachers:,} teachers, not one."
         if min(label, rows) > 1:
@@ -138,7 +139,8 @@ def audit_sensitivity(
     progress : bool
         Show a progress bar.
     """
-    rows, labels = np.asarray(X), np.asarray(y)
+    rows = np.asarray(X)
+    labels = np.asarray(y)
     ids = None if entity_ids is None else as_column(entity_ids)
     if rows.ndim == 0 or len(rows) < 2 or labels.shape != rows.shape[:1]:
         raise InvalidDataError(
@@ -147,19 +149,33 @@ def audit_sensitivity(
     if ids is not None and ids.shape != labels.shape:
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
-    before, again = (_ballots(make_ballots, rows, labels, ids) for _ in range(2))
-    changes = list(changes_of_one(rows, labels, ids, entities, random_state))
-    trials = tuple(
-        SensitivityTrial(change, n_differing(before, _ballots(make_ballots, X, y, None if ids is None else ids[kept])))
-        for change, X, y, kept in progress_bar(changes, "one entity changed", len(changes), shown=progress)
+    everything = np.ones(len(rows), dtype=bool)
+
+    def cast(
+        rows: Matrix,
+        labels: npt.NDArray[Any],
+        kept: npt.NDArray[np.bool_],
+    ) -> Ballots:
+        # Copies: a pipeline that scales in place would hand its scale on to the next run.
+        own_ids = None if ids is None else ids[kept]
+        return _checked(make_ballots(rows.copy(), labels.copy(), own_ids))
+
+    before = cast(rows, labels, everything)
+    again = cast(rows, labels, everything)
+    changes = [*changes_of_one(rows, labels, ids, entities, random_state)]
+    trials = list[SensitivityTrial]()
+    for change, moved, named, kept in progress_bar(changes, "one entity changed", len(changes), shown=progress):
+        trials.append(SensitivityTrial(change, n_differing(before, cast(moved, named, kept))))
+    return SensitivityAudit(
+        teachers=len(before),
+        unit="row" if ids is None else "entity",
+        repeatable=n_differing(before, again) == 0,
+        trials=tuple(trials),
     )
-    unit, repeatable = "row" if ids is None else "entity", n_differing(before, again) == 0
-    return SensitivityAudit(teachers=len(before), unit=unit, repeatable=repeatable, trials=trials)
 
 
-def _ballots(make_ballots: MakeBallots, rows: Matrix, labels: npt.NDArray[Any], ids: Any) -> Ballots:
-    # Copies: a pipeline that scales in place would hand its scale on to the next run.
-    ballots = np.asarray(make_ballots(rows.copy(), labels.copy(), None if ids is None else ids.copy()))
+def _checked(given: npt.ArrayLike) -> Ballots:
+    ballots = np.asarray(given)
     if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
         raise InvalidDataError(
             f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
@@ -176,25 +192,33 @@ def n_differing(before: Ballots, after: Ballots) -> int:
 
 
 def changes_of_one(
-    rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0
+    rows: Matrix,
+    labels: npt.NDArray[Any],
+    ids: _Ids,
+    entities: int,
+    random_state: int = 0,
 ) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[np.bool_]]]:
     """Yield what was done to one entity, rows and labels after it, and which rows are left."""
     random = np.random.default_rng(random_state)
     names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
-    known, everything = np.unique(names), np.ones(len(rows), dtype=bool)
+    known = np.unique(names)
+    everything = np.ones(len(rows), dtype=bool)
     classes, places = np.unique(labels, return_inverse=True)
+    others = classes[(places + 1) % len(classes)]
     for name in random.permutation(known)[: min(entities, len(known) - 1)]:
         own = names == name
-        yield LABELS, rows, np.where(own, classes[(places + 1) % len(classes)], labels), everything
+        yield LABELS, rows, np.where(own, others, labels), everything
         strangers = random.choice(np.flatnonzero(~own), int(own.sum()))
         swapped = rows.copy()
         swapped[own] = rows[strangers]
         yield SWAPPED, swapped, labels, everything
         if rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
-            low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
-            limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
+            low = np.nanmin(rows, axis=0)
+            high = np.nanmax(rows, axis=0)
+            limit = np.finfo(rows.dtype).max if rows.dtype.kind == "f" else np.iinfo(rows.dtype).max
+            far = high + _BEYOND * (high.astype(np.float64) - low + 1)
             moved = rows.copy()
-            moved[own] = np.minimum(high + _BEYOND * (high.astype(np.float64) - low + 1), limit).astype(rows.dtype)
+            moved[own] = np.minimum(far, limit).astype(rows.dtype)
             yield FAR, moved, labels, everything
         if ids is not None:
             yield REMOVED, rows[~own], labels[~own], ~own
@@ -203,7 +227,13 @@ def changes_of_one(
 _KEY = bytes(range(32))
 
 
-def ballots_of_teachers(teacher: Any, n_teachers: int, X_public: npt.ArrayLike, *, n_classes: int) -> MakeBallots:
+def ballots_of_teachers(
+    teacher: Any,
+    n_teachers: int,
+    X_public: npt.ArrayLike,
+    *,
+    n_classes: int,
+) -> MakeBallots:
     """Return the pipeline of teachers on a keyed partition, by entity where there are ids.
 
     Parameters

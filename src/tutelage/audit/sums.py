@@ -6,7 +6,8 @@ from math import sqrt
 import numpy as np
 from scipy import stats
 
-from tutelage.audit.checklist import Checked
+from tutelage._internal.typing import IntArray
+from tutelage.audit.checklist import Checked, pass_if
 from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, judged
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidParameterError, Problem, shown
@@ -14,10 +15,14 @@ from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import round_up
 
-_BINS, _LEAST_P = 20, 1e-6
+_BINS = 20
+_LEAST_P = 1e-6
 _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
-_INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
-_SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
+_INTERVALS = 60  # of what is seen of a sum
+_REACH = 4.0  # standard deviations, by which they go beyond both sums
+_SHARP = NoisySum(1.5)  # with so little noise one ballot shows
+_DELTA = 0.05
+_CONFIDENCE = 1 - 1e-6
 _BALLOT = (3, -4)
 
 
@@ -30,11 +35,11 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     shape = float(stats.chisquare(found, expected).pvalue)
     size = float((drawn / _SIGMA).astype(np.float64) @ (drawn / _SIGMA))
     spread = 2 * min(stats.chi2.cdf(size, draws), stats.chi2.sf(size, draws))
-    p_value = min(shape, spread)
-    verdict = "pass" if p_value > _LEAST_P else "fail"
-    said = "is distributed as" if verdict == "pass" else "is not what"
+    p_value = float(min(shape, spread))
+    passed = p_value > _LEAST_P
+    said = "is distributed as" if passed else "is not what"
     reason = f"Over {draws:,} draws, the noise of a sum {said} the accounting takes it to be (p = {p_value:.2g})."
-    return Checked("noise as configured", verdict, reason)
+    return Checked("noise as configured", pass_if(passed), reason)
 
 
 def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
@@ -44,7 +49,7 @@ def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
         f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
         f"claimed is {round_up(found.claim, 3):.3f}."
     )
-    return Checked("ε of a sum with little noise", "pass" if found.passed else "fail", reason)
+    return Checked("ε of a sum with little noise", pass_if(found.passed), reason)
 
 
 def audit_sum(
@@ -78,13 +83,19 @@ def audit_sum(
         raise InvalidParameterError(
             Problem(f"{owner}.ballot", "be a vector of whole numbers that are not all 0", shown(ballot))
         )
-    norm_squared, source = int(along @ along), known_noise(noise, owner)
+    norm_squared = int(along @ along)
+    source = known_noise(noise, owner)
     # Every row of what is released at once is a sum of its own.
     sums = [BallotSum(np.tile(sign * along, (draws, 1)), norm_squared) for sign in (1, -1)]
     event = mechanism.most(sums[0].form, simulated=source.simulated)
     reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
     inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
-    here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
+
+    def seen(ballots: BallotSum) -> IntArray:
+        projected = mechanism.release(ballots, source).values @ along
+        return np.digitize(projected, inner)[:, np.newaxis]
+
     neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
-    claim = claimed_epsilon(event, delta) if claim is None else claim
-    return judged(mechanism, neighbors, (here, there), claim, delta, confidence)
+    if claim is None:
+        claim = claimed_epsilon(event, delta)
+    return judged(mechanism, neighbors, (seen(sums[0]), seen(sums[1])), claim, delta, confidence)
