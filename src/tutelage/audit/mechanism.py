@@ -145,7 +145,7 @@ def audit_mechanism(
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
-    check_draws(draws * integer_at_least(queries, 1, "queries", owner), owner)
+    check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
     one = np.array(neighbors.here)
     other = np.array(neighbors.there)
     moved = np.zeros(1)
@@ -212,7 +212,7 @@ def check_settings(
     """Refuse settings of an audit that make no sense; of a noisy sum, which has no parts, without a mechanism."""
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
-    check_draws(integer_at_least(draws, 4, "draws", owner), owner)
+    check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
     if part not in get_args(Part):
         raise InvalidParameterError(Problem(f"{owner}.part", "be 'release' or 'check'", f"{part!r}"))
     if mechanism and part == "check" and not isinstance(event_of_one(mechanism), Composed):
@@ -221,12 +221,12 @@ def check_settings(
         )
 
 
-def check_draws(draws: int, owner: str) -> None:
+def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
             Problem(
-                f"{owner}.draws",
+                f"{owner}.{name}",
                 f"be at most {_MOST_DRAWS:,} over all queries together, because all draws are kept in memory",
                 f"{draws:,}",
             )
@@ -322,7 +322,7 @@ def audit_law(
         As for `audit_mechanism`.
     """
     probability(confidence, "confidence", "audit_law")
-    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "audit_law")
+    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     law = law_at(mechanism, counts)
     labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
     found = law_p_value(labels.ravel(), law)
