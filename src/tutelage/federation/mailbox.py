@@ -25,6 +25,7 @@ from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
+    Problem,
     StaleBatchError,
     shown,
 )
@@ -102,6 +103,8 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
     ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
     ciphertext as its own.
     """
+    _require_named(identity.member, header.sender, "sender")
+    _require_named(recipient, header.recipient, "recipient")
     if len(payload) > MOST_PAYLOAD_BYTES:
         raise InvalidDataError(f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch.")
     line = header.to_bytes()
@@ -111,11 +114,13 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
 
 def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the payload of an envelope that is exactly what is expected."""
+    _require_named(identity.member, expected.recipient, "recipient")
     return identity.unseal(sealed_by(sender, expected, envelope), expected.to_bytes())
 
 
 def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
+    _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the limit.")
     line = envelope[: envelope.find(b"\n", 0, MOST_HEADER_BYTES) + 1]
@@ -127,6 +132,12 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
+
+
+def _require_named(member: Member, name: str, role: str) -> None:
+    """Refuse keys of another member than a header names."""
+    if member.name != name:
+        raise InvalidParameterError(Problem(f"the header.{role}", f"be {member.name!r}", f"{name!r}"))
 
 
 def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:
