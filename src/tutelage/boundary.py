@@ -11,13 +11,13 @@ import os
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from tutelage import mechanisms
+from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import ABSTAIN, NeverPickled
 from tutelage.accounting.calibration import require_within
 from tutelage.accounting.filter import Filter, holding
@@ -321,7 +321,7 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Budget(NeverPickled):
     """The budget that one fit spends from; it knows the people."""
 

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Lock
 from typing import Any, NamedTuple, final
 
 from sklearn import config_context
 
+from tutelage._internal.records import by_keywords
 from tutelage._internal.releases import on_one_day, today
 from tutelage._internal.typing import Private
 from tutelage._internal.warned import warn
@@ -43,7 +44,7 @@ class Once(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Released:
     """The result of a release and its cost; public, except `ledger` and `owner`, which are for the data set owner."""
 
@@ -82,7 +83,7 @@ class _Progress:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@by_keywords
 class PreparedRelease(Private):
     """A release that was checked and is not made yet. Nothing was drawn, trained or written for it.
 

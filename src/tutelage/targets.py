@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sklearn.metrics import average_precision_score
 from sklearn.utils.multiclass import check_classification_targets
 
+from tutelage._internal.records import by_identity, by_keywords, frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
@@ -44,7 +45,7 @@ NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class ClassWeights:
     """How much each class counts in predictions; public."""
 
@@ -61,7 +62,7 @@ class ClassWeights:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Goal:
     """A measure by which a student is judged, a number from 0 to 1; public.
 
@@ -149,7 +150,7 @@ class Goal:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class ClassCodes:
     """The classes of one fit, each label as the index of its class; public."""
 
@@ -207,7 +208,7 @@ class ClassCodes:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Classes:
     """Classes as a target: their values, if they are declared, and what a student is judged by; public."""
 

@@ -6,7 +6,6 @@ any number of classes; it is searched by branch and bound. Proofs: docs/proofs/a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, inf, pi, sqrt
 from typing import cast, final
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray
 
 _LATTICE = 1400  # positions along one axis: beyond it the positions of a wider noise are taken in cells
@@ -58,7 +58,7 @@ def gaussian_single_change(sigma: float, order: float) -> float:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Noise:
     """A log-concave noise on −reach..reach, and that of a class with one vote less and one vote more."""
 
@@ -70,7 +70,7 @@ class Noise:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Positions:
     """Log probabilities of the three outcomes on a lattice of positions, before the move and after it.
 

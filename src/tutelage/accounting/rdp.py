@@ -1,11 +1,11 @@
 """Rényi curves: how privacy loss adds up, and how it turns into (ε, δ)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -26,7 +26,7 @@ _FEW = 5
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class RenyiCurve:
     """Upper bounds on the Rényi divergence between the outputs on any two neighbors.
 

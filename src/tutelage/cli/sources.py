@@ -3,12 +3,12 @@
 Columns keep their names and cells their types: what these mean is decided where every fit decides it.
 """
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
 from tutelage._internal.files import rows_in
+from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import Array, Private
 from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
@@ -20,7 +20,7 @@ from tutelage.targets import Classes
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@by_keywords
 class Sources(Private):
     """The rows of a configuration: tables, batches of a table, or arrays."""
 

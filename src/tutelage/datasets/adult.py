@@ -6,7 +6,6 @@ rebuilt by tools/build_adult.py.
 
 import csv
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import final
@@ -14,6 +13,7 @@ from typing import final
 import numpy as np
 
 from tutelage._internal.gate import open_input
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.tables import Table
@@ -68,7 +68,7 @@ FEATURES = BUNDLED[:-1]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class AdultSplit:
     """UCI Adult as PATE 2017 splits it: the training file is private, the test file is public.
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage._internal.validation import problems_in
 from tutelage._internal.warned import warn
@@ -84,7 +85,7 @@ _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are p
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class Rows(Private):
     """The rows of a fit as they are given, in any form, and what is true of this fit alone."""
 
@@ -97,7 +98,7 @@ class Rows(Private):
     whole_rows: Any = None
     scored: Any = None  # further public rows, which only score: a private row among them is found
     others: Any = None  # further private columns by name: one that may be an id is found
-    once: Once = Once()  # noqa: RUF009  it never changes
+    once: Once = Once()
 
     @classmethod
     def of(

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
+from tutelage._internal.records import by_keywords
 from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
 from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
@@ -57,7 +58,7 @@ _ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "w
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class Resolved:
     """The resolved parameters of an estimator, with defaults and names replaced by what they stand for; public."""
 

@@ -7,10 +7,11 @@ fields there are. All values are public, or keyed hashes.
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, final
 
+from tutelage._internal.records import frozen
 from tutelage._internal.releases import today
 from tutelage.accounting.filter import Filter, filter_of
 from tutelage.digests import canonical
@@ -42,7 +43,7 @@ class Kind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """One line of the ledger."""
 
@@ -124,7 +125,7 @@ def _chained(last: Entry | None, text: str) -> bytes:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checkpoint:
     """Sums over all entries up to one."""
 

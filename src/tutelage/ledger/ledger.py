@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import is_exposed, warned_of_disk
+from tutelage._internal.records import frozen
 from tutelage._internal.releases import today
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
@@ -80,7 +81,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reservation:
     """Budget that is spent before any noise is drawn; `Ledger.settle` returns what was not needed."""
 

@@ -3,12 +3,12 @@
 import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity, by_keywords
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class _Read(Private):
     """One batch."""
 
@@ -35,7 +35,7 @@ class _Read(Private):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class BatchReader:
     """How batches become rows as numbers, classes and people."""
 

@@ -1,11 +1,11 @@
 """Private rows in blocks of whole people: a ballot must be seen whole to be measured."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, Self, final
 
 import numpy as np
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled, Private
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -17,7 +17,7 @@ _MOST_KEPT = 2**24  # numbers, 128 MiB
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class PeopleBlock(Private):
     """All rows of some people."""
 

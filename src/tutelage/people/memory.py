@@ -1,12 +1,13 @@
 """People whose rows are in memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest, data_digest, table_digest
@@ -18,7 +19,7 @@ from tutelage.tables import Table
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class PeopleInMemory(Private):
     """People whose rows are in memory. See `tutelage.people.blocks.People`."""
 

@@ -6,7 +6,7 @@ one whose worker died; and sums are of whole numbers, so that no result depends 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, final
@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import by_identity, by_keywords
 from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import Hidden, IntArray, Private
 from tutelage.ballots import BallotSum
@@ -32,7 +33,7 @@ _ADDED_AT_ONCE = 8
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@by_identity
 class _Found(Hidden):
     """Findings in some of the partitions, which travel to the others."""
 
@@ -52,7 +53,7 @@ class _Found(Hidden):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@by_keywords
 class PeopleInPartitions(Private):
     """People whose rows stay on the workers of Dask. See `tutelage.people.blocks.People`."""
 

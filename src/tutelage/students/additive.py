@@ -6,7 +6,7 @@ sum says how much of each column's score and of the correction to believe (`tute
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import sqrt
 from typing import Any, NamedTuple, Self, final
@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.html import escape
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.schema import Schema
@@ -242,7 +243,7 @@ def sizes_of(cells: Sequence[IntArray]) -> list[int]:
     return [int(cell[-1]) + 1 for cell in cells]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Effects(ABC):
     """Effects of the groups of bins of each column, as a first noisy sum tells them; public."""
 
@@ -401,7 +402,7 @@ class Effects(ABC):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Scores(Effects):
     """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
 
@@ -495,7 +496,7 @@ class Scores(Effects):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Weighing:
     """The ballot that says how much of each score and of the correction to believe; public."""
 

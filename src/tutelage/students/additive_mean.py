@@ -7,7 +7,7 @@ of what is left says how far numbers lie from predictions. Numbers are shares of
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import sqrt
 from typing import Self, final
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.public_numbers import PublicStart, PublicTrees
@@ -97,7 +98,7 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Means(Effects):
     """Effects of the bins of each column by noisy sums of numbers, and what these say of the people; public."""
 
@@ -184,7 +185,7 @@ def _variance_at(mean: float) -> float:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Fitting:
     """The ballot that says how much of each effect and of the correction to believe; public."""
 

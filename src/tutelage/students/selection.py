@@ -8,7 +8,7 @@ The rule that asks what the student is least sure of is that of Papernot et al. 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, final
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import by_keywords, frozen
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix, Named
 from tutelage._internal.validation import integer_at_least
@@ -39,7 +39,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@by_keywords
 class PublicKnowledge:
     """All that is public before the next queries are chosen, so that the choice gives nothing away.
 

@@ -7,7 +7,6 @@ of the scores and of a bias for each class. The step is as long as the noise let
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, sqrt
 from typing import Any, Self, final
@@ -15,6 +14,7 @@ from typing import Any, Self, final
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.features.rowwise import projector
 from tutelage.features.scored import chances_of
@@ -38,7 +38,7 @@ Pair = tuple[FloatArray, FloatArray]
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@by_identity
 class Stacking:
     """The ballot that says how scores are to be weighted, and the student that follows from their noisy sum; public.
 
