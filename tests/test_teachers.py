@@ -91,7 +91,8 @@ def of_networks(engine):
 
     def learned(*private):
         network = Network(with_dropout, epochs=3, batch_size=8, device="cpu", engine=engine)
-        weights, _ = NetworkTeachers(network, n_classes=3, seed=3).fit(*private)._kept
+        kept: Any = NetworkTeachers(network, n_classes=3, seed=3).fit(*private)._kept
+        weights, _ = kept
         return [[value.numpy().tobytes() for value in one.values()] for one in weights]
 
     return learned

@@ -86,7 +86,7 @@ class Case:
         (self.folder / "config.toml").write_text(text)
         try:
             settings = load_config(self.folder / "config.toml")
-            data = load_sources(settings, by_schema=True)
+            data = load_sources(settings)
         except TutelageError as error:
             return "refused", str(error)
         given = arguments(settings, data)

@@ -90,7 +90,7 @@ def test_private_rows_among_the_scored_ones_are_refused(tmp_path):
         prepared(settings, data)
 
 
-# One table in ten forms, with three kinds of labels
+# One table in eleven forms, with four kinds of labels
 
 
 NUMBERS = ["age", "dose"]
@@ -123,7 +123,7 @@ def released(model: Any, **given: Any) -> bytes:
     return found.predict_proba(rows(50, 3)[NUMBERS].to_numpy()).tobytes()
 
 
-def ten_forms(labels: str, folder: Path) -> dict[str, bytes]:
+def answers_by_form(labels: str, folder: Path) -> dict[str, bytes]:
     """Return what is released of rows with these labels, by form and road."""
     frames = {"private": rows(300, 1)[[*NUMBERS, "ill"]], "public": rows(120, 2)[[*NUMBERS, "ill"]]}
     frames = {name: one.assign(ill=KINDS_OF_LABELS[labels](one["ill"])) for name, one in frames.items()}
@@ -138,7 +138,7 @@ def ten_forms(labels: str, folder: Path) -> dict[str, bytes]:
     for ending, written in FILES.items():
         for name, frame in frames.items():
             written(frame, folder / f"{name}.{ending}")
-        text = TEN.format(ending=ending, classes='["False", "True"]' if labels == "truth values" else "[0, 1]")
+        text = RUN_TOML.format(ending=ending, classes='["False", "True"]' if labels == "truth values" else "[0, 1]")
         (folder / "run.toml").write_text(text)
         settings = load_config(folder / "run.toml")
         data = load_sources(settings)
@@ -150,7 +150,7 @@ def ten_forms(labels: str, folder: Path) -> dict[str, bytes]:
     return answers
 
 
-TEN = """
+RUN_TOML = """
 [private]
 file = "private.{ending}"
 unit = "row"
@@ -168,8 +168,8 @@ folder = "out"
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("labels", list(KINDS_OF_LABELS))
-def test_ten_forms_of_one_table_are_one_release(labels, tmp_path):
-    answers = ten_forms(labels, tmp_path)
+def test_eleven_forms_of_one_table_are_one_release(labels, tmp_path):
+    answers = answers_by_form(labels, tmp_path)
     assert len(answers) == 14
     assert [form for form, one in answers.items() if one != answers["pandas"]] == []
 

@@ -227,7 +227,7 @@ class Classes:
             labels = () if self.values is None or problems else self.class_of()
             if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
                 yield _LONG
-        yield from problems_in(partial(Goal, self.goal))
+        yield from (one._replace(name="PATEClassifier.goal") for one in problems_in(partial(Goal, self.goal)))
 
     def class_of(self) -> dict[Any, Any]:
         """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
@@ -303,8 +303,10 @@ class Classes:
             named = np.asarray(list(self.values) if isinstance(self.values, Mapping) else self.values)
             names, found = np.unique(named), named
         if len(names) < 2:
-            raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
-        goal = Goal(self.goal)
+            raise InvalidDataError(
+                "The target must have at least 2 classes. Got one class; declare all with `classes`."
+            )
+        goal = Goal(self.goal, int(np.searchsorted(names, found[1])))
         if goal.ranks and len(names) != 2:
             raise InvalidParameterError(
                 Problem(
@@ -323,7 +325,7 @@ class Classes:
             origin="declared" if self.values is not None else "private" if of_public is None else "public",
             question=self.question_key,
             places=places,
-            goal=Goal(self.goal, int(np.searchsorted(names, found[1]))),
+            goal=goal,
             weights=goal.weights(self.weight, names),
         )
 
@@ -453,7 +455,7 @@ Encoding = ClassCodes | Numbers
 
 
 def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
-    """Return targets as numbers; refuse any that is none, without quoting it."""
+    """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
     found = None
     with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
         given = np.asarray(column_array(cells))

@@ -106,7 +106,8 @@ def check_fit(
     public = None if X_public is None else whole.public.rows
     if public is not None and scored is not None:
         features = public_features(X_public, private.y, private.entity_ids, private.silos, y_public)
-        as_numbers = numbered_rows(scored, numbered_rows(features, trial.columns).columns).rows
+        columns: Any = trial.columns
+        as_numbers = numbered_rows(scored, numbered_rows(features, columns).columns).rows
         public = np.concatenate([public, np.asarray(as_numbers, dtype=np.float64)])
     return [*noise, *check_rows(kept_rows, public), moves]
 

@@ -45,7 +45,7 @@ def audit(
             "`batches` in [private] must be left out for `tutelage audit`, which reads all rows into memory. If they "
             "do not fit, name a smaller `file`."
         )
-    data = load_sources(settings, by_schema=not settings.of_numbers)
+    data = load_sources(settings)
     check_public_rows(settings, data)
     given = arguments(settings, data)
     private = PrivateRows(*(given[name] for name in ("X", "y", "entity_ids", "silos")))

@@ -17,7 +17,7 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.ledger.ledger import delta_of
-from tutelage.methods import Additive, AdditiveMean, Method, NoisyMoments
+from tutelage.methods import Method
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.tables import TABLE_FILES, Table, read_table
@@ -262,10 +262,8 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
     @property
     def chosen(self) -> Method:
-        """The method that is named, or else the default one."""
-        if self.of_numbers:
-            return AdditiveMean()
-        return self.method or (NoisyMoments() if self.schema is None else Additive())
+        """The method that is named, or else the default one of the estimator."""
+        return self.estimator().method_meant()
 
     @property
     def map(self) -> str | None:
@@ -297,7 +295,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.base / user_path(getattr(self, section).file or "", f"{section}.file")
 
     def estimator(self) -> PATEClassifier | PATERegressor:
-        """Return the estimator without the parameters that follow from public rows: columns, features and classes."""
+        """Return the estimator as the configuration describes it; `build_estimator` adds what public rows show."""
         private, privacy = self.private, self.privacy
         given: dict[str, Any] = {
             "columns": self.schema,
@@ -311,7 +309,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return PATEClassifier(
             **given,
             classes=self.target.classes,
-            method=self.chosen,
+            method=self.method,
             random_state=self.run.seed,
             n_jobs=self.run.jobs,
             goal=self.target.goal,
@@ -330,7 +328,7 @@ def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base, schema=schema)
-    needs_schema = config.public.schema is not None or (config.of_numbers and config.public.file)
+    needs_schema = config.public.schema is not None or (config.of_numbers and config.private and config.public.file)
     if schema is None and needs_schema and not problems:
         try:
             config = replace(config, schema=_schema_of(config))
@@ -384,14 +382,16 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     if config.dataset is not None:
         if private or public.file or public.label or public.schema:
             yield "`dataset` has its own rows and labels. Leave out [private], `file`, `label` and `schema`."
+    elif private is None:
+        yield "Name the private rows in [private] `file`."
     elif public.schema is not None:
         yield from _problems_of_schema(config)
         return
     elif config.of_numbers:  # whose schema may follow from public rows
         yield from _problems_of_one_file(config)
         return
-    elif private is None or public.file is None:
-        yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
+    elif public.file is None:
+        yield "Name the public rows in [public] `file`."
     if public.evaluate_last is not None and not (config.dataset or public.label):
         yield "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
     if private is None:
@@ -416,6 +416,8 @@ def _problems_of_files(config: RunConfig) -> Iterator[str]:
     private, public = config.private, config.public
     if private is None:
         return
+    if private.batches and not private.file.lower().endswith(".parquet"):
+        yield "`batches` in [private] is for a Parquet file. Leave it out, or write the rows to a Parquet file."
     if config.schema is not None and not private.is_table:
         yield "`file` in [private] must be a table if [public] has a `schema`, because its columns need names."
     elif public.file is not None:
@@ -430,9 +432,7 @@ def _problems_of_files(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
-    if config.private is None:
-        yield "Name the private rows in [private] `file`."
-    elif config.target.classes is None and not config.of_numbers:
+    if config.target.classes is None and not config.of_numbers:
         yield "[target] needs `classes`, the class values, which are public. Add them."
     ignored = () if config.private is None or config.schema is None else config.private.ignore
     for name in sorted({*ignored} & {*(config.schema.names if config.schema else ())}):
@@ -499,7 +499,7 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
     private, columns = config.private, config.columns
-    if columns and private is None:
+    if columns and config.dataset is not None:
         yield "`dataset` has its own columns. Leave out [columns]."
     purposes = {"`label` in [public]": config.public.label}
     if private is not None:
@@ -539,29 +539,28 @@ def _problems_of_features(config: RunConfig) -> Iterator[str]:
     for name in ("components", "image_shape") if config.public.schema is None else ():
         if getattr(config.features, name) is not None and config.features.map is None:
             yield f"`{name}` in [features] is of a map. Name the map in `map`."
+    if config.schema is None and config.features.image_shape is not None and config.features.map in ("pca", "steps"):
+        yield '`image_shape` in [features] is of the map `images`. Leave it out, or write `map = "images"`.'
+
+
+def _problems_of_run(config: RunConfig) -> Iterator[str]:
     if config.run.jobs == 0:
         yield "`jobs` in [run] must be at least 1, or -1 for all cores. Got 0."
 
 
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
-    method, privacy, private = config.chosen, config.privacy, config.private
+    method, privacy = config.chosen, config.privacy
     if privacy.proposal is not None and not method.testable:
         yield (
             "`proposal` in [privacy] needs a [method] with votes in one round, and in it a `mechanism` other than "
             "`interactive` and `capped`. Leave it out."
         )
-    if private is not None and private.batches and not private.file.lower().endswith(".parquet"):
-        yield "`batches` in [private] is for a Parquet file. Leave it out, or write the rows to a Parquet file."
 
 
 def _check_estimator(config: RunConfig) -> None:
     """Check the parameters of the estimator, unless other checks refuse the schema or the target."""
-    by_schema = config.public.schema is not None
-    if config.schema is None and (by_schema or config.of_numbers):
-        return
-    if by_schema and _for_public_rows(config):
-        return
-    if [*_problems_of_target(config)]:
+    needs_schema = config.public.schema is not None or config.of_numbers
+    if (config.schema is None and needs_schema) or [*_problems_of_target(config)]:
         return
     config.estimator().resolved()
 
@@ -580,7 +579,8 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None
     (("private", "target"), _problems_of_private),
     (("dataset", "private", "target", "public", "method", "published"), _problems_of_target),
     (("private", "target", "public", "columns"), _problems_of_columns),
-    (("features", "run"), _problems_of_features),
+    (("public", "features"), _problems_of_features),
+    (("run",), _problems_of_run),
     (("statements",), lambda config: check_statements(config.statements) or ()),
     (("method", "private", "privacy"), _problems_of_method),
     (("method", "private", "target", "privacy", "features", "run"), _check_estimator),

@@ -312,7 +312,7 @@ def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
 def _look(config: RunConfig) -> None:
     """Tell the owner what `tutelage run` would warn of or refuse before it spends anything."""
     try:
-        data = load_sources(config, by_schema=True)
+        data = load_sources(config)
         check_public_rows(config, data)
         prepared(config, data)
     except TutelageError as error:

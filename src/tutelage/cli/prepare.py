@@ -25,10 +25,12 @@ def n_pool(config: RunConfig, data: Sources) -> int:
 
 def check_public_rows(config: RunConfig, data: Sources) -> bool:
     """Refuse to keep all public rows for the score; return whether those kept are unlike the others, and warn of it."""
-    last = config.public.evaluate_last or 0
-    if last >= data.n_public and config.schema is None:
+    last = config.public.evaluate_last
+    if last is None:
+        return False
+    if last >= data.n_public:
         raise ConfigError(f"`evaluate_last` in [public] must be less than the {data.n_public} public rows. Got {last}.")
-    if not last or data.labels is None or config.public.later:
+    if data.labels is None or config.public.later:
         return False
     if data.columns is None:
         columns = {str(place): cells for place, cells in enumerate(data.public.T)}

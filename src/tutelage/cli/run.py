@@ -120,7 +120,7 @@ def _fit_and_write(
     settings: RunConfig, results: Claim, once: dict[str, Any], *, despite_plan: bool, progress: bool
 ) -> tuple[Any, PrivacyCard]:
     """Fit the model of a configuration, and write it with its labels and its card; `once` is of this run alone."""
-    data = load_sources(settings, by_schema=True)
+    data = load_sources(settings)
     is_doubted = check_public_rows(settings, data) and not once["insist"]
     if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
         raise PreflightError(
@@ -340,12 +340,14 @@ def _schedule(release: PreparedRelease, name: str) -> str:
     """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
     share, rooms = release.budget.rooms(release.most)
     if not rooms:
-        return f"{name} was begun before: it is the same release, and what it has paid for is not paid again."
+        return (
+            f"{name} was begun before. It is the same release, and labels or sums that it has are not spent on again."
+        )
     by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
     limit = release.budget.limit_for(release.most).epsilon
     return (
-        f"{name} takes {round_up(share):.4f} of ε = {limit:g} of each person who takes part. "
-        f"Releases like it that still fit, this one included, for people who came {'; '.join(by_room)}."
+        f"{name} spends {round_up(share):.4f} of the ε = {limit:g} of each person who takes part. "
+        f"Number of such releases that still fit, with this one, for people who came {'; '.join(by_room)}."
     )
 
 

@@ -1,6 +1,6 @@
 """The rows that a configuration names, as its files have them.
 
-Columns keep their names and cells their types: what these mean is decided where every fit decides it.
+Columns keep their names, and cells their types. The estimator decides what they mean, as in Python.
 """
 
 from typing import Any, final
@@ -51,12 +51,9 @@ class Sources(Private):
         return X.n_rows if isinstance(X, Table) else len(X) if isinstance(X, np.ndarray) else None
 
 
-def load_sources(config: RunConfig, *, by_schema: bool = False) -> Sources:
+def load_sources(config: RunConfig) -> Sources:
     """Read the files that `config` names; refusals quote no private cell."""
     private = config.private
-    if config.schema is not None and not by_schema:
-        fix = "No other verb takes a `range` in [target]." if config.of_numbers else "Name public rows in `file`."
-        raise ConfigError(f"Only `tutelage run` and `tutelage audit` take a `schema` in [public]. {fix}")
     if config.dataset is not None:
         return _bundled(config.dataset)
     if private is None or (config.public.file is None and config.schema is None):
@@ -98,12 +95,13 @@ def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
     names = [name for name in public.columns if name not in others]
     if not names:
         raise ConfigError(f"{public.source} must have feature columns besides those named in the configuration.")
+    labels = None if label is None else public.column(label)
     return Sources(
         private=given,
         public=public,
         label=label,
-        labels=None if label is None else public.column(label),
-        classes=_classes(config, None if label is None else public.column(label)),
+        labels=labels,
+        classes=_classes(config, labels),
         columns=PublicColumns.learn(public, names, kinds),
     )
 
@@ -146,7 +144,7 @@ def _texts(cells: Array) -> Array:
 
 
 def _classes(config: RunConfig, labels: Any) -> Any:
-    """Return the classes, declared or else those of the public labels; refuse public labels that are none."""
+    """Return the classes, declared or else those of the public labels; refuse public labels that are not among them."""
     classes = config.target.classes
     if classes is None:
         known = labels_of_public(None, labels)

@@ -19,7 +19,6 @@ _ENTRIES = {
     "columns": "`schema` in [public]",
     "whole_rows": "`file` in [private]",
     "features": "`map` in [features]",
-    "image_shape": "`image_shape` in [features]",
     "method": "[method]",
     "random_state": "`seed` in [run]",
     "n_jobs": "`jobs` in [run]",

@@ -23,13 +23,14 @@ from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
 from tutelage.estimator.inputs import Inputs, Rows, Taken
-from tutelage.estimator.parameters import Resolved
+from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
 from tutelage.exceptions import (
     InvalidParameterError,
     MuchNoiseWarning,
     OneClassWarning,
     PreflightWarning,
     Problem,
+    UnknownParameterError,
 )
 from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger
@@ -109,6 +110,11 @@ class Estimator(Inputs):
             Chooses the method by what is public, such as `tutelage.planning.Planned()`. A release that was begun by a
             method goes on with it. Default: the method of the estimator.
         """
+        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "scored"}:
+            problems = (
+                Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
+            )
+            raise UnknownParameterError(*problems)
         return self._prepared(Rows.of(X, y, **more), choose)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
@@ -135,11 +141,11 @@ class Estimator(Inputs):
     def _ready(self, rows: Rows, choose: Chooser | None) -> PreparedRelease:
         run = self._resolved_for(rows)
         batches = rows.batches
-        if choose is not None and batches is not None:
+        if choose is not None and (batches is not None or run.schema is not None):
             raise InvalidParameterError(
                 Problem(
                     f"{self._owner}.prepare.choose",
-                    "be left out if rows are read in batches, of which every person casts a ballot",
+                    "be left out if rows are read in batches, or by a Schema: then there is one method",
                 )
             )
         self._ledger = self._opened()
@@ -207,6 +213,7 @@ class Estimator(Inputs):
         """
         people: Any = taken.people
         rows_are_people = people.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+        target: Any = self._target
         known = Known(
             rows=taken.public,
             labels=taken.labels,
@@ -214,8 +221,8 @@ class Estimator(Inputs):
             people=len(people.rows) if rows_are_people else None,
             epsilon=budget.asked.each,
             delta=budget.asked.delta,
-            goal=getattr(self, "goal", "accuracy"),
-            weighted=getattr(self, "class_weight", None) is not None,
+            goal=target.goal,
+            weighted=target.weight is not None,
             n_classes=len(self.target_.names),
             unit=people.unit,
             named=taken.run.once.release is not None,

@@ -45,7 +45,6 @@ from tutelage.features.scored import ScoredRows
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
-from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, ids_in, unit_of_single_people
 from tutelage.people.batches import BatchReader, PeopleInBatches
@@ -236,8 +235,7 @@ class Inputs(Parameters):
         public_labels = None if target.is_declared else given.public_labels
         cells = _cells(run, given, self._owner)
         y, entity_ids, silos, y_public = cells.y, cells.entity_ids, cells.silos, cells.y_public
-        known = None if isinstance(y_public, str) else y_public
-        _require_plain(y=y, X_public=public_labels, y_public=known, entity_ids=entity_ids, silos=silos)
+        _require_plain(y=y, X_public=public_labels, y_public=y_public, entity_ids=entity_ids, silos=silos)
         run, X, X_public, table = self._numbered(run, cells.X, cells.X_public, entity_ids)
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
@@ -282,7 +280,6 @@ class Inputs(Parameters):
             as_given,
             entity_ids=entities,
             silos=owners,
-            unused_labels=_unused_labels(run, given),
             scored=None if given.scored is None else self._numbers_of(given.scored),
         )
         return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
@@ -290,10 +287,6 @@ class Inputs(Parameters):
     def _known(self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
         """Return public rows as numbers, and their labels as such, if there are any."""
         return public, None if y_public is None else self.target_.public(y_public, len(public))
-
-    def _look(self, taken: Taken) -> None:
-        """Refuse rows that should not be released from, and warn of others."""
-        self._told(taken.run, taken.look(partial(preflight, insist=taken.run.once.insist)))
 
     def _opened(self) -> Path | Ledger | None:
         """Return the open ledger, or the path of one that does not exist yet."""
@@ -347,7 +340,6 @@ class Inputs(Parameters):
             public,
             nothing,
             nothing,
-            unused_labels=_unused_labels(run, rows),
             scored=None if rows.scored is None else self._numbers_of(rows.scored),
             n_people=people.n_people,
         )
@@ -420,9 +412,6 @@ class Inputs(Parameters):
         unit : str, optional
             Name of the unit. Default: that of the estimator, or ``"entity"``.
         """
-        offered = Offered(self._target, schema=self._has_schema, silos=silos is not None)
-        if problems := [*unmet(method, offered, self._owner)]:
-            raise InvalidParameterError(*problems)
         key = np.random.default_rng(self._seeds()[0]).bytes(32)
         return method.shards(n_rows, entity_ids, silos, unit or self._unit_name(None), key)
 
@@ -511,7 +500,6 @@ class Inputs(Parameters):
         labels: npt.NDArray[Any],
         _as_given: npt.NDArray[Any],  # labels, before any were merged
         *,
-        unused_labels: str | None,
         entity_ids: Any = None,
         silos: Any = None,
         scored: Matrix | None = None,
@@ -544,13 +532,15 @@ class Inputs(Parameters):
             n_people=n_people,
             takes_empty=run.method.needs.empty,
             schema=run.schema,
-            unused_labels=unused_labels,
+            unused_labels=_unused_labels(run, given),
             labels=labels,
             declared=((run.schema, whole),) if run.schema is not None and isinstance(whole, Table) else (),
         )
 
-    def _told(self, run: Resolved, found: Found) -> None:
+    def _look(self, taken: Taken) -> None:
         """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
+        run = taken.run
+        found = taken.look(partial(preflight, insist=run.once.insist))
         if run.noise.simulated:  # nothing private is released, so there is nothing to refuse
             found = Found((), (*found.refusals, *found.warnings))
         if self.target_.origin == "private":
@@ -624,10 +614,7 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     require_same_rows(given.X, **special, whole_rows=given.whole_rows)
     if run.schema is None and given.X_public is None:
         raise InvalidDataError(_NO_PUBLIC)
-    X_public = None
-    y_public = given.y_public
-    if run.schema is None:
-        X_public, y_public = _apart(given.X_public, y_public)
+    X_public, y_public = _apart(given.X_public, given.y_public)
     for rows in (given.X, X_public):
         refuse_containers(rows)
     names = [name for name in special.values() if isinstance(name, str)]
@@ -642,8 +629,7 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
         special = {"y": labels, "entity_ids": ids, "silos": owners}
         X_public = public_features(X_public, *names)
     columns = {name: column_array(cells) for name, cells in special.items()}
-    known = y_public if isinstance(y_public, str) else column_array(y_public)
-    return replace(given, X=given.X if private is None else private, X_public=X_public, y_public=known, **columns)
+    return replace(given, X=given.X if private is None else private, X_public=X_public, y_public=y_public, **columns)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:
@@ -688,7 +674,7 @@ def _check_columns(n_rows: int, **columns: npt.ArrayLike | None) -> None:
 def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
     """Return public rows without their labels, and the labels, which may be a column of them."""
     rows, labels = labeled(X_public, y_public, "y_public")
-    return (rows.without([y_public]), labels) if isinstance(y_public, str) else (X_public, y_public)
+    return (rows.without([y_public]) if isinstance(y_public, str) else rows), labels
 
 
 def _require_plain(**columns: Any) -> None:
@@ -704,7 +690,7 @@ def _require_plain(**columns: Any) -> None:
 def _holds_numbers(X: Any) -> bool:
     """Return whether no cell of a matrix is text, a moment or, beside others, a truth value.
 
-    A reader leaves numbers as text if one cell is none, and makes truth values of all cells of a column or of none.
+    If one cell is not a number, a reader leaves the whole column as text; truth values are always whole columns.
     """
     cells = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
     if cells.dtype != object:

@@ -54,7 +54,7 @@ _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
 }
-_ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows", *_TYPES_OF_FIT)
+ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows", *_TYPES_OF_FIT)
 
 
 @final
@@ -127,7 +127,7 @@ def _problems_of_once(once: Once, owner: str) -> Iterator[Problem]:
 
 def _place_of(name: str, known: list[str]) -> str:
     """Return advice on where a parameter belongs that no estimator has."""
-    if name in _ARGUMENTS_OF_FIT:
+    if name in ARGUMENTS_OF_FIT:
         return "Pass it to `fit`."
     if name == "public":
         return "Pass a Schema as $columns, and public rows to `fit`."
@@ -192,10 +192,10 @@ class Parameters(BaseEstimator):
                 own[name] = value
         super().set_params(**own)
         if of_method:
-            self.method = self._method_meant().with_params(**of_method)
+            self.method = self.method_meant().with_params(**of_method)
         return self
 
-    def resolved(self, once: Once | None = None, **rows: bool) -> Resolved:
+    def resolved(self, once: Once = Once(), **rows: bool) -> Resolved:  # noqa: B008
         """Return the parameters with defaults and names resolved; nothing is trained or drawn.
 
         Parameters
@@ -210,7 +210,6 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        once = once or Once()
         if problems := [*self._problems(), *_problems_of_once(once, self._owner)]:
             raise InvalidParameterError(*problems)
         run = self._unchecked(once)
@@ -223,7 +222,7 @@ class Parameters(BaseEstimator):
     def _has_schema(self) -> bool:
         return isinstance(self.columns, Schema)
 
-    def _method_meant(self) -> Method:
+    def method_meant(self) -> Method:
         """Return the method as given, or the default one."""
         if self.method is not None and not isinstance(self.method, Method):
             raise InvalidParameterError(
@@ -237,7 +236,7 @@ class Parameters(BaseEstimator):
 
     def _unchecked(self, once: Once = Once()) -> Resolved:  # noqa: B008
         """Return the resolved parameters, without the checks of `resolved`."""
-        method = self._method_meant()
+        method = self.method_meant()
         of_student = method.student_features
         student_map = self.features if of_student is None else of_student
         student_map = None if isinstance(student_map, str) else student_map

@@ -185,7 +185,7 @@ class PATERegressor(RegressorMixin, Estimator):
         if y_public is None or run.schema is None:
             return public, None
         rows = run.schema.transform(dense_rows(X_public))
-        targets = self._target.public(labeled(X_public, y_public, "y_public")[1], len(rows))
+        targets = self._target.public(y_public, len(rows))
         if len(targets) < FEWEST:
             raise InvalidDataError(
                 f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."

@@ -123,7 +123,7 @@ class PublicColumns(PublicFeatureMap):
 
     @property
     def kinds(self) -> dict[str, str | list[str]]:
-        """The kind of each column: ``"number"``, ``"date"``, ``"text"``, or the list of its categories."""
+        """The kind of each column: a word that `learn` takes, or the list of its categories."""
         found: dict[str, Any] = dict.fromkeys(self.names, "number")
         found |= dict.fromkeys(self.dates, "date")
         found |= dict.fromkeys(self.text_names, "text")
@@ -250,20 +250,18 @@ class Columns(NamedTuple):
 def _principal_axes(
     public: PublicRows,
     components: int | None,
-    image_shape: Sequence[int] | None,
+    _shape: object,
     _: Columns,
 ) -> Any:
-    _refuse_image_shape(image_shape)
     return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
 
 
 def _steps(
     public: PublicRows,
     _: int | None,
-    image_shape: Sequence[int] | None,
+    _shape: object,
     columns: Columns,
 ) -> Any:
-    _refuse_image_shape(image_shape)
     n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
     found = PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
     if not (columns.features or any(map(len, (*found.steps, *found.categories)))):
@@ -278,13 +276,6 @@ def _image_features(
     _: Columns,
 ) -> Any:
     return image_features(public, None if shape is None else tuple(shape), n_components=components or _OF_IMAGES)
-
-
-def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
-    if image_shape is not None:
-        raise InvalidParameterError(
-            Problem("PATEClassifier.image_shape", "be left out unless the feature map is `images`")
-        )
 
 
 # Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
@@ -418,7 +409,7 @@ def public_features(X_public: Any, *special: Any) -> Any:
 
 
 def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
-    """Return the known labels of public rows, given or in a column of them; None unless there are two classes."""
+    """Return the known labels of public rows, given or in a column of them; None if fewer than two classes occur."""
     if isinstance(y, str):
         table = as_table(X_public)
         if table is None or y not in table.columns:

@@ -38,7 +38,7 @@ class PeopleInMemory(Private):
 
     @property
     def n_people(self) -> int:
-        """How many people there are."""
+        """How many people there are or, where teachers are trained, how many teachers."""
         return self.shards.n_shards
 
     @property
