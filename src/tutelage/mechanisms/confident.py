@@ -43,7 +43,7 @@ class _Checked(Mechanism):
         counts = votes.counts[passed]
         labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(self.sigma_vote, counts.shape))
         check, answer = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated).flatten()
-        # What was run, so what is paid.
+        # The events that were run, which are spent.
         happened = Repeated(check.event, votes.n_queries), Repeated(answer.event, int(passed.sum()))
         return Release(labels, Composed(happened), by_vote=passed)
 

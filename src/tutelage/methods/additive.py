@@ -39,7 +39,7 @@ Taught = Asking[tuple[Any, dict[Any, float] | None]]
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
 WrongOf = Callable[[IntArray, PeopleBlock], IntArray]
-"""What effects get wrong, in whole steps, shape (rows, outputs), by the groups of rows and these."""
+"""Return the residuals of the effects, in whole steps, shape (rows, outputs), by the groups of rows and these."""
 
 
 def counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
