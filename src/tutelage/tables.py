@@ -13,20 +13,20 @@ from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute, parquet, types
 from pyarrow import csv as arrow_csv
 
 from tutelage._internal import gate
-from tutelage._internal.records import by_identity
+from tutelage._internal.records import Names, by_identity
+from tutelage._internal.typing import Array
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
 TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
 """Endings of the files that `read_table` reads."""
 
-Cells = npt.NDArray[Any]
+Cells = Array
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 """How csv files spell days and times."""
 ROWS_AT_ONCE = 2**16
@@ -71,7 +71,7 @@ class Table:
 
     source: str  # the file's name, for messages; empty for rows that come from no file
     columns: Mapping[str, Any] = field(repr=False)
-    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)  # order of the categories, if any
+    levels: Mapping[str, Names] = field(default_factory=dict, repr=False)  # order of the categories, if any
     # The type that a column has in the memory of a frame or in a file; without one, it is that of its cells.
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -123,7 +123,7 @@ class Table:
         found = self.types.get(name) or _type_of_cells(self.column(name))
         return TEXT_TYPE if found == WRITTEN else found
 
-    def rows(self) -> npt.NDArray[Any]:
+    def rows(self) -> Array:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
         written = []
         for name, cells in self.columns.items():
@@ -143,7 +143,7 @@ class Batches:
     """
 
     source: str  # the file's name, for messages; empty for rows that come from no file
-    names: tuple[str, ...]  # of all columns
+    names: Names  # of all columns
     # Yields columns of these names as tables of at least one row, the same rows in the same order in every call.
     tables: Callable[[Sequence[str]], Iterator[Table]] = field(repr=False)
 
@@ -519,7 +519,7 @@ def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
 class _Column(NamedTuple):
     cells: Cells
     type: str
-    order: tuple[str, ...] = ()  # of the categories, if they have one
+    order: Names = ()  # of the categories, if they have one
 
 
 def _table(
@@ -529,7 +529,7 @@ def _table(
     names: Collection[str] | None = None,
 ) -> Table:
     cells = dict[str, Cells]()
-    orders = dict[str, tuple[str, ...]]()
+    orders = dict[str, Names]()
     kinds = dict[str, str]()
     for name, values in columns:
         if name in cells:
@@ -581,7 +581,7 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
     return _Column(cells, _type_of(found))
 
 
-def _coded(known: list[Any], codes: npt.NDArray[Any]) -> Cells:
+def _coded(known: list[Any], codes: Array) -> Cells:
     """Return the cell of each code; -1 stands for an empty one."""
     cells = [cell if isinstance(cell, str | bytes) else spelled(cell) for cell in known]
     return np.array([*cells, None], dtype=object)[codes]

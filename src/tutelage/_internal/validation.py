@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from math import inf
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN, Array
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, Problem, shown
 
 MOST_VOTES = 1e15
@@ -74,7 +73,7 @@ def ballots_between(
     name: str,
     axes: str,
     error: type[InvalidDataError] = InvalidBallotError,
-) -> npt.NDArray[Any]:
+) -> Array:
     """Return `given` as an array, once it is found to be a matrix of class indices, or −1, in integers."""
     ballots = np.asarray(given)
     if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):

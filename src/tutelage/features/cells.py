@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import Array, FloatArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.tables import (
     MOMENT,
@@ -44,7 +44,8 @@ _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.2024, 9/7/24 17:30
 _SIMPLE = (str, Real, Decimal, date, time)
 
-Kind = str | npt.NDArray[np.str_]
+Categories = npt.NDArray[np.str_]
+Kind = str | Categories
 """A word, or the categories."""
 
 
@@ -62,7 +63,7 @@ def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None
     return Table("", {TEXT: cells})
 
 
-def as_texts(cells: Cells) -> npt.NDArray[Any]:
+def as_texts(cells: Cells) -> Array:
     """Return the cells of a column as texts, by their values; an empty one is blank."""
     return of_each(cells, by_value, object)
 
@@ -79,10 +80,10 @@ def frame_kinds(table: Table) -> dict[str, str]:
 def frame_library(rows: Any) -> str:
     """Return the library whose frames scikit-learn is to get: that of the rows, or one that is installed."""
     own = type(rows).__module__.partition(".")[0]
-    library = next((name for name in (own, *_LIBRARIES) if name in _LIBRARIES and find_spec(name)), None)
-    if library is None:
-        raise InvalidDataError("Rows with named columns go into a transformer as frames. Install pandas or Polars.")
-    return library
+    for name in (own, *_LIBRARIES):
+        if name in _LIBRARIES and find_spec(name):
+            return name
+    raise InvalidDataError("Rows with named columns go into a transformer as frames. Install pandas or Polars.")
 
 
 def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
@@ -91,7 +92,7 @@ def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
     Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
     blank.
     """
-    framed = dict[str, npt.NDArray[Any]]()
+    framed = dict[str, Array]()
     for name, cells in columns_of(X, kinds).items():
         kind = kinds[name]
         framed[name] = as_texts(cells) if kind == "text" else in_numbers(cells, kind, f"Column '{name}'")
@@ -102,12 +103,12 @@ def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
     return import_module(library).DataFrame(framed)
 
 
-def rows_of(table: Table, names: Sequence[str]) -> npt.NDArray[Any]:
+def rows_of(table: Table, names: Sequence[str]) -> Array:
     """Return the cells of named columns as rows, shape (rows, columns)."""
     return np.stack([cells.astype(object) for cells in columns_of(table, names).values()], axis=1)
 
 
-def only_texts(rows: Any) -> npt.NDArray[Any]:
+def only_texts(rows: Any) -> Array:
     """Return the texts of rows that have no other column."""
     table = named_cells(rows)
     columns = [] if table is None else [*table.columns.values()]
@@ -209,7 +210,7 @@ def require_kind(table: Table, name: str, kind: Kind) -> None:
             )
 
 
-def categories_of(table: Table, name: str) -> npt.NDArray[np.str_]:
+def categories_of(table: Table, name: str) -> Categories:
     """Return the categories of a public column, sorted or in their order."""
     cells = table.column(name)
     filled = _filled(cells)
@@ -325,7 +326,7 @@ def of_each(
     cells: Cells,
     convert: Callable[[Any], Any],
     dtype: Any,
-) -> npt.NDArray[Any]:
+) -> Array:
     """Return what a function makes of each cell, of equal ones once where that is quick."""
     if cells.dtype.kind in "biufM":
         different, places = np.unique(cells, return_inverse=True)
@@ -341,7 +342,7 @@ def of_each(
 
 def codes_of(
     cells: Cells,
-    categories: npt.NDArray[np.str_],
+    categories: Categories,
     column: str,
 ) -> FloatArray:
     """Return the place of each cell among the categories, by its value; `column` is what an error calls them.
@@ -375,12 +376,12 @@ def _kind_of_value(text: str) -> str:
     return "date" if _is_date(text) else "text"
 
 
-def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
+def _codes(cells: Cells, categories: Categories) -> FloatArray:
     codes = code_of(categories)
     return of_each(cells, lambda cell: codes.get(by_value(cell), UNKNOWN), np.float64)
 
 
-def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:
+def code_of(categories: Categories) -> dict[str, int]:
     """Return the place of each category by its value, and of empty cells."""
     codes = dict[str, int]()
     for code, category in enumerate(categories.tolist()):

@@ -12,11 +12,11 @@ from os import PathLike
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.typing import Matrix, Named
+from tutelage._internal.records import Entries, Names
+from tutelage._internal.typing import Array, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
@@ -24,7 +24,7 @@ from tutelage.features.cells import (
     DAY_FIRST,
     NUMERIC,
     TEXT,
-    Kind,
+    Categories,
     as_texts,
     categories_of,
     codes_of,
@@ -58,7 +58,7 @@ class PublicColumns(PublicFeatureMap):
     """
 
     names: Sequence[str]  # feature columns in order
-    categories: Sequence[npt.NDArray[np.str_] | None]  # in the order of their codes; None for columns of other kinds
+    categories: Sequence[Categories | None]  # in the order of their codes; None for columns of other kinds
     dates: Sequence[str] = ()  # names of the columns of dates
     text_names: Sequence[str] = ()  # and of text
     text_maps: Sequence[PublicTransformer] = ()  # whose features were learned from public texts
@@ -103,11 +103,15 @@ class PublicColumns(PublicFeatureMap):
         names = tuple(table.columns) if names is None else names
         given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
         _check_kinds(given, names)
-        categories = list[npt.NDArray[np.str_] | None]()
+        categories = list[Categories | None]()
         words = dict[str, str]()
         for name in names:
-            kind = _declared(given[name]) if name in given else kind_of(table, name)
-            if name in given:
+            if name not in given:
+                kind = kind_of(table, name)
+            else:
+                kind = given[name]
+                if not isinstance(kind, str):
+                    kind = np.array([spelled(value) for value in kind])
                 require_kind(table, name, kind)
             if isinstance(kind, str) and kind != "category":
                 words[name] = kind
@@ -124,7 +128,7 @@ class PublicColumns(PublicFeatureMap):
     @property
     def kinds(self) -> dict[str, str | list[str]]:
         """The kind of each column: a word that `learn` takes, or the list of its categories."""
-        found: dict[str, Any] = dict.fromkeys(self.names, "number")
+        found: Entries = dict.fromkeys(self.names, "number")
         found |= dict.fromkeys(self.dates, "date")
         found |= dict.fromkeys(self.text_names, "text")
         found |= self.forms
@@ -134,13 +138,13 @@ class PublicColumns(PublicFeatureMap):
         return found
 
     @property
-    def numbers(self) -> tuple[str, ...]:
+    def numbers(self) -> Names:
         """Names of the columns of numbers and dates, which come first in the matrix."""
         known = zip(self.names, self.categories, strict=True)
         return tuple(name for name, found in known if found is None and name not in self.text_names)
 
     @property
-    def categorical(self) -> tuple[str, ...]:
+    def categorical(self) -> Names:
         """Names of the columns of categories, whose codes come after them; the features of texts come last."""
         return tuple(compress(self.names, (known is not None for known in self.categories)))
 
@@ -154,7 +158,7 @@ class PublicColumns(PublicFeatureMap):
         return [features.transform([""]).shape[1] for features in self.text_maps]
 
     @property
-    def feature_names_in_(self) -> npt.NDArray[Any]:
+    def feature_names_in_(self) -> Array:
         """The names, as scikit-learn's pipelines show them."""
         return np.array(self.names, dtype=object)
 
@@ -163,7 +167,7 @@ class PublicColumns(PublicFeatureMap):
         """Number of columns."""
         return len(self.names)
 
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> npt.NDArray[Any]:  # noqa: ARG002
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:  # noqa: ARG002
         """Return the names in the order of the matrix: numbers and dates, then categories, then axes of texts."""
         widths = zip(self.text_names, self._text_widths, strict=True)
         axes = [f"{name}~{axis}" for name, width in widths for axis in range(width)]
@@ -226,10 +230,6 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
             )
 
 
-def _declared(kind: str | Sequence[Any]) -> Kind:
-    return kind if isinstance(kind, str) else np.array([spelled(value) for value in kind])
-
-
 ColumnMap = PublicColumns | PublicTransformer
 _COMPONENTS = 64
 _OF_IMAGES = 200
@@ -240,51 +240,8 @@ IMAGE_MAP_OF_PEOPLE = "images"
 """The maps for tables and images where every person is a teacher, unless another one is named."""
 
 
-class Columns(NamedTuple):
-    """How many columns, the first ones, are numbers, and how many, the last ones, are features of texts."""
-
-    numbers: int
-    features: int = 0
-
-
-def _principal_axes(
-    public: PublicRows,
-    components: int | None,
-    _shape: object,
-    _: Columns,
-) -> Any:
-    return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
-
-
-def _steps(
-    public: PublicRows,
-    _: int | None,
-    _shape: object,
-    columns: Columns,
-) -> Any:
-    n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, columns.numbers)))  # of many columns, fewer each
-    found = PublicSteps.learn(public, columns.numbers, n_steps, n_features=columns.features)
-    if not (columns.features or any(map(len, (*found.steps, *found.categories)))):
-        raise InvalidDataError("The public rows must have a column with different cells. Add columns, or public rows.")
-    return found
-
-
-def _image_features(
-    public: PublicRows,
-    components: int | None,
-    shape: Sequence[int] | None,
-    _: Columns,
-) -> Any:
-    return image_features(public, None if shape is None else tuple(shape), n_components=components or _OF_IMAGES)
-
-
-# Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
-# images, and which columns are numbers and features.
-FEATURE_MAPS: Mapping[str, Named[Any]] = {
-    "images": Named(_image_features, "for small images of things: edges and brightness"),
-    "pca": Named(_principal_axes, "principal axes of the public rows"),
-    "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
-}
+FEATURE_MAPS = ("images", "pca", "steps")
+"""Their names in configurations."""
 
 
 class NumberedRows(NamedTuple):
@@ -305,11 +262,24 @@ class NumberedRows(NamedTuple):
     ) -> Any:
         """Return a map of this name, learned from the public rows; by default that for people who cast ballots."""
         name = name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else IMAGE_MAP_OF_PEOPLE)
-        columns = Columns(self.rows.shape[1])
+        public = PublicRows(self.rows, source)
+        if name == "images":
+            shape = self.image_shape if image_shape is None else tuple(image_shape)
+            return image_features(public, shape, n_components=components or _OF_IMAGES)
+        if name == "pca":
+            return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
+        n_numbers = self.rows.shape[1]
+        n_features = 0
         if isinstance(self.columns, PublicColumns):
-            columns = Columns(len(self.columns.numbers), self.columns.n_text_features)
-        shape = self.image_shape if image_shape is None else image_shape
-        return FEATURE_MAPS[name](PublicRows(self.rows, source), components, shape, columns)
+            n_numbers = len(self.columns.numbers)
+            n_features = self.columns.n_text_features
+        n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, n_numbers)))  # of many columns, fewer each
+        found = PublicSteps.learn(public, n_numbers, n_steps, n_features=n_features)
+        if not n_features and not any(map(len, (*found.steps, *found.categories))):
+            raise InvalidDataError(
+                "The public rows must have a column with different cells. Add columns, or public rows."
+            )
+        return found
 
 
 def numbered_rows(X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None) -> NumberedRows:
@@ -408,7 +378,7 @@ def public_features(X_public: Any, *special: Any) -> Any:
     return X_public if public is None else public.without([name for name in special if isinstance(name, str)])
 
 
-def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
+def labels_of_public(X_public: Any, y: Any) -> Array | None:
     """Return the known labels of public rows, given or in a column of them; None if fewer than two classes occur."""
     if isinstance(y, str):
         table = as_table(X_public)
@@ -437,16 +407,13 @@ def refuse_containers(rows: Any) -> None:
 def require_no_columns(feature_map: Any, owner: str, name: str) -> None:
     """Refuse a map that takes named columns: these come before the map of features, which takes numbers."""
     steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
-    if any(map(_takes_columns, steps)):
-        raise InvalidParameterError(
-            Problem(
-                f"{owner}.{name}",
-                "take numbers",
-                "a map of named columns",
-                "Pass it as $columns, and the steps after it as $features.",
+    for step in steps:
+        if isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and step.kinds):
+            raise InvalidParameterError(
+                Problem(
+                    f"{owner}.{name}",
+                    "take numbers",
+                    "a map of named columns",
+                    "Pass it as $columns, and the steps after it as $features.",
+                )
             )
-        )
-
-
-def _takes_columns(step: Any) -> bool:
-    return isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and bool(step.kinds))

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.records import Entries, Names
+from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
@@ -95,7 +96,7 @@ class Schema(PublicFeatureMap):
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
         every column makes the noise on all others larger. A fit compares its private rows with the public ones.
         """
-        found = dict[str, Any]()
+        found = Entries()
         table = as_table(public)
         if table is None:
             raise InvalidDataError("`public` of Schema.learn must be public rows with named columns.")
@@ -134,7 +135,7 @@ class Schema(PublicFeatureMap):
         name = self.proposed_by.source or "rows that the data set owner called public"
         return f"ranges and categories as {name} proposed them, or corrected"
 
-    def _proposed_ones(self, name: str) -> npt.NDArray[np.bool_]:
+    def _proposed_ones(self, name: str) -> Mask:
         """Return which ends or categories of a column are in the public rows that proposed it."""
         column = self.columns[name]
         cells = self.proposed_by.columns.get(name, np.empty(0))
@@ -146,7 +147,7 @@ class Schema(PublicFeatureMap):
         return self  # nothing changes it, and it keeps its origin
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         """Names of the columns, in order."""
         return tuple(self.columns)
 
@@ -161,7 +162,7 @@ class Schema(PublicFeatureMap):
         return tuple(map(_is_range, self.columns.values()))
 
     @property
-    def categorical(self) -> tuple[str, ...]:
+    def categorical(self) -> Names:
         """Names of the columns of categories."""
         return tuple(name for name, column in self.columns.items() if not _is_range(column))
 

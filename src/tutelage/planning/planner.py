@@ -6,10 +6,9 @@ from math import sqrt
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import Array, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import FeatureMap, require_public_map
@@ -25,7 +24,8 @@ from tutelage.reporting.lints import is_worth
 from tutelage.tables import as_table, column_array, is_missing
 from tutelage.targets import Goal
 
-_QUICK_ROWS, _FEW_FOLDS = 1_500, 2  # in the first, short trial of every method
+_QUICK_ROWS = 1_500  # in the first, short trial of every method
+_FEW_FOLDS = 2
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots to be recommended
@@ -215,7 +215,7 @@ def _numbers(
     y: Any,
     columns: Any,
     features: FeatureMap | None,
-) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
+) -> tuple[Matrix, Matrix, Array]:
     """Return rows as numbers and as people's ballots see them, and their labels."""
     labels = y
     if isinstance(y, str):

@@ -1,11 +1,11 @@
 """The result of planning, as plain values, a table, sentences and a configuration."""
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import escape
-from tutelage._internal.records import frozen
+from tutelage._internal.records import Entries, Names, frozen
 from tutelage.exceptions import InvalidParameterError, Problem, as_is
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
@@ -18,7 +18,10 @@ from tutelage.targets import Goal
 if TYPE_CHECKING:
     from rich.table import Table
 
-OWN_LABELS, STAND_IN, DECLARED, NOTHING = "public-labels", "stand-in", "declared-accuracy", "nothing"
+OWN_LABELS = "public-labels"
+STAND_IN = "stand-in"
+DECLARED = "declared-accuracy"
+NOTHING = "nothing"
 HEADINGS = ("method", "settings", "proved ε", "interval", "expected")
 _EVIDENCE = {
     OWN_LABELS: "Whole runs were tried on the labeled public rows. The interval assumes that private rows are similar.",
@@ -52,13 +55,13 @@ class Option:
         """The proved ε, rounded upward."""
         return f"{round_up(self.epsilon.epsilon):.10g}"
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self) -> Names:
         """Return the cells of a table under `HEADINGS`."""
         settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items()) or "default"
         interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
         return self.method.title, settings, self.claim, interval, "unknown" if self.rough else f"{self.expected:.1%}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the option as plain values, for JSON."""
         return {
             "method": self.method.title,
@@ -187,7 +190,7 @@ class Plan:
     def _share(self, share: float) -> str:
         return f"{share:.1%} {Goal(self.goal).title}"
 
-    def parameters(self, *, despite_plan: bool = False) -> dict[str, Any]:
+    def parameters(self, *, despite_plan: bool = False) -> Entries:
         """Return the parameters of `PATEClassifier` for the recommended option, ε and δ included.
 
         Parameters
@@ -215,7 +218,7 @@ class Plan:
             **({} if self.goal == "accuracy" else {"goal": self.goal}),
         }
 
-    def sentences(self) -> tuple[str, ...]:
+    def sentences(self) -> Names:
         """Return the recommendation, what it rests on, and what would help, in a few sentences."""
         best = self.recommended
         said = [] if self.obstacle is None else [self.obstacle]
@@ -261,7 +264,7 @@ class Plan:
         even = f"even at ε = {most.epsilon:g} it is {most.expected:.1%}"
         return f"{even}: more people, better features or a lower `reach` would help"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the plan as plain values, for JSON."""
         return {
             "version": 3,
@@ -305,9 +308,9 @@ class Plan:
             table.add_row(*cells)
         return table
 
-    def without_release(self) -> list[tuple[str, ...]]:
+    def without_release(self) -> list[Names]:
         """Return the cells of a table under `HEADINGS` for what needs no release."""
-        rows = list[tuple[str, ...]]()
+        rows = list[Names]()
         alone = self.alone
         if alone is not None:
             interval = f"{alone.low:.0%} to {alone.high:.0%}"
