@@ -15,11 +15,10 @@ from operator import eq
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
-from tutelage._internal.records import by_identity
-from tutelage._internal.typing import FloatArray, Hidden, IntArray, Matrix
+from tutelage._internal.records import Names, by_identity
+from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Mask, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.exceptions import as_is
 from tutelage.features.cells import UNKNOWN
@@ -94,14 +93,14 @@ class Sight(Hidden):
     # Rows as numbers; of named columns first the numbers, then the codes of categories.
     private: Matrix
     public: Matrix  # that it learns from
-    numbers: tuple[str, ...]  # names of the columns of numbers
+    numbers: Names  # names of the columns of numbers
     columns: Mapping[str, Cells]  # all that may say whose row it is, features or not
-    labels: npt.NDArray[Any]
+    labels: Array
     n_classes: int
     scored: Matrix | None = None  # public rows that only score it
-    categories: tuple[str, ...] = ()
-    entity_ids: npt.NDArray[Any] | None = None
-    silos: npt.NDArray[Any] | None = None
+    categories: Names = ()
+    entity_ids: Array | None = None
+    silos: Array | None = None
     named: Mapping[str, str] = field(default_factory=dict)  # by the interface, where it has other names for these two
     unit_is_row: bool = False  # whether the owner declared it
     noise: float | None = None  # standard deviation, in ballots
@@ -130,8 +129,8 @@ class Sight(Hidden):
 class Found(NamedTuple):
     """Findings of the checks, one sentence or more each; for the data set owner only."""
 
-    refusals: tuple[str, ...]
-    warnings: tuple[str, ...]
+    refusals: Names
+    warnings: Names
 
 
 def preflight(sight: Sight, *, insist: bool = False) -> Found:
@@ -159,8 +158,11 @@ def preflight(sight: Sight, *, insist: bool = False) -> Found:
 
 def told_of_columns(sight: Sight) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
-    scaled = scaled_by_private_rows(sight)
-    unlike = unlike_columns(sight, scaled)
+    scaled = list[str]()
+    unlike = dict[str, str]()
+    if _comparable(sight):
+        scaled = _scaled_by_private_rows(sight)
+        unlike = _unlike_columns(sight, scaled)
     warned = [*_odd_cells(sight, unlike), *_said_of(scaled, unlike), *_odd_ids(sight), *_copies_of_label(sight)]
     beyond = {} if sight.schema is None else sight.schema.beyond(sight.columns)
     if beyond:
@@ -173,7 +175,7 @@ def told_of_columns(sight: Sight) -> list[str]:
 
 
 def few_take_part(
-    taking_part: npt.NDArray[np.bool_],
+    taking_part: Mask,
     mechanism: Any,
     release: str | None,
 ) -> str | None:
@@ -277,13 +279,13 @@ def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
     names = None if sight.entity_ids is None else canonical_ids(sight.entity_ids).tolist()
     alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
-    by_chance = alike.is_chance(len(public), len(private))
+    by_chance = alike.is_chance
     if by_chance and alike.across > 0 and alike.among_private == 0:
         # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
         by_chance = _equal_by_columns(private, public) >= _RARE
     if by_chance and not same:
         return "", False
-    beyond = alike.excess(len(public), len(private)) > _BEYOND
+    beyond = alike.excess > _BEYOND
     is_large = same or (beyond and alike.across >= _LARGE_SHARE * len(public))
     share = "Many" if is_large else "Some"
     return (
@@ -325,10 +327,8 @@ def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def scaled_by_private_rows(sight: Sight) -> list[str]:
+def _scaled_by_private_rows(sight: Sight) -> list[str]:
     """Return the number columns that have mean 0 and standard deviation 1, in the private rows or in all rows."""
-    if not _comparable(sight):
-        return []
     columns = zip(sight.numbers, sight.private.T, sight.public.T, strict=False)
     return [name for name, *parts in columns if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))]
 
@@ -338,16 +338,15 @@ def _is_standard(cells: FloatArray) -> bool:
     if len(filled) < _FEWEST_DISTINCT:
         return False
     with np.errstate(all="ignore"):  # cells of any size
-        center, deviation = filled.mean(), filled.std()
+        center = filled.mean()
+        deviation = filled.std()
     ways = np.sqrt([1.0, len(filled) / (len(filled) - 1)])  # to divide
     is_standard = abs(center) < _STANDARD and np.abs(deviation * ways - 1).min() < _STANDARD
     return bool(is_standard and np.any(filled != np.rint(filled)))  # codes such as −1 and 1 may be balanced
 
 
-def unlike_columns(sight: Sight, told: Collection[str] = ()) -> dict[str, str]:
+def _unlike_columns(sight: Sight, told: Collection[str]) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
-    if not _comparable(sight):
-        return {}
     names = (*sight.numbers, *sight.categories)
     n_tests = len(names) + 2 * len(sight.numbers)  # three of numbers, one of categories
     level = _LEVEL / max(1, n_tests)
@@ -420,8 +419,8 @@ def _quartiles(numbers: FloatArray) -> FloatArray:
 
 
 def _differ(
-    one: npt.NDArray[Any],
-    other: npt.NDArray[Any],
+    one: Array,
+    other: Array,
     level: float,
     least: float = 0.0,
 ) -> bool:
@@ -465,8 +464,8 @@ def _first_of(names: Sequence[str], comma: str = ", ") -> str:
 
 
 def sorted_by(
-    columns: Mapping[str, npt.NDArray[Any]],
-    labels: npt.NDArray[Any],
+    columns: Mapping[str, Array],
+    labels: Array,
     last: int,
 ) -> Iterator[str]:
     """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
@@ -528,7 +527,7 @@ def _odd_ids(sight: Sight) -> Iterator[str]:
             )
 
 
-def differ_by_spelling_only(column: npt.NDArray[Any]) -> bool:
+def differ_by_spelling_only(column: Array) -> bool:
     """Return whether some ids differ in a way that a person would not read as a difference."""
     ids = np.unique(canonical_ids(column))
     return len(np.unique(folded_ids(ids))) < len(ids)
@@ -649,9 +648,8 @@ class Likeness(NamedTuple):
 
     across: int  # public rows like a private one
     among_private: int  # private rows like one of another entity
-    pairs_across: int
-    pairs_among_private: int
-    pairs_among_public: int
+    excess: float  # the rate of equal pairs across, as a multiple of the most that two independent tables have
+    is_chance: bool  # whether chance explains the public rows that are like private ones
 
     @classmethod
     def of(
@@ -660,46 +658,41 @@ class Likeness(NamedTuple):
         names: list[str] | None,
         public: list[bytes],
     ) -> "Likeness":
-        """Count rows, given as hashes; an entity, or without names a row, has one row of each value."""
-        repeated, asked = Counter(private), Counter(public)
-        owners = repeated if names is None else Counter(row for row, _ in set(zip(private, names, strict=True)))
-        return cls(
-            across=sum(times for row, times in asked.items() if row in owners),
-            among_private=sum(times for row, times in repeated.items() if owners[row] > 1),
-            pairs_across=sum(times * owners[row] for row, times in asked.items()),
-            pairs_among_private=sum(times * (times - 1) // 2 for times in owners.values()),
-            pairs_among_public=sum(times * (times - 1) // 2 for times in asked.values()),
-        )
+        """Count rows, given as hashes; an entity, or without names a row, has one row of each value.
 
-    def is_chance(self, public: int, private: int) -> bool:
-        """Return whether chance explains the public rows that are like private ones.
-
-        Private rows of different entities are alike about as often, by Fisher's exact test, and no more pairs are alike
-        across than the two kinds of rows allow: copies among the private rows excuse nothing by themselves.
+        Chance explains public rows that are like private ones if private rows of different entities are alike about as
+        often, by Fisher's exact test, and no more pairs are alike across than the two kinds of rows allow: copies among
+        the private rows excuse nothing by themselves.
         """
-        if self.across == 0:
-            return True
-        alike = self.across + self.among_private
-        likely = stats.hypergeom.sf(self.across - 1, public + private, alike, public) > _LEVEL
-        return bool(likely and self.excess(public, private) <= 1)
-
-    def excess(self, public: int, private: int) -> float:
-        """Return the rate of equal pairs across, as a multiple of the most that two independent tables have."""
+        repeated = Counter(private)
+        asked = Counter(public)
+        owners = repeated
+        if names is not None:
+            owners = Counter(row for row, _ in set(zip(private, names, strict=True)))
+        across = sum(times for row, times in asked.items() if row in owners)
+        among_private = sum(times for row, times in repeated.items() if owners[row] > 1)
         # From the equal pairs within each of them, by Cauchy and Schwarz: Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²).
-        most = _rate_at_most(self.pairs_among_public, public) * _rate_at_most(self.pairs_among_private, private)
-        return self.pairs_across / (public * private) / sqrt(most)
+        most = _rate_at_most(asked, len(public)) * _rate_at_most(owners, len(private))
+        pairs = sum(times * owners[row] for row, times in asked.items())
+        excess = pairs / (len(public) * len(private)) / sqrt(most)
+        likely = True
+        if across > 0:
+            rows = len(public) + len(private)
+            likely = stats.hypergeom.sf(across - 1, rows, across + among_private, len(public)) > _LEVEL
+        return cls(across, among_private, excess, bool(likely and excess <= 1))
 
 
-def _rate_at_most(pairs: int, rows: int) -> float:
+def _rate_at_most(times: Counter[bytes], rows: int) -> float:
     """Return an upper confidence bound on how often two of the rows are alike, from a Poisson number of pairs."""
     possible = rows * (rows - 1) / 2
     if not possible:
         return 1.0
+    pairs = sum(count * (count - 1) // 2 for count in times.values())
     return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible)
 
 
 def hashes_of_numbers(
-    rows: npt.NDArray[Any],
+    rows: Array,
     key: bytes,
     steps: FloatArray | None = None,
 ) -> list[bytes]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import Names, frozen
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
@@ -56,7 +56,7 @@ class Probe(NamedTuple):
 
 def audit_fresh_noise(
     mechanism: Mechanism, probe: Probe, *, confidence: float = 0.999, noise: NoiseSource | None = None
-) -> tuple[str, ...]:
+) -> Names:
     """Release batches of equal made-up queries, large and small, and return what shows missing or reused noise.
 
     Exact binomial tests: two independent labels agree with the probability Σ_j p_j². Reuse in few queries of many, or
@@ -287,9 +287,8 @@ def readers() -> dict[str, Reader]:
         "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
         "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
     }
-    return {_CSV: read_table} | {
-        name: read for name, read in of.items() if name == "Parquet" or find_spec(name.split()[0].lower())
-    }
+    found = {name: read for name, read in of.items() if name == "Parquet" or find_spec(name.split()[0].lower())}
+    return {_CSV: read_table, **found}
 
 
 def _in_german(cell: str) -> str:
@@ -314,7 +313,8 @@ def check_cells(
     `columns`, there are no public rows. The result depends on the private rows and is for the data set owner. It spends
     no budget, because nothing is released.
     """
-    by = readers() if by is None else by
+    if by is None:
+        by = readers()
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         for form, read in by.items():
             column = _moved(read, private, public, columns, Path(folder), marks=form == _CSV)
@@ -395,6 +395,9 @@ def _written(
     rows: list[list[str]],
 ) -> Path:
     text = StringIO(newline="")
-    csv.writer(text).writerows([names, *([" ".join(cell.splitlines()) for cell in row] for row in rows)])
+    writer = csv.writer(text)
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([" ".join(cell.splitlines()) for cell in row])
     path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
     return path

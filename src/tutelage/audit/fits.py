@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn import config_context
 
 from tutelage._internal.progress import progress_bar
+from tutelage._internal.records import Entries
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, pass_if
 from tutelage.audit.sensitivity import changes_of_one, n_differing
@@ -31,7 +32,9 @@ from tutelage.release import PreparedRelease
 from tutelage.tables import as_table
 from tutelage.terms import Asked
 
-_SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
+_SAMPLED_ROWS = 1_500
+_TEACHERS = 10
+_QUERIES = 300
 _CHECK = "one person, one ballot"
 _NOT_REPEATABLE = (
     "The same rows gave other ballots the second time. Seed the teachers, and use no random stream that they share."
@@ -81,7 +84,7 @@ def check_fit(
     trial = copy(model).set_params(random_state=model.random_state or 0)
     if isinstance(private.entity_ids, str):
         trial.set_params(unit=model.unit or private.entity_ids)
-    ids: dict[str, Any] = {"entity_ids": private.entity_ids, "silos": private.silos}
+    ids: Entries = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
         whole = trial.prepare(private.X, private.y, X_public=X_public, y_public=y_public, insist=True, **ids)
@@ -123,7 +126,7 @@ def _sampled(rows: PrivateRows) -> PrivateRows:
 def _reduced(whole: PreparedRelease) -> PreparedRelease:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
-    fewer = dict[str, Any]()
+    fewer = Entries()
     for name in ("rows", "teacher_rows", "student_rows", "labels"):
         given = getattr(public, name)
         fewer[name] = None if given is None else given[:_QUERIES]

@@ -4,7 +4,9 @@ One half of the draws chooses the event that tells the neighbors apart, the othe
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
+from collections.abc import Sequence
 from math import ceil, inf
+from operator import itemgetter
 from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -27,7 +29,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import InvalidParameterError, Problem, UnsupportedEventError
-from tutelage.mechanisms import InteractiveGNMax, Mechanism, NoisySum, Release
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law, made_up_votes
@@ -62,13 +64,25 @@ def refuted_epsilon(
 
 
 def best_event(
-    scores: FloatArray, more: IntArray, less: IntArray, trials: int, delta: float, level: float
-) -> tuple[float, IntArray]:
-    """Return the largest ε that outcomes with the largest scores refute on these frequencies, and their places."""
-    ranked = np.argsort(-scores, kind="stable")
-    bounds = refuted_epsilon(np.cumsum(more[ranked]), np.cumsum(less[ranked]), trials, delta, level)
-    best = int(np.argmax(bounds))
-    return float(bounds[best]), ranked[: best + 1]
+    scores: FloatArray,
+    seen: Sequence[IntArray],
+    trials: int,
+    delta: float,
+    level: float,
+) -> tuple[float, IntArray, int]:
+    """Return the largest ε that outcomes with the largest, or the least, scores refute on these frequencies.
+
+    Their places follow, and at which of the two neighbors they were seen more often.
+    """
+    found = []
+    for more in (0, 1):
+        ranked = np.argsort(scores if more else -scores, kind="stable")
+        often = np.cumsum(seen[more][ranked])
+        seldom = np.cumsum(seen[1 - more][ranked])
+        bounds = refuted_epsilon(often, seldom, trials, delta, level)
+        best = int(np.argmax(bounds))
+        found.append((float(bounds[best]), ranked[: best + 1], more))
+    return max(found, key=itemgetter(0))
 
 
 Part = Literal["release", "check"]
@@ -90,13 +104,13 @@ class MechanismAudit:
 
     mechanism: str
     neighbors: Neighbors
-    part: Part
-    queries: int
     draws: int
     delta: float
     claim: float  # ε that the accounting claims at `delta`, in nats
     lower_bound: float  # the ε of the mechanism at `delta` is at least this, in nats
     confidence: float
+    part: Part = "release"
+    queries: int = 1
 
     @property
     def passed(self) -> bool:
@@ -172,32 +186,16 @@ def audit_mechanism(
         outcomes = release.voted.astype(np.int64) if part == "check" else release.labels + 1
         return outcomes.reshape(draws, -1)
 
-    outcomes = seen(neighbors.here), seen(neighbors.there)
-    return judged(mechanism, neighbors, outcomes, claim, delta, confidence, part=part, queries=queries)
-
-
-def judged(
-    mechanism: Mechanism | NoisySum,
-    neighbors: Neighbors,
-    outcomes: tuple[IntArray, IntArray],
-    claim: float,
-    delta: float,
-    confidence: float,
-    *,
-    part: Part = "release",
-    queries: int = 1,
-) -> MechanismAudit:
-    """Return what outcomes of both neighbors, each of shape (draws, queries), show against a claim."""
     return MechanismAudit(
         mechanism=repr(mechanism),
         neighbors=neighbors,
-        part=part,
-        queries=queries,
-        draws=len(outcomes[0]),
+        draws=draws,
         delta=delta,
         claim=claim,
-        lower_bound=lower_bound(*outcomes, delta, 1 - confidence),
+        lower_bound=lower_bound(seen(neighbors.here), seen(neighbors.there), delta, 1 - confidence),
         confidence=confidence,
+        part=part,
+        queries=queries,
     )
 
 
@@ -263,24 +261,21 @@ def release_many(
 def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
     """Return an ε that outcomes of shape (draws, queries), whole numbers from 0 on, refute at this level."""
     half = len(here) // 2
+    both = here, there
     size = int(max(here.max(), there.max())) + 1
-    seen_here, seen_there = (np.bincount(seen[:half].ravel(), minlength=size) for seen in (here, there))
-    weights = np.log(seen_here + 0.5) - np.log(seen_there + 0.5)
-    scores = [np.round(weights[seen].sum(axis=1), 9) for seen in (here, there)]
+    seen = [np.bincount(one[:half].ravel(), minlength=size) for one in both]
+    weights = np.log(seen[0] + 0.5) - np.log(seen[1] + 0.5)
+    scores = [np.round(weights[one].sum(axis=1), 9) for one in both]
     values = np.unique(np.concatenate(scores))
     places = [np.searchsorted(values, score) for score in scores]
-    try_here, try_there = (np.bincount(place[:half], minlength=len(values)) for place in places)
-    use_here, use_there = (np.bincount(place[half:], minlength=len(values)) for place in places)
-    bound, outcomes = best_event(values, try_here, try_there, half, delta, level)
-    other_bound, others = best_event(-values, try_there, try_here, half, delta, level)
-    if bound == other_bound == 0:
+    tried = [np.bincount(place[:half], minlength=len(values)) for place in places]
+    used = [np.bincount(place[half:], minlength=len(values)) for place in places]
+    bound, outcomes, more = best_event(values, tried, half, delta, level)
+    if bound == 0:
         return 0.0  # no event was chosen by the first half, and the second must not choose one
-    more = use_here[outcomes].sum()
-    less = use_there[outcomes].sum()
-    if other_bound > bound:
-        more = use_there[others].sum()
-        less = use_here[others].sum()
-    return float(refuted_epsilon(more, less, len(here) - half, delta, level))
+    often = used[more][outcomes].sum()
+    seldom = used[1 - more][outcomes].sum()
+    return float(refuted_epsilon(often, seldom, len(here) - half, delta, level))
 
 
 @final
@@ -388,10 +383,8 @@ def worst_neighbors(
         if part == "check":
             laws = [np.array([1 - law[-1], law[-1]]) for law in laws]
         here, there = np.log(np.add(laws, 1e-300))
-        seen_here, seen_there = np.rint(np.multiply(laws, half)).astype(np.int64)
-        here_more, _ = best_event(here - there, seen_here, seen_there, half, delta, level)
-        there_more, _ = best_event(there - here, seen_there, seen_here, half, delta, level)
-        return max(here_more, there_more)
+        seen = [*np.rint(np.multiply(laws, half)).astype(np.int64)]
+        return best_event(here - there, seen, half, delta, level)[0]
 
     return max(_candidates(mechanism, part), key=expected)
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
-from tutelage._internal.records import frozen
-from tutelage._internal.typing import ABSTAIN, FloatArray
+from tutelage._internal.records import Entries, frozen
+from tutelage._internal.typing import ABSTAIN, FloatArray, Mask
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, Problem, RepeatedFitWarning
@@ -23,7 +23,7 @@ from tutelage.methods.votes import VotesOnQueries
 from tutelage.partition import as_column
 from tutelage.terms import Asked
 
-Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
+Score = Callable[[Mask], npt.ArrayLike]
 _TOLERANCE = 1e-9
 _LARGEST = 700.0  # an ε that no number of guesses could show
 
@@ -221,7 +221,7 @@ def pate_canaries(
     people = np.asarray(X_canaries)
     answers = np.asarray(y_canaries)
     more = people[:0] if X_public is None else np.asarray(X_public)
-    public: dict[str, Any] = {"X_public": np.concatenate([people, more])}
+    public: Entries = {"X_public": np.concatenate([people, more])}
     if y_public is not None:
         public["y_public"] = np.concatenate([np.full(len(people), None), np.asarray(y_public, dtype=object)])
     ids = as_column(np.arange(len(rows)) if entity_ids is None else entity_ids)
@@ -234,7 +234,7 @@ def pate_canaries(
     if not set(names).isdisjoint(known):
         raise InvalidDataError("`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise.")
 
-    def score(included: npt.NDArray[np.bool_]) -> FloatArray:
+    def score(included: Mask) -> FloatArray:
         run: Any = without_ledger(model)
         everybody = [*known, *compress(names, included)]
         X = np.concatenate([rows, people[included]])

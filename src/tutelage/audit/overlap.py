@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import frozen
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.records import Names, frozen
+from tutelage._internal.typing import Array, FloatArray
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import as_column
@@ -40,7 +40,7 @@ class Overlap:
         return self.by_chance and self.near_by_chance
 
     @property
-    def reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> Names:
         """Problems and doubts, their reason and the fix; empty if there are none."""
         found = list[str]()
         of = f"of {self.public_rows:,} public rows equal a private row"
@@ -107,8 +107,8 @@ def audit_overlap(
         equal=equal.across,
         near=near.across,
         alike_among_private=equal.among_private,
-        by_chance=equal.is_chance(len(public), len(private)),
-        near_by_chance=near.is_chance(len(public), len(private)),
+        by_chance=equal.is_chance,
+        near_by_chance=near.is_chance,
     )
 
 
@@ -131,7 +131,7 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
 
 
 def _hashes_of_cells(
-    rows: npt.NDArray[Any],
+    rows: Array,
     key: bytes,
     steps: FloatArray | None = None,
 ) -> list[bytes]:
@@ -166,7 +166,7 @@ def _is_number(cell: Any) -> bool:
     return isinstance(cell, int | float) and isfinite(cell)
 
 
-def _steps(public: npt.NDArray[Any], grain: float) -> FloatArray:
+def _steps(public: Array, grain: float) -> FloatArray:
     """Return the width of a rounding step of every column, from public rows alone; 1 where it holds no two numbers."""
     widths = list[float]()
     columns = public.reshape(len(public), -1).T

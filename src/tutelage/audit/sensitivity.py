@@ -11,17 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.records import frozen
-from tutelage._internal.typing import Ballots, Matrix
+from tutelage._internal.records import Names, frozen
+from tutelage._internal.typing import Array, Ballots, Mask, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards, as_column
 from tutelage.teachers import ensemble_of
 
-_Ids = npt.NDArray[Any] | None
-MakeBallots = Callable[[Matrix, npt.NDArray[Any], _Ids], npt.ArrayLike]
+_Ids = Array | None
+MakeBallots = Callable[[Matrix, Array, _Ids], npt.ArrayLike]
 
-LABELS, SWAPPED, FAR, REMOVED = "labels changed", "rows swapped for others", "rows far away", "removed"
+LABELS = "labels changed"
+SWAPPED = "rows swapped for others"
+FAR = "rows far away"
+REMOVED = "removed"
 _BEYOND = 10  # times the span of a column, past its largest value
 _FEW = 0.2  # of the teachers: a fault that reaches more of them runs over all rows
 
@@ -54,7 +57,7 @@ class SensitivityAudit:
         return self.repeatable and self.most_changed == 1
 
     @property
-    def reasons(self) -> tuple[str, ...]:
+    def reasons(self) -> Names:
         """Problems, their likely cause and the fix; empty if there are none."""
         if not self.repeatable:
             return (
@@ -153,8 +156,8 @@ def audit_sensitivity(
 
     def cast(
         rows: Matrix,
-        labels: npt.NDArray[Any],
-        kept: npt.NDArray[np.bool_],
+        labels: Array,
+        kept: Mask,
     ) -> Ballots:
         # Copies: a pipeline that scales in place would hand its scale on to the next run.
         own_ids = None if ids is None else ids[kept]
@@ -193,11 +196,11 @@ def n_differing(before: Ballots, after: Ballots) -> int:
 
 def changes_of_one(
     rows: Matrix,
-    labels: npt.NDArray[Any],
+    labels: Array,
     ids: _Ids,
     entities: int,
     random_state: int = 0,
-) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[np.bool_]]]:
+) -> Iterator[tuple[str, Matrix, Array, Mask]]:
     """Yield what was done to one entity, rows and labels after it, and which rows are left."""
     random = np.random.default_rng(random_state)
     names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
@@ -249,7 +252,7 @@ def ballots_of_teachers(
     """
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
+    def make_ballots(X: Matrix, y: Array, entity_ids: _Ids) -> Ballots:
         if entity_ids is None:
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:

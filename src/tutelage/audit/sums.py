@@ -8,7 +8,7 @@ from scipy import stats
 
 from tutelage._internal.typing import IntArray
 from tutelage.audit.checklist import Checked, pass_if
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, judged
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, lower_bound
 from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.mechanisms import NoisySum
@@ -98,4 +98,13 @@ def audit_sum(
     neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
     if claim is None:
         claim = claimed_epsilon(event, delta)
-    return judged(mechanism, neighbors, (seen(sums[0]), seen(sums[1])), claim, delta, confidence)
+    here, there = map(seen, sums)
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbors=neighbors,
+        draws=draws,
+        delta=delta,
+        claim=claim,
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )
