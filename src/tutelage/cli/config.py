@@ -1,7 +1,6 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,6 +8,7 @@ from msgspec import Meta, field
 from msgspec.structs import fields, replace
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.records import Entries, Names
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, entries_in, read_entries, read_entry, read_settings
 from tutelage.cli.words import on_command_line
@@ -52,7 +52,7 @@ class PrivateSection(Section, frozen=True):
     entity: str | None = None
     unit: Literal["row"] | None = None
     silo: str | None = None
-    ignore: tuple[str, ...] = ()
+    ignore: Names = ()
     batches: bool = False
     people: Annotated[int, Meta(ge=2)] | None = None
 
@@ -296,8 +296,9 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
     def estimator(self) -> PATEClassifier | PATERegressor:
         """Return the estimator as the configuration describes it; `build_estimator` adds what public rows show."""
-        private, privacy = self.private, self.privacy
-        given: dict[str, Any] = {
+        private = self.private
+        privacy = self.privacy
+        given: Entries = {
             "columns": self.schema,
             "unit": None if private is None else private.entity or private.unit,
             "ledger": self.ledger,
@@ -322,7 +323,7 @@ def load_config(path: Path) -> RunConfig:
     return config_of(read_settings(path), path.parent)
 
 
-def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None) -> RunConfig:
+def config_of(settings: Entries, base: Path, schema: Schema | None = None) -> RunConfig:
     """Return settings, checked; `schema` replaces the file that [public] names, if that is not written yet."""
     given = {"output": {}} | settings
     types = {one.name: one.type for one in fields(Settings)}
@@ -336,8 +337,12 @@ def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None
             problems["public"] = [*error.said(on_command_line)]
     sentences = [one for found in problems.values() for one in found]
     for sections, check in _CHECKS:  # a check is left out if a section that it looks at has problems of its own
-        if not problems.keys() & set(sections):
-            sentences += _said_by(partial(check, config))
+        if problems.keys() & set(sections):
+            continue
+        try:
+            sentences += check(config) or ()
+        except (ConfigError, InvalidParameterError) as error:
+            sentences += error.said(on_command_line)
     if sentences:
         raise ConfigError(*dict.fromkeys(sentences))
     return config
@@ -345,7 +350,8 @@ def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None
 
 def _schema_of(config: RunConfig) -> Schema:
     """Return the schema that [public] names, or what its rows propose."""
-    private, public = config.private, config.public
+    private = config.private
+    public = config.public
     if public.schema is not None or private is None:
         return read_schema(config.base / user_path(public.schema or ""))
     no_features = {config.target.column, private.entity, private.silo, *private.ignore}
@@ -378,7 +384,8 @@ def _read(value: Any, kind: Any, name: str, where: str) -> Any:
 
 
 def _problems_of_sources(config: RunConfig) -> Iterator[str]:
-    private, public = config.private, config.public
+    private = config.private
+    public = config.public
     if config.dataset is not None:
         if private or public.file or public.label or public.schema:
             yield "`dataset` has its own rows and labels. Leave out [private], `file`, `label` and `schema`."
@@ -406,14 +413,16 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
 
 def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
     if config.private is not None and config.public.file:
-        one, other = config.input_file("private"), config.input_file("public")
+        one = config.input_file("private")
+        other = config.input_file("public")
         if one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve():
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
 
 
 def _problems_of_files(config: RunConfig) -> Iterator[str]:
     """Yield problems of the kinds of files."""
-    private, public = config.private, config.public
+    private = config.private
+    public = config.public
     if private is None:
         return
     if private.batches and not private.file.lower().endswith(".parquet"):
@@ -443,7 +452,9 @@ def _problems_of_schema(config: RunConfig) -> Iterator[str]:
 
 def _for_public_rows(config: RunConfig) -> list[str]:
     """Return the settings given that only public rows have a use for."""
-    private, public, features = config.private, config.public, config.features
+    private = config.private
+    public = config.public
+    features = config.features
     given = {
         "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
         "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": features.map,
@@ -467,7 +478,8 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_target(config: RunConfig) -> Iterator[str]:
-    private, target = config.private, config.target
+    private = config.private
+    target = config.target
     if target.classes is not None:
         yield from problems_of_classes(target.classes)
     if config.dataset is not None:
@@ -498,7 +510,8 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
-    private, columns = config.private, config.columns
+    private = config.private
+    columns = config.columns
     if columns and config.dataset is not None:
         yield "`dataset` has its own columns. Leave out [columns]."
     purposes = {"`label` in [public]": config.public.label}
@@ -549,7 +562,8 @@ def _problems_of_run(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
-    method, privacy = config.chosen, config.privacy
+    method = config.chosen
+    privacy = config.privacy
     if privacy.proposal is not None and not method.testable:
         yield (
             "`proposal` in [privacy] needs a [method] with votes in one round, and in it a `mechanism` other than "
@@ -565,15 +579,7 @@ def _check_estimator(config: RunConfig) -> None:
     config.estimator().resolved()
 
 
-def _said_by(check: Callable[[], Iterable[str] | None]) -> Iterator[str]:
-    """Yield what a check says, or raises."""
-    try:
-        yield from check() or ()
-    except (ConfigError, InvalidParameterError) as error:
-        yield from error.said(on_command_line)
-
-
-_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None]], ...] = (
+_CHECKS: tuple[tuple[Names, Callable[[RunConfig], Iterable[str] | None]], ...] = (
     (("dataset", "private", "target", "public"), _problems_of_sources),
     (("private", "public", "columns"), _problems_of_files),
     (("private", "target"), _problems_of_private),
@@ -581,7 +587,7 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str] | None
     (("private", "target", "public", "columns"), _problems_of_columns),
     (("public", "features"), _problems_of_features),
     (("run",), _problems_of_run),
-    (("statements",), lambda config: check_statements(config.statements) or ()),
+    (("statements",), lambda config: check_statements(config.statements)),
     (("method", "private", "privacy"), _problems_of_method),
     (("method", "private", "target", "privacy", "features", "run"), _check_estimator),
 )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from typer import Abort, prompt
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.records import Entries
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
 from tutelage.cli.prepare import check_public_rows, prepared
 from tutelage.cli.schema import described, toml_key, toml_value
@@ -25,11 +26,18 @@ from tutelage.reporting.meaning import guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
 from tutelage.targets import Goal
 
-_EACH_ROW, _NONE, _ADVISE, _SECRET, _ONCE = "each row", "none", "advise", "private", "once"
-_IGNORE, _KEEP = "ignore", "keep"
+_EACH_ROW = "each row"
+_NONE = "none"
+_ADVISE = "advise"
+_UNSTATED = "private"
+_ONCE = "once"
+_IGNORE = "ignore"
+_KEEP = "keep"
 _NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
 _GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
-_MOST_CLASSES, _ENOUGH_TO_SCORE, _ONE_IN = 100, 50, 5  # different public labels; public rows, and share that scores
+_MOST_CLASSES = 100  # different public labels
+_ENOUGH_TO_SCORE = 50  # public rows
+_ONE_IN = 5  # of them, which scores
 _NO_ROWS = (
     "Without public rows, --public must be a schema file. Write it from a form, a data dictionary or a law, never from "
     'the private rows: below a line [schema], a line such as age = [18, 95] or size = ["small", "large"] for each '
@@ -59,15 +67,17 @@ _COMMENTS = {
 }
 _MOST_WRONG = 10  # answers that do not come from a terminal
 _Read = TypeVar("_Read")
+Sections = dict[str, Entries]
 
 
 class _Questions:
     """Takes the answers that are given, and asks for the others at the terminal or reads them from a pipe."""
 
-    def __init__(self, given: dict[str, Any], *, asks: bool = True) -> None:
+    def __init__(self, given: Entries, *, asks: bool = True) -> None:
         self.given = {name: value for name, value in given.items() if value is not None}
         self.quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
-        self._asks, self._number = asks, 0
+        self._asks = asks
+        self._number = 0
         self._wrong = 0  # answers
 
     def __call__(
@@ -199,7 +209,7 @@ def _private(ask: _Questions) -> tuple[Path, Table]:
     )
 
 
-def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: str) -> dict[str, dict[str, Any]]:
+def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: str) -> Sections:
     """Return the sections of a configuration by the answers, each of which is checked by the files."""
     person = ask(
         "person", f"Column with the id of the person, or '{_EACH_ROW}'",
@@ -231,11 +241,11 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         "goal", _GOALS, f"The student, which predicts {' or '.join(classes[:5])}{' …' * (len(classes) > 5)}, is judged "
         "by a goal. Accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
     )  # fmt: skip
-    about: dict[str, Any] = {"file": _relative(private, base)}
+    about: Entries = {"file": _relative(private, base)}
     about |= {"unit": "row"} if person == _EACH_ROW else {"entity": person}
     of_public = {"schema" if public is None else "file": _relative(path, base), **of_public}
     target = {"column": label, "classes": classes, "goal": goal.name}
-    sections: dict[str, dict[str, Any]] = {"private": about, "target": target, "public": of_public}
+    sections: Sections = {"private": about, "target": target, "public": of_public}
     if goal.ranks and "label" in of_public:
         sections["method"] = {"name": "noisy-moments"}
     if public is not None:
@@ -250,14 +260,14 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
     return sections | {"output": {"folder": folder}}
 
 
-def _can_plan(sections: dict[str, dict[str, Any]]) -> bool:
+def _can_plan(sections: Sections) -> bool:
     """Return whether `tutelage plan` takes a configuration: it needs public rows, and a number of people."""
     goal = Goal(sections["target"]["goal"])
     counted = sections["private"].get("people") is not None or "unit" in sections["private"]
     return counted and "file" in sections["public"] and not goal.ranks
 
 
-def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str, Any]]:
+def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, Entries]:
     """Return about how many people there are, if that is stated, and the section of ε and δ."""
     epsilon = ask(
         "epsilon", f"ε, or '{_ADVISE}'", "ε limits what the results reveal about one person: a smaller ε protects more "
@@ -274,13 +284,14 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str,
             "budget of their own, and the ε of a person is divided among the releases in which the person takes part.",
             _releases, _ONCE, safe=True,
         )  # fmt: skip
-    people, delta = None, ask.given.pop("delta", None)
+    people = None
+    delta = ask.given.pop("delta", None)
     if "people" in ask.given or n_rows is None:
         people = ask(
-            "people", f"About how many people, or '{_SECRET}'",
+            "people", f"About how many people, or '{_UNSTATED}'",
             "From the number of people, a plan says whether they are enough before anything is spent, and δ must be "
             "below 1 / that number. The number becomes public, rounded: 100, 1,000, 10,000 or 100,000 is exact enough. "
-            f"If you answer '{_SECRET}', there is no plan.", _people, safe=True,
+            f"If you answer '{_UNSTATED}', there is no plan.", _people, safe=True,
         )  # fmt: skip
     known = max(people or 1, n_rows or 1)
     if delta is not None and 1 / known <= delta < 1:
@@ -294,7 +305,7 @@ def _relative(path: Path, base: Path) -> str:
     return str(path) if path.is_absolute() else os.path.relpath(path.resolve(), base.resolve())
 
 
-def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
+def _text(sections: Sections, base: Path) -> str:
     """Return a configuration, checked, as TOML with comments."""
     sections = {name: {key: one for key, one in of.items() if one not in (None, [])} for name, of in sections.items()}
     _look(config_of(sections, base))
@@ -368,10 +379,11 @@ def _public(private: Path, rows: Table, features: list[str], value: str | Path) 
     return path, table
 
 
-def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tuple[list[str], dict[str, Any]]:
+def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tuple[list[str], Entries]:
     """Return the class values, of public labels or as stated, and the settings of public labels, if they are used."""
     likely = label if public is not None and label in public.columns else _NONE
-    used, values = _NONE, list[str]()
+    used = _NONE
+    values = list[str]()
     if public is not None:
         if likely != _NONE or "public_label" in ask.given:
             used = ask(
@@ -380,7 +392,7 @@ def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tu
                 "of them score it.", partial(_public_label, public), likely, safe=True,
             )  # fmt: skip
         values = sorted(_values(public, likely if used == _NONE else used) - {""})
-    of_public = dict[str, Any]()
+    of_public = Entries()
     if public is not None and used != _NONE:
         of_public["label"] = used
         of_public["evaluate_last"] = public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
@@ -439,7 +451,7 @@ def _epsilon(value: str | float) -> float:
 
 def _people(value: str | int | None) -> int | None:
     """Return about how many people there are: rounded, because it becomes public."""
-    if value in (None, _SECRET):
+    if value in (None, _UNSTATED):
         return None
     number = str(value)
     if not re.fullmatch("[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+", number) or number == "1":
