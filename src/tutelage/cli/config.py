@@ -399,6 +399,8 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
         return
     elif public.file is None:
         yield "Name the public rows in [public] `file`."
+    if public.later and public.evaluate_last is None:
+        yield "`later` in [public] is about the rows of `evaluate_last`. Set it, or leave `later` out."
     if public.evaluate_last is not None and not (config.dataset or public.label):
         yield "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
     if private is None:
