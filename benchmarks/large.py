@@ -113,7 +113,7 @@ def over_dask(path: Path, workers: int) -> None:
     import dask.dataframe
     from distributed import Client, LocalCluster
 
-    from tutelage.teachers import partitions
+    from tutelage.people import partitions
 
     start = time.perf_counter()
     alone = fitted(read_batches(path))
