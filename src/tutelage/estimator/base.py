@@ -110,7 +110,7 @@ class Estimator(Inputs):
             Chooses the method by what is public, such as `tutelage.planning.Planned()`. A release that was begun by a
             method goes on with it. Default: the method of the estimator.
         """
-        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "scored"}:
+        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "scored", "others"}:
             problems = (
                 Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
             )
