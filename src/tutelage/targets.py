@@ -221,10 +221,12 @@ class Classes:
         """Yield problems of what is declared."""
         if self.values is not None and (isinstance(self.values, str) or not hasattr(self.values, "__len__")):
             yield Problem("PATEClassifier.classes", "be a list of class values, or a mapping", shown(self.values))
-        else:
-            problems = [*problems_in(self.class_of)] if isinstance(self.values, Mapping) else []
-            yield from problems
-            labels = () if self.values is None or problems else self.class_of()
+        elif self.values is not None:
+            labels = self.values
+            if isinstance(labels, Mapping):
+                problems = [*problems_in(self.class_of)]
+                yield from problems
+                labels = () if problems else self.class_of()
             if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
                 yield _LONG
         yield from (one._replace(name="PATEClassifier.goal") for one in problems_in(partial(Goal, self.goal)))

@@ -20,7 +20,7 @@ from tutelage.exceptions import ConfigError
 from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
 from tutelage.planning.planned import require_judged
-from tutelage.tables import TABLE_FILES, Batches, is_missing, read_table
+from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_table
 from tutelage.targets import Classes
 from tutelage.terms import Asked
 
@@ -133,7 +133,11 @@ def _people(settings: RunConfig, data: Sources) -> int | None:
     """Return about how many people there are, if that is public."""
     if settings.private is not None and settings.private.people is not None:
         return settings.private.people
-    return data.n_private
+    private = data.private
+    X = private["X"]
+    if private["entity_ids"] is not None or private["silos"] is not None or isinstance(X, Batches):
+        return None
+    return X.n_rows if isinstance(X, Table) else len(X)  # of which each is a person
 
 
 def _epsilon(settings: RunConfig) -> float | None:

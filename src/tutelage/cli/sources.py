@@ -42,14 +42,6 @@ class Sources(Private):
             return 0
         return self.public.n_rows if isinstance(self.public, Table) else len(self.public)
 
-    @property
-    def n_private(self) -> int | None:
-        """Number of private rows, if it is public, because each is a person."""
-        X = self.private["X"]
-        if self.private["entity_ids"] is not None or self.private["silos"] is not None:
-            return None
-        return X.n_rows if isinstance(X, Table) else len(X) if isinstance(X, np.ndarray) else None
-
 
 def load_sources(config: RunConfig) -> Sources:
     """Read the files that `config` names; refusals quote no private cell."""
