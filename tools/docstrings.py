@@ -1,8 +1,8 @@
 """Give griffe what readers of the reference need. An extension named in mkdocs.yml.
 
-Classes derived from `NamedTuple`, and records, get the constructor that Python gives them. Types read as in the
-docstring, or else without private aliases. Names and parameters that begin with an underscore are left out, and the
-parameters of the estimators are grouped.
+Classes derived from `NamedTuple`, sections of settings, and records get the constructor that Python gives them. Types
+read as in the docstring, or else without private aliases. Names and parameters that begin with an underscore are left
+out, and the parameters of the estimators are grouped.
 """
 
 import ast
@@ -24,6 +24,7 @@ RECORDS: dict[str, griffe.Expr] = {
     "by_identity": DATACLASS,
     "by_keywords": griffe.ExprCall(DATACLASS, [griffe.ExprKeyword("kw_only", "True")]),
 }
+WITH_CONSTRUCTOR = ("NamedTuple", "Section", "Settings")  # bases whose classes take their fields
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
     "Privacy": "epsilon delta budget ledger releases unit noise",
@@ -40,7 +41,7 @@ class Readable(griffe.Extension):
         """Look at a class whose members are known."""
         for decorator in cls.decorators:
             decorator.value = RECORDS.get(str(decorator.value), decorator.value)
-        if any(str(base) == "NamedTuple" for base in cls.bases):
+        if any(str(base) in WITH_CONSTRUCTOR for base in cls.bases):
             cls.set_member("__init__", constructor_of(cls))
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
