@@ -140,8 +140,8 @@ class PreparedRelease(Private):
         Parameters
         ----------
         file : function, optional
-            Gets the private ballots of each answer before it is drawn, and the number of its entry in the ledger, and
-            stores them for the data set owner. Teachers that are trained vote again, so theirs are not needed.
+            Called with the number of an entry of the ledger and its private ballots, before noise is drawn, to store
+            them for the data set owner. It is not called where teachers are trained, because these vote again.
         """
         so_far = self._progress
         with so_far.lock, on_one_day(), config_context(transform_output="default"):

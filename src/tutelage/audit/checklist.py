@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import Names, frozen
-from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.records import Names, by_identity, frozen
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix, Private
 from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
     Part,
@@ -143,7 +143,9 @@ class Checked:
     private: bool = False
 
 
-class PrivateRows(NamedTuple):
+@final
+@by_identity
+class PrivateRows(Private):
     """Private rows as `fit` takes them: arrays, or a table and names of its columns."""
 
     X: Any
@@ -153,7 +155,8 @@ class PrivateRows(NamedTuple):
 
     def only(self, kept: Any) -> "PrivateRows":
         """Return some of the rows."""
-        return PrivateRows(*(None if column is None else column[kept] for column in self))
+        columns = (self.X, self.y, self.entity_ids, self.silos)
+        return PrivateRows(*(None if column is None else column[kept] for column in columns))
 
 
 def check_mechanism(

@@ -173,7 +173,7 @@ def _check_moves(
     for _, rows, labels, kept in progress_bar(changes, "one person changed", len(changes), shown=progress):
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
-        left, moved = cast_again(people.only(kept)._replace(X=rows, y=labels))
+        left, moved = cast_again(replace(people.only(kept), X=rows, y=labels))
         allowed = 2 - (voters - left)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
     return _judged(furthest, voters, len(before.kept))
