@@ -287,6 +287,7 @@ def test_all_records_of_private_rows_hide_by_one_rule():
     assert [one.__name__ for one in kinds if one.__repr__ is not Hidden.__repr__] == []
 
 
+@pytest.mark.rest
 def test_a_plan_chooses_the_method_and_a_release_that_was_begun_goes_on_with_it(tmp_path):
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(200, 3))
