@@ -6,7 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
-from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.drawing import Bar, Bars
 from tutelage.reporting.render import render
 
 HOSTILE = "<b>a</b>[red]\u202e"

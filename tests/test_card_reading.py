@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from test_card import PATIENT, Outline, card, full_card, places, put
-from tutelage._internal.html import straight
+from tutelage._internal.drawing import straight
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TutelageError
 from tutelage.planning import plan
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon

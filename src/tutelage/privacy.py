@@ -5,18 +5,16 @@ for the votes, and the accounting uses nothing else: at most one teacher's ballo
 another rises by one, or a ballot turns from or into an abstention and one count moves by one.
 """
 
-import math
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
-from tutelage._internal.html import fragment
+from tutelage._internal import drawing
+from tutelage._internal.drawing import printed_up, round_up
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
-_DIGITS = re.compile(r"(\.\d+)?[,_]?([eEfFgG%]?)$")  # precision and type, in a format of floats
 _TAINT = " (simulated noise: not private)"
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
@@ -161,12 +159,7 @@ class PublicEpsilon:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        rows = (
-            ("privacy unit", self.unit.name),
-            ("neighboring data", self.unit.neighboring.sentence),
-            ("proved by", self.method),
-        )
-        return fragment("Privacy guarantee:", str(self), rows)
+        return drawing.of_epsilon(self)
 
 
 @final
@@ -227,24 +220,3 @@ class Private(NeverPickled, Generic[Value]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(<{_HIDDEN}>)"
-
-
-def round_up(value: float, digits: int = 4) -> float:
-    """Return `value` rounded upward to `digits` decimals, so that a printed epsilon never understates."""
-    if not math.isfinite(value):
-        return value
-    scaled = math.ceil(value * 10**digits) / 10**digits
-    return scaled if scaled >= value else math.nextafter(scaled, math.inf)
-
-
-def printed_up(value: float, spec: str = "g") -> str:
-    """Return `value` in a format of floats, so that what is printed is no less."""
-    if not math.isfinite(100 * value):  # which percent would print
-        return format(math.inf, spec)
-    digits = "".join(_DIGITS.findall(spec.replace("n", "g"))[0])  # n is g as a language writes it
-    above = value
-    step = math.ulp(value)
-    while float(format(above, digits).replace("%", "e-2")) < value:
-        above = value + step
-        step *= 2
-    return format(above, spec)

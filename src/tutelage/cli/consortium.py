@@ -16,7 +16,7 @@ from rich.text import Text
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from typer import Abort, Argument, Exit, Option, colors, confirm
 
-from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries
 from tutelage.cli.settings import read_settings
 from tutelage.cli.terms import TermsFile

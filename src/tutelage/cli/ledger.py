@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument
 
-from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.extras import install
 from tutelage._internal.outputs import form
 from tutelage._internal.releases import Manifest

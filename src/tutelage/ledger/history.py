@@ -8,8 +8,8 @@ from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any, NamedTuple, Self, final
 
-from tutelage._internal.bars import Bar, Bars
-from tutelage._internal.html import fragment
+from tutelage._internal import drawing
+from tutelage._internal.drawing import Bars
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import (
     CappedArgmaxGaussian,
@@ -94,30 +94,14 @@ class LedgerState:
 
     def __html__(self) -> str:
         """Return what pages and notebooks show."""
-        rows = (
-            ("guarantee of everything released", str(self.guarantee())),
-            ("privacy unit", self.unit.name),
-            ("neighboring data", self.unit.neighboring.sentence),
-            ("labels stored", f"{self.answers:,}"),
-            ("head", self.head),
-        )
-        warning = "NOT PRIVATE: the labels were drawn with simulated noise. " if self.simulated else ""
-        return fragment("Ledger:", warning + str(self), rows, self.bars.__html__())
+        return drawing.of_ledger(self)
 
     _repr_html_ = __html__
 
     @property
     def bars(self) -> Bars:
         """How much of the budget is spent, by the release that people came with where releases have names."""
-        title = f"Share of ε = {self.budget:g} that is spent"
-        if self.cohorts:
-            title += " of people who came with each release; each of them has the whole budget"
-        rows = {f"came with {name}": share for name, share in self.cohorts.items()} or {"everyone": self.spent}
-        bars = [
-            Bar(name, share := round_up(one), f"{share:.4f} ({round_up(share / self.budget, 3):.1%})")
-            for name, one in rows.items()
-        ]
-        return Bars(title, "People", "Spent", bars, whole=self.budget)
+        return drawing.bars_of_ledger(self)
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""

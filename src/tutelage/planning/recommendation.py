@@ -3,8 +3,8 @@
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, final
 
-from tutelage._internal.bars import Bar, Bars
-from tutelage._internal.html import escape
+from tutelage._internal import drawing
+from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries, Names, frozen
 from tutelage.exceptions import InvalidParameterError, Problem, as_is
 from tutelage.methods import Method
@@ -331,7 +331,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__()}"
+        return drawing.of_plan(self)
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""

@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from itertools import groupby
 from operator import add, sub
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
-from tutelage._internal.bars import Bar, Bars
+from tutelage._internal import drawing
+from tutelage._internal.drawing import Bars
 from tutelage._internal.records import Entries, Names, frozen
 from tutelage.events import (
     Composed,
@@ -31,7 +31,6 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError, Prob
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.meaning import interval
-from tutelage.reporting.render import signed
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -226,13 +225,7 @@ class Curve:
     @property
     def bars(self) -> Bars:
         """The curve as bars for a terminal, one for neighboring cells with the same effect."""
-        bars = list[Bar]()
-        cells = zip(self.cells, self.effects, self.noise, strict=True)
-        for (*_, effect, noise), alike in groupby(cells, key=lambda one: one[1:] if self.ordered else one):
-            names = [name for name, *_ in alike]
-            name = names[0] if len(names) == 1 else f"{names[0].split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
-            bars.append(Bar(name, effect, f"{signed(effect)} ± {noise:.2g}", noise))
-        return Bars(f"{self.column}: effect on {self.name}", self.column, "Effect", bars)
+        return drawing.bars_of_curve(self)
 
 
 @final

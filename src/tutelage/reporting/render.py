@@ -8,8 +8,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from tutelage._internal.html import straight
-from tutelage.privacy import round_up
+from tutelage._internal.drawing import round_up, signed, straight
 from tutelage.reporting import meaning
 
 if TYPE_CHECKING:
@@ -36,11 +35,6 @@ def plain(text: str) -> str:
 def counted(number: int, one: str, more: str) -> str:
     """Return a number of things."""
     return f"{number:,} {one if number == 1 else more}"
-
-
-def signed(number: float) -> str:
-    """Return a number with its sign."""
-    return f"{number:+.2g}".replace("-", "−") if number else "0"
 
 
 @cache
