@@ -34,6 +34,7 @@ from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
 from tutelage.planning.methods import Target, method_asked, methods_for
+from tutelage.planning.recommendation import section_of
 from tutelage.teachers import ClassMeans
 from tutelage.teachers.nearest import FewVotes
 
@@ -220,7 +221,9 @@ def test_a_plan_tries_it_and_writes_its_section(monkeypatch):
     found = plan(1.0, people=2_000, X_public=X, y_public=Y)
     (option,) = (one for one in found.options if one.method.title == "class frequencies")
     assert 0.999 < option.epsilon.epsilon <= 1.0
-    assert option.method.as_config() == '[method]\nname = "class-frequencies"\n'
+    assert (
+        replace(found, recommended=option).as_config().startswith('[method]\nname = "class-frequencies"\n\n[privacy]')
+    )
 
 
 # One table: what a method is, in all the ways to name it
@@ -261,4 +264,4 @@ def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, sectio
 @pytest.mark.parametrize("place", range(len(methods_for(TARGET))))
 def test_a_configuration_reads_what_a_plan_writes(place, tmp_path):
     proposed = replace(methods_for(TARGET)[place], mechanism=None)  # type: ignore[type-var]
-    assert load_config(configured(tmp_path, proposed.as_config().partition("\n")[2])).method == proposed
+    assert load_config(configured(tmp_path, section_of(proposed).partition("\n")[2])).method == proposed

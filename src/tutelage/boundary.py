@@ -54,7 +54,7 @@ from tutelage.methods.requests import (
 )
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.terms import Asked, Terms
+from tutelage.terms import Asked, Terms, terms_of
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -152,7 +152,8 @@ class Boundary:
         if isinstance(first, Request):
             self._recalled(first, self.event_of_one(first), self.keys(first))
         elif not self.ledger.keeps(first.name):  # so nothing was asked by it
-            self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
+            most = method.event(public.sizes)
+            self.ledger.require(most.event, most.count)
 
     def keys(self, request: Request) -> list[bytes]:
         """Return what the ledger remembers each answer by."""
@@ -346,7 +347,7 @@ class Budget(NeverPickled):
     def terms(self) -> Terms:
         """The terms of this release, by what its ledger holds now."""
         existing = existing_ledger(self.ledger)
-        return self.method.terms(self.asked, None if existing is None else existing.limit)
+        return terms_of(self.asked, self.method.needs.accounting, None if existing is None else existing.limit)
 
     @property
     def begun(self) -> float | None:
@@ -357,10 +358,11 @@ class Budget(NeverPickled):
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
         asked, terms = self.asked, self.terms
+        most = method.event(sizes)
         ledger = opened_ledger(
             self.ledger,
-            method.event_of_one(sizes),
-            method.n_answers(sizes),
+            most.event,
+            most.count,
             epsilon=None if terms.limit is None else terms.limit.epsilon,
             delta=asked.delta,
             unit=self.unit,

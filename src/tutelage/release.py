@@ -230,7 +230,7 @@ class PreparedRelease(Private):
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
         by_itself = data_independent.epsilon(self.most, state.delta)
         is_alone = alone is not None and by_itself.epsilon <= state.budget
-        facts = self.method.facts(outcome.n_teachers, outcome.rounds)
+        facts = self.method.facts(outcome.n_teachers, len(outcome.rounds))
         n_drawn = boundary.n_drawn
         n_remembered = boundary.n_remembered
         if facts.of_sums and len(outcome.labels):  # all rows are labeled by what was released

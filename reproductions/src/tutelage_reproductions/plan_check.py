@@ -16,6 +16,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
 from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
+from tutelage.methods.votes import fewer_votes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
@@ -248,7 +249,7 @@ def _chosen(
             else _run(data, found.parameters()["method"], epsilon, fold)
         )
         for name, method in settings:  # with no more queries than public rows, nor teachers than pairs of private ones
-            fitting = method.reduced(len(data.private) // 2, len(data.public))
+            fitting = fewer_votes(method, len(data.private) // 2, len(data.public))
             of_settings[name].append(_run(data, fitting, epsilon, fold))
     best_setting = max(of_settings, key=lambda name: float(np.mean(of_settings[name])))
     return [

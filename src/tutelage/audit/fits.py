@@ -25,6 +25,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.features.columns import numbered_rows, public_features
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
+from tutelage.methods.votes import fewer_votes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import as_column, ids_in
 from tutelage.people.memory import PeopleInMemory
@@ -133,7 +134,7 @@ def _reduced(whole: PreparedRelease) -> PreparedRelease:
     asked = Asked(None, None, 1, whole.budget.asked.delta, given=True)
     return replace(
         whole,
-        method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
+        method=fewer_votes(whole.method, _TEACHERS, len(fewer["rows"])),
         public=replace(public, **fewer, training=Training(public.training.seed)),
         budget=replace(whole.budget, ledger=None, asked=asked),
     )

@@ -566,7 +566,7 @@ def _problems_of_run(config: RunConfig) -> Iterator[str]:
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
     method = config.chosen
     privacy = config.privacy
-    if privacy.proposal is not None and not method.testable:
+    if privacy.proposal is not None and not method.facts(None).testable:
         yield (
             "`proposal` in [privacy] needs a [method] with votes in one round, and in it a `mechanism` other than "
             "`interactive` and `capped`. Leave it out."

@@ -53,6 +53,10 @@ _ONE_CLASS = (
     "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, set "
     "`goal='balanced_accuracy'`, or use more people, a larger `epsilon`, or private classes of similar size."
 )
+_MUCH_NOISE = (
+    "The noise for `epsilon`, σ = {:.4g} votes, is larger than all {:,} votes on a query. Many labels will be wrong. "
+    "Ask fewer queries (`n_queries`), train more teachers, or let every person cast a ballot (`NoisyMoments`)."
+)
 
 
 def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
@@ -230,7 +234,7 @@ class Estimator(Inputs):
 
         def by(method: Method) -> tuple[Taken, Budget]:
             run = replace(taken.run, method=copy(self).set_params(method=method)._unchecked(taken.run.once).method)
-            one = taken._replace(run=run, labels=method.start_from(taken.labels))
+            one = taken._replace(run=run, labels=taken.labels if method.needs.start else None)
             return one, self._budget(one)
 
         def dealt(one: Taken) -> Taken:
@@ -305,8 +309,10 @@ class Estimator(Inputs):
 
     def _warn_of_settings(self, run: Resolved, method: Method, budget: Budget, n_people: int, public: Public) -> None:
         """Warn the owner of much noise, and of settings under which ε protects less than it seems; nothing is spent."""
-        if not budget.asked.given and (much := method.noise_warning(public.n_teachers)):
-            warn(much, MuchNoiseWarning)
+        noise = method.noise
+        teachers = method.facts(public.n_teachers).teachers
+        if not budget.asked.given and noise is not None and teachers is not None and noise > teachers:
+            warn(_MUCH_NOISE.format(noise, teachers), MuchNoiseWarning)
         if public.simulated:
             return
         limit = budget.terms.limit

@@ -57,6 +57,7 @@ from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
 from tutelage.targets import MISSING_LABEL, Encoding
+from tutelage.terms import terms_of
 
 _TRIAL_ROWS_PER_CLASS = 10
 _PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")  # modules of the types of cells
@@ -69,6 +70,10 @@ _UNDECLARED = (
 _NO_PUBLIC = (
     "`fit` needs rows that everyone may see, with the columns of `X`, as `X_public=...`, or a description of the "
     "columns, as `PATEClassifier(columns=Schema({...}))` (docs/howto/no-public-rows.md)."
+)
+_FEW_ROWS = (
+    "`X_public` has {} rows, and ballots are measured against them: with fewer than {} the student learns little for "
+    "its budget. Add public rows; several hundred are best."
 )
 _WITHOUT_CELLS = (
     "Found ",
@@ -458,8 +463,8 @@ class Inputs(Parameters):
         """Return public rows as teachers and student see them, once everything was tried on them."""
         classes = self.target_.names
         refuse_class_of_unlabeled(run.student, classes)
-        if few := run.method.rows_warning(len(public)):
-            warn(few, FewPublicRowsWarning)
+        if len(public) < run.method.needs.fewest:
+            warn(_FEW_ROWS.format(len(public), run.method.needs.fewest), FewPublicRowsWarning)
         teacher_rows = _mapped(run.teacher_map, public)
         student_rows = _mapped(run.student_map, public)
         if run.teacher_map is not None:
@@ -483,7 +488,6 @@ class Inputs(Parameters):
                         fix=self._raised(error),
                     )
                 ) from None
-        run.method.check_selection(student_rows, len(classes))
         return teacher_rows, student_rows
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
@@ -562,7 +566,8 @@ class Inputs(Parameters):
         if run.method.mechanism is not None:
             return noise_of(run.method.mechanism)
         asked, ledger = self._asked(run, self._delta), self._ledger
-        stated = run.method.terms(asked, ledger.limit if isinstance(ledger, Ledger) else None).stated
+        held = ledger.limit if isinstance(ledger, Ledger) else None
+        stated = terms_of(asked, run.method.needs.accounting, held).stated
         return None if stated is None else least_noise(stated, asked.delta)
 
 
@@ -637,7 +642,8 @@ def _unused_labels(run: Resolved, given: Rows) -> str | None:
     if given.y_public is not None or not isinstance(given.y, str) or given.X_public is None or run.schema is not None:
         return None
     table = as_table(given.X_public)
-    return run.method.start_from(given.y) if table is not None and given.y in table.columns else None
+    known = run.method.needs.start and table is not None and given.y in table.columns
+    return given.y if known else None
 
 
 def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:

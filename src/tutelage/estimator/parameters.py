@@ -25,7 +25,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.cohorts import require_release_name
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.methods import METHODS, AdditiveMean, Method, TeacherVotes
-from tutelage.methods.base import takes_missing_values
+from tutelage.methods.base import takes_missing_values, with_student
 from tutelage.methods.needs import Offered, unmet
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.release import Once
@@ -87,7 +87,8 @@ class Resolved:
         if self.teacher_map is not None:
             of_teachers = takes_missing_values(self.teacher_map)
         else:
-            of_teachers = not self.trains or self.method.takes_missing_values  # the default map of people takes them
+            # The default map of people takes them.
+            of_teachers = not self.trains or takes_missing_values(getattr(self.method, "teacher", None))
         if self.student_map is None and self.same_map and not self.trains:
             return of_teachers
         return of_teachers and takes_missing_values(self.student if self.student_map is None else self.student_map)
@@ -240,7 +241,7 @@ class Parameters(BaseEstimator):
         of_student = method.student_features
         student_map = self.features if of_student is None else of_student
         student_map = None if isinstance(student_map, str) else student_map
-        method = method.with_student(public_features=student_map is not None)
+        method = with_student(method, public_features=student_map is not None)
         if method.student is not None:
             require_classifier(method.student, "student", type(method).__name__)
         columns: Any = self.columns

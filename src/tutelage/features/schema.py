@@ -35,8 +35,6 @@ _EVEN = 16  # bins of a number, of one width
 _HALVES = 12  # and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
-_PEOPLE_OF_BIN = 8.0  # deviations of the noise
-_MOST_MERGED = 3  # doublings of the width of bins
 _MOST_BINS = 2_000
 _MOST_COLUMNS = 200
 _MANY = 0.3  # of the cells of a column
@@ -170,21 +168,6 @@ class Schema(PublicFeatureMap):
     def cells(self) -> dict[str, list[str]]:
         """The cells of each bin of each column, in words."""
         return {name: [*_named(one), "empty or unknown"] for name, one in self.columns.items()}
-
-    def merged(self, people: float) -> tuple[IntArray, ...]:
-        """Return the cell in which each bin of each column is counted: where noise would hide them, with its neighbors.
-
-        `people` is about how many there are, in deviations of the noise on the count of a bin.
-        """
-        found = list[IntArray]()
-        for n_bins, ordered in zip(self.bins, self.ordered, strict=True):
-            level = 0
-            while ordered and level < _MOST_MERGED and _PEOPLE_OF_BIN * n_bins > people * 2**level:
-                level += 1
-            places = (np.arange(n_bins) + 2**level - 1) >> level  # the lowest bin, mostly of many people, stays alone
-            places[-1] = places[-2] + 1
-            found.append(places)
-        return tuple(found)
 
     def empty(self) -> Table:
         """Return a table of these columns without any row."""

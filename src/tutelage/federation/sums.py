@@ -22,7 +22,7 @@ from tutelage._internal.records import by_identity, frozen, named, record_in, sh
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
-from tutelage.events import Composed, Event, SummedNoise, of_queries
+from tutelage.events import Composed, Event, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Problem
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
@@ -192,8 +192,7 @@ class SharedSums:
     @property
     def events(self) -> tuple[SummedNoise, ...]:
         """The most that opening the sum of each round is."""
-        sizes = self.public(1).sizes
-        whole = of_queries(self.method.event_of_sums(sizes), self.method.n_answers(sizes))
+        whole = self.method.event(replace(self.public(1).sizes, people_known=True))
         return tuple(self._shared(one.event) for one in whole.flatten() for _ in range(one.times))
 
     def event_from(self, first: int) -> Event:

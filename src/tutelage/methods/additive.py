@@ -19,7 +19,7 @@ from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Average, Past, Summed, Turn, newest
-from tutelage.methods.requests import Asking, Outcome, Public, Sizes, Steps
+from tutelage.methods.requests import Asking, Facts, Outcome, Public, Sizes, Steps
 from tutelage.methods.sums import BallotOfRows, NoisySums, SumOf, form_of_joint, sum_of_entries, sum_of_joint
 from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive import Effects, Scores, Weighing, by_bins
@@ -31,6 +31,8 @@ _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
+_PEOPLE_OF_BIN = 8.0  # deviations of the noise
+_MOST_MERGED = 3  # doublings of the width of bins
 
 
 AnyEffects = TypeVar("AnyEffects", bound=Effects)
@@ -94,6 +96,19 @@ def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
 
 
+def merged(n_bins: int, people: float, *, ordered: bool) -> IntArray:
+    """Return the cell in which each bin of a column is counted: where noise would hide them, with its neighbors.
+
+    `people` is about how many there are, in deviations of the noise on the count of a bin.
+    """
+    level = 0
+    while ordered and level < _MOST_MERGED and _PEOPLE_OF_BIN * n_bins > people * 2**level:
+        level += 1
+    places = (np.arange(n_bins) + 2**level - 1) >> level  # the lowest bin, mostly of many people, stays alone
+    places[-1] = places[-2] + 1
+    return places
+
+
 class Begun(NamedTuple):
     """All that the sums of a question are about; public."""
 
@@ -120,17 +135,6 @@ class SumsOverSchema(NoisySums):
     def proposals(cls, _people: int, _sizes: Sizes, /) -> list[Self]:
         """Return nothing to try: a plan compares what public rows are for."""
         return []
-
-    def check_plan(self) -> None:
-        """Refuse: there are no public rows to try it on."""
-        raise InvalidParameterError(
-            Problem(
-                "plan.method",
-                "be one that uses public rows, because a plan tries it on them",
-                f"{type(self).__name__}",
-                "Train without a plan.",
-            )
-        )
 
     @abstractmethod
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
@@ -189,7 +193,9 @@ class SumsOverSchema(NoisySums):
             share, _ = self.most(sizes)[0]
             people = turns[0].n / (self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share))
         start = yield from self.start(public, turns[0])
-        cells = schema.merged(people)
+        cells = tuple(
+            merged(n_bins, people, ordered=ordered) for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True)
+        )
         return Begun(schema, cells, sum(int(one[-1]) + 1 for one in cells), turns, start)
 
     def start(self, _public: Public, _first: Turn, /) -> Asking[Any]:
@@ -216,9 +222,10 @@ class SumsOverSchema(NoisySums):
             total=total,
         )
 
-    def describe_queries(self, _rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
-        return "none; the student is a table of effects for the cells of a public schema"
+    def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
+        """Return what is stated of a release: who casts ballots, and what the student is."""
+        student = "none; the student is a table of effects for the cells of a public schema"
+        return super().facts(n_teachers, n_rounds)._replace(selection=student)
 
 
 @final

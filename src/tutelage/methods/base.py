@@ -1,6 +1,5 @@
 """A method: a public record, and a generator of requests that never sees a private row."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
@@ -14,8 +13,7 @@ from sklearn.utils import get_tags
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
-from tutelage.accounting.filter import Filter, limit_of
-from tutelage.events import Event, Repeated, of_queries
+from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import require_no_columns
@@ -26,10 +24,9 @@ from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
 from tutelage.students import default_student, student_named
-from tutelage.targets import ClassWeights
-from tutelage.terms import Asked, Terms, terms_of
+from tutelage.teachers.base import is_recipe
 
-Labels = TypeVar("Labels")
+AnyMethod = TypeVar("AnyMethod", bound="Method")
 
 
 class Method(ABC):
@@ -122,109 +119,33 @@ class Method(ABC):
     def with_noise(self, noise: float) -> Self:
         """Return the method with a mechanism of this noise."""
 
-    def with_student(self, *, public_features: bool) -> Self:
-        """Return the method with the student that it teaches, if one is to learn from labels: by default that of rows.
-
-        `public_features` says whether these go through a public map.
-        """
-        owner = type(self).__name__
-        student = student_named(self.student, owner) if isinstance(self.student, str) else self.student
-        if student is None and self.needs.student:
-            student = default_student(public_features=public_features)
-        return replace(self, student=student)  # type: ignore[type-var]
-
-    def limit(self, epsilon: float, delta: float) -> Filter:
-        """Return a budget for one release by this method."""
-        return limit_of(epsilon, delta, self.needs.accounting)
-
-    def terms(self, asked: Asked, held: Filter | None) -> Terms:
-        """Return the terms of a release by this method, by what is asked and the limit of a ledger, if there is one."""
-        return terms_of(asked, self.needs.accounting, held)
-
-    def start_from(self, labels: Labels | None) -> Labels | None:
-        """Return labels of public rows if the method starts from them, or None."""
-        return labels if self.needs.start else None
-
-    def counts_classes(self, weights: ClassWeights | None) -> bool:
-        """Return whether the method can apply these class weights, if there are any."""
-        return weights is None or self.needs.weights
-
     def shards(self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /) -> Shards:
         """Return the shard of each row; by default, every person is a teacher."""
         return Shards.of_single_people(n_rows, entity_ids, name=name)
 
-    def facts(self, n_teachers: int | None, rounds: tuple[int, ...] = (0,)) -> Facts:
-        """Return the facts that reports state about how the method releases."""
+    def facts(self, n_teachers: int | None, _n_rounds: int = 1, /) -> Facts:
+        """Return what is stated of a release: who casts ballots, how rows are chosen, and what ends it."""
         return Facts(
             voters="teachers" if self.needs.shards else "people who cast ballots",
-            selection=self.describe_queries(len(rounds)),
+            selection="all public rows of the run",
             of_sums=not self.needs.student,
             teachers=n_teachers if self.needs.shards else None,
             threshold=getattr(self.mechanism, "threshold", None),
-            stopping="data-independent" if self.is_adaptive else "fixed",
+            stopping="fixed",
             mechanism="interactive" if getattr(self.mechanism, "takes_predictions", False) else None,
-        )
-
-    def reduced(self, _teachers: int, _queries: int, /) -> Self:
-        """Return the method with at most these numbers of teachers and queries, for trials; by default unchanged."""
-        return self
-
-    def noise_warning(self, _teachers: int | None, /) -> str:
-        """Return a warning if the noise hides the votes of this number of teachers."""
-        return ""
-
-    def rows_warning(self, n_public: int) -> str:
-        """Return a warning if there are too few public rows to learn much."""
-        if n_public >= self.needs.fewest:
-            return ""
-        return (
-            f"`X_public` has {n_public} rows, and ballots are measured against them: with fewer than "
-            f"{self.needs.fewest} the student learns little for its budget. Add public rows; several hundred are best."
         )
 
     def check_training(self, _rows: Matrix, _n_classes: int, /) -> None:
         """Try on public rows, with made-up labels, what would otherwise fail on private ones."""
         return
 
-    def check_selection(self, _seen: Matrix, _n_classes: int, /) -> None:
-        """Refuse what cannot be chosen from public rows, as the student sees them."""
-        return
-
-    @property
-    def takes_missing_values(self) -> bool:
-        """Whether cells of rows of numbers may be missing."""
-        return False
-
-    @property
-    def testable(self) -> bool:
-        """Whether a smaller ε can be proposed for it, and tested on its votes."""
-        return False
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether later queries depend on earlier answers."""
-        return False
-
-    @property
-    def uses_predictions(self) -> bool:
-        """Whether later requests use a student's predictions."""
-        return False
-
     @abstractmethod
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return the most that one answer can be."""
 
-    def event_of_sums(self, sizes: Sizes) -> Event:
-        """Return the most that one answer can be, where the number of people is public."""
-        return self.event_of_one(sizes)
-
-    def n_answers(self, _sizes: Sizes, /) -> int:
-        """Return how many answers there are at most."""
-        return 1
-
     def event(self, sizes: Sizes) -> Repeated:
         """Return the most that everything can be, whatever the private rows are."""
-        return of_queries(self.event_of_one(sizes), self.n_answers(sizes))
+        return Repeated(self.event_of_one(sizes), 1)
 
     def check(self, _public: Public, /) -> None:
         """Refuse public rows from which nothing can be learned, before anything is spent; by default none."""
@@ -247,14 +168,6 @@ class Method(ABC):
         """Return the settings that a plan tries for about so many people; by default the defaults."""
         return [cls()]
 
-    @abstractmethod
-    def describe_queries(self, rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries, which were asked in so many rounds."""
-
-    def check_plan(self) -> None:
-        """Refuse settings that cannot be tried on public rows; by default none."""
-        return
-
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return how a student is made of labeled public rows that take the place of the people.
 
@@ -276,35 +189,23 @@ class Method(ABC):
 
         return predicted
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that differ from the defaults, but for mechanism and student, as a plan shows them."""
-        found = dict[str, Any]()
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            if one.name not in ("mechanism", "student") and value != one.default:
-                found[one.name] = _shown(value)
-        return found
 
-    def as_config(self) -> str:
-        """Return the section ``[method]`` of a configuration, without the noise."""
-        settings = {"name": self.name, **self.settings}
-        if self.student is not None:
-            settings["student"] = _shown(self.student)
-        lines = [f"{name} = {json.dumps(value)}\n" for name, value in settings.items()]
-        return "".join(["[method]\n", *lines])
+def with_student(method: AnyMethod, *, public_features: bool) -> AnyMethod:
+    """Return a method with the student that it teaches, if one is to learn from labels: by default that of rows.
+
+    `public_features` says whether these go through a public map.
+    """
+    student = method.student
+    if isinstance(student, str):
+        student = student_named(student, type(method).__name__)
+    elif student is None and method.needs.student:
+        student = default_student(public_features=public_features)
+    return replace(method, student=student)  # type: ignore[type-var]
 
 
 def takes_missing_values(estimator: Any) -> bool:
-    """Return whether an estimator, or the first step of a pipeline, takes rows with missing cells."""
+    """Return whether a teacher, an estimator, or the first step of a pipeline, takes rows with missing cells."""
+    if is_recipe(estimator):
+        return getattr(estimator, "takes_missing_values", False) is True
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    return get_tags(first).input_tags.allow_nan
-
-
-def _shown(value: Any) -> Any:
-    """Return a setting as a configuration has it: an object by its name."""
-    if isinstance(value, str | int | float):
-        return value
-    kind = type(value)
-    public = kind.__module__.partition("._")[0]
-    return f"{public}.{kind.__name__}" if public.startswith("sklearn.") else kind.__name__
+    return first is not None and get_tags(first).input_tags.allow_nan

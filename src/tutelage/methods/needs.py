@@ -129,6 +129,6 @@ def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator
                 f"{kind} and {type(student).__name__}",
                 "Choose one, such as RandomForestClassifier(), and leave its own `class_weight` unset.",
             )
-    if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
+    if (goal.ranks or method.facts(None).predicts) and not hasattr(student, "predict_proba"):
         reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
         yield Problem(f"{kind}.student", f"have `predict_proba`, because {reason}", f"a {type(student).__name__}")

@@ -354,13 +354,6 @@ class NoisyMoments(NoisySums):
             n_scores=n_scores,
         )
 
-    def check_plan(self) -> None:
-        """Refuse another student than the one in closed form, which is the only one that is tried."""
-        if self.student is not None:
-            raise InvalidParameterError(
-                Problem("NoisyMoments.student", "be left out for a plan, which tries only the student in closed form")
-            )
-
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of noisy sums, over features for the noise of the real run, which are computed once.
 

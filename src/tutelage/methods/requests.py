@@ -38,6 +38,7 @@ class Sizes:
     simulated: bool = False
     labeled: bool = False  # whether public rows have labels
     bins: tuple[int, ...] = ()  # of each column of a public schema
+    people_known: bool = False  # whether the number of people is public, whatever the unit
 
 
 class Training(NamedTuple):
@@ -261,6 +262,8 @@ class Facts(NamedTuple):
     threshold: float | None  # in votes, below which the mechanism does not answer
     stopping: str  # the rule that ends the queries, in a word of `lint`
     mechanism: str | None  # in a word of `lint`
+    predicts: bool = False  # whether later requests use a student's predictions
+    testable: bool = False  # whether a smaller ε can be proposed for it, and tested on its votes
 
     @property
     def for_lint(self) -> dict[str, Any]:

@@ -118,13 +118,9 @@ class NoisySums(Method):
         """Return the people, with their rows as the map, or the schema, shows them; private."""
         return PeopleReady(people.through(public.teacher_map, public.teacher_rows.shape[-1]))
 
-    def describe_queries(self, _rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
-        return "all public rows of the run"
-
     def event_of_count(self, sizes: Sizes) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
-        if not count_is_private(sizes.unit):
+        if sizes.people_known or not count_is_private(sizes.unit):
             return []
         return [self._count.most(Vector((1, 1), 1, sizes.unit), simulated=sizes.simulated)]
 

@@ -14,10 +14,9 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
-from tutelage.methods.base import takes_missing_values
 from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
-from tutelage.methods.requests import Public, Sizes
+from tutelage.methods.requests import Facts, Public, Sizes
 from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
@@ -25,7 +24,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students.selection import PublicKnowledge, QuerySelector
 from tutelage.teachers import ClassMeans, ensemble_of
-from tutelage.teachers.base import TeacherRecipe
+from tutelage.teachers.base import is_recipe
 
 _TRIAL_ROWS_PER_CLASS = 10
 _ROWS_PER_CLASS = 3  # of a teacher, and the next two of all: what a plan tries
@@ -82,7 +81,7 @@ class TeacherVotes(VotesOnQueries):
 
     def _check_own(self) -> None:
         integer_at_least(self.n_teachers, 1, "n_teachers", "TeacherVotes")
-        if not _is_recipe(self.teacher):
+        if not is_recipe(self.teacher):
             require_classifier(self.teacher, "teacher", "TeacherVotes")
         if not isinstance(self.mechanism, Mechanism | None) or isinstance(self.mechanism, CappedGNMax):
             raise InvalidParameterError(
@@ -101,47 +100,25 @@ class TeacherVotes(VotesOnQueries):
             return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
-    def reduced(self, teachers: int, queries: int, /) -> Self:
-        """Return the method with at most so many teachers and queries."""
-        asked: Any = VotesOnQueries.reduced(self, teachers, queries)
-        return replace(asked, n_teachers=min(self.n_teachers, teachers))
-
     def with_noise(self, noise: float) -> Self:
         """Return the method with `GNMax` of this σ."""
         return replace(self, mechanism=GNMax(noise))
-
-    def noise_warning(self, teachers: int | None, /) -> str:
-        """Return a warning if the noise is larger than all votes on a query."""
-        noise = self.noise
-        if noise is None or teachers is None or noise <= teachers:
-            return ""
-        return (
-            f"The noise for `epsilon`, σ = {noise:.4g} votes, is larger than all {teachers:,} votes on a query. Many "
-            "labels will be wrong. Ask fewer queries (`n_queries`), train more teachers, or let every person cast a "
-            "ballot (`NoisyMoments`)."
-        )
 
     def check_training(self, rows: Matrix, n_classes: int, /) -> None:
         """Train a teacher on public rows with made-up labels."""
         trial = rows[np.resize(np.arange(len(rows)), _TRIAL_ROWS_PER_CLASS * n_classes)]
         made_up = np.arange(len(trial)) % n_classes
-        if not _is_recipe(self.teacher):
+        if not is_recipe(self.teacher):
             fit_clone(self.teacher, trial, made_up, seed=0)
             return
         one = Shards(np.zeros_like(made_up), 1, ONE_TEACHER)
         ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(trial, made_up, one, rows[:1])
 
-    @property
-    def takes_missing_values(self) -> bool:
-        """Whether cells of rows of numbers may be missing: where the teacher takes them."""
-        if _is_recipe(self.teacher):
-            return getattr(self.teacher, "takes_missing_values", False) is True
-        return takes_missing_values(self.teacher)
-
-    @property
-    def testable(self) -> bool:
-        """Whether a smaller ε can be proposed for it, and tested on its votes."""
-        return self.mechanism is not None and not self.mechanism.takes_predictions and not self.is_adaptive
+    def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
+        """Return what is stated of a release; a smaller ε can be proposed for votes in one round."""
+        of_votes = VotesOnQueries.facts(self, n_teachers, n_rounds)
+        testable = self.mechanism is not None and not self.mechanism.takes_predictions and self.rounds == 1
+        return of_votes._replace(testable=testable)
 
     @classmethod
     def proposals(cls, people: int, sizes: Sizes, /) -> Sequence[Self]:
@@ -157,26 +134,6 @@ class TeacherVotes(VotesOnQueries):
                 student=STUDENT,
             )
         ]
-
-    def check_plan(self) -> None:
-        """Refuse several rounds, a rule that needs answers, and teachers that cannot be trained."""
-        if self.rounds > 1 or self.rule.needs_answers or self.rule.needs_student:
-            raise InvalidParameterError(
-                Problem(
-                    "TeacherVotes.rounds",
-                    "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
-                )
-            )
-        if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
-            raise InvalidParameterError(
-                Problem(
-                    "TeacherVotes.mechanism",
-                    "be a GNMax for a plan",
-                    f"{type(self.mechanism).__name__}",
-                    "Leave it out to get the least noise that ε allows.",
-                )
-            )
-        ensemble_of(self.teacher, n_classes=2, seed=0)  # refuses what cannot be trained, such as recorded votes
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
@@ -224,7 +181,3 @@ class TeacherVotes(VotesOnQueries):
             checkpoints,
         )
         return TalliedVotes.on(tally(ballots, n_classes, shards.unit), public.rows[voted], ballots)
-
-
-def _is_recipe(teacher: Any) -> bool:
-    return isinstance(teacher, TeacherRecipe) and not isinstance(teacher, type)

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix, Private
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Private
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
-from tutelage.events import Event
+from tutelage.events import Event, Repeated, of_queries
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
+from tutelage.methods.requests import Asking, Facts, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
 from tutelage.methods.rounds import Rounds, even_rounds, round_rows
 from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
@@ -164,17 +164,6 @@ class VotesOnQueries(Method):
         return self.selection
 
     @property
-    def is_adaptive(self) -> bool:
-        """Whether later queries depend on earlier answers."""
-        return self.rounds > 1
-
-    @property
-    def uses_predictions(self) -> bool:
-        """Whether later rounds use a student's predictions."""
-        takes = getattr(self.mechanism, "takes_predictions", False)
-        return self.rounds > 1 and (takes or self.rule.needs_student)
-
-    @property
     def cap(self) -> int | None:
         """Most votes of one teacher on all queries; None for one on each."""
         return None
@@ -184,8 +173,11 @@ class VotesOnQueries(Method):
         """σ of the mechanism, in votes; None where it follows from the budget."""
         return getattr(self.mechanism, "sigma", None)
 
-    def n_answers(self, sizes: Sizes) -> int:
-        """Return how many queries there are."""
+    def event(self, sizes: Sizes) -> Repeated:
+        """Return the most that all queries can be, whatever the private rows are."""
+        return of_queries(self.event_of_one(sizes), self._asked(sizes))
+
+    def _asked(self, sizes: Sizes) -> int:
         return self.n_queries or sizes.n_public
 
     def event_of_one(self, sizes: Sizes) -> Event:
@@ -197,12 +189,7 @@ class VotesOnQueries(Method):
         if self.rounds > 1:
             return np.arange(len(public.rows))
         known = PublicKnowledge.before(public.student_rows)
-        return round_rows(self._first_rule, known, self.n_answers(public.sizes), public.seed)
-
-    def reduced(self, _teachers: int, queries: int, /) -> Self:
-        """Return the method with at most so many queries."""
-        asked = min(self.n_queries or queries, queries)
-        return replace(self, n_queries=asked, rounds=min(self.rounds, asked))  # type: ignore[type-var]
+        return round_rows(self._first_rule, known, self._asked(public.sizes), public.seed)
 
     def steps(self, public: Public) -> Steps:
         """Ask for labels, round after round."""
@@ -211,7 +198,7 @@ class VotesOnQueries(Method):
             rows=public.rows,
             seen=np.array(public.student_rows),
             n_classes=len(public.classes),
-            sizes=even_rounds(self.n_answers(public.sizes), self.rounds),
+            sizes=even_rounds(self._asked(public.sizes), self.rounds),
             first=self._first_rule,
             then=self.rule,
             student=self.student if self.rounds > 1 else None,
@@ -236,7 +223,7 @@ class VotesOnQueries(Method):
             if answer is None:
                 continue
             new = known.open[answer.labels[known.open] != ABSTAIN]
-            if len(known.open) - len(new) < self.n_answers(public.sizes):
+            if len(known.open) - len(new) < self._asked(public.sizes):
                 break
             known = known.after(new, answer.labels[new])
         return known
@@ -267,21 +254,42 @@ class VotesOnQueries(Method):
     def _first_rule(self) -> QuerySelector:
         return Medoids() if self.rule.needs_answers else self.rule
 
-    def check_selection(self, seen: Matrix, n_classes: int, /) -> None:
+    def check(self, public: Public, /) -> None:
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
-            if value > len(seen):
+            if value > len(public.student_rows):
                 raise InvalidParameterError(
                     Problem(
                         f"{type(self).__name__}.{name}",
-                        f"be at most {len(seen)}, the number of public rows",
+                        f"be at most {len(public.student_rows)}, the number of public rows",
                         f"{value}",
                     )
                 )
-        self.rule.check(seen, n_classes)
+        self.rule.check(public.student_rows, len(public.classes))
 
-    def describe_queries(self, n_rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
+    def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
+        """Return what is stated of a release: who votes, how queries are chosen, and what ends them."""
         rounds = "one round" if n_rounds == 1 else f"{n_rounds} rounds"
         name = self.selection if isinstance(self.selection, str) else type(self.selection).__name__
-        return f"{name}, in {rounds}; by public rows and released labels alone"
+        takes_predictions = getattr(self.mechanism, "takes_predictions", False)
+        several = self.rounds > 1
+        return (
+            super()
+            .facts(n_teachers)
+            ._replace(
+                selection=f"{name}, in {rounds}; by public rows and released labels alone",
+                stopping="data-independent" if several else "fixed",
+                predicts=several and (takes_predictions or self.rule.needs_student),
+            )
+        )
+
+
+def fewer_votes(method: Method, teachers: int, queries: int) -> Method:
+    """Return a method with at most so many teachers and queries; one that has none as it is."""
+    if not isinstance(method, VotesOnQueries):
+        return method
+    asked = min(method.n_queries or queries, queries)
+    changed = {"n_queries": asked, "rounds": min(method.rounds, asked)}
+    if "n_teachers" in method.get_params(deep=False):
+        changed["n_teachers"] = min(method.get_params(deep=False)["n_teachers"], teachers)
+    return method.with_params(**changed)

@@ -4,10 +4,11 @@ from typing import final
 
 from tutelage._internal.records import frozen
 from tutelage.accounting.calibration import local_noise, noise_within, stated
-from tutelage.accounting.filter import Filter
+from tutelage.accounting.filter import Filter, limit_of
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.mechanisms import LocalGaussian
-from tutelage.methods import Method, Sizes, proposals
+from tutelage.methods import Method, Sizes, proposals, require_trials
+from tutelage.methods.base import with_student
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 
@@ -32,7 +33,7 @@ class Target:
 
     def limit(self, method: Method) -> Filter:
         """Return the budget of the whole release."""
-        return method.limit(self.epsilon, self.delta)
+        return limit_of(self.epsilon, self.delta, method.needs.accounting)
 
 
 def methods_for(target: Target) -> list[Method]:
@@ -58,9 +59,9 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
         raise InvalidParameterError(
             Problem("plan.method", "be a method of tutelage.methods, such as TeacherVotes()", shown(method))
         )
-    method.check_plan()
+    require_trials(method)
     if method.student is None:
-        method = method.with_student(public_features=public_features)
+        method = with_student(method, public_features=public_features)
     return calibrated(method, target)
 
 

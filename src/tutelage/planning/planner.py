@@ -150,7 +150,7 @@ def plan(
         )
     if method is not None:
         method = method_asked(method, target, public_features=features is not None)
-        if not method.counts_classes(known.weights):
+        if known.weights is not None and not method.needs.weights:
             raise InvalidParameterError(
                 Problem(
                     "plan.method",
@@ -257,7 +257,7 @@ def _by_trials(
     progress: bool,
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = [method for method in methods_for(target) if method.counts_classes(known.weights)]
+    own = [method for method in methods_for(target) if known.weights is None or method.needs.weights]
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
@@ -278,8 +278,7 @@ def _by_trials(
     shift = whole.expected - (again or first)[ballots].expected
 
     def floored(method: Method, trial: Trial) -> Trial:
-        start = method.start_from(alone)
-        by_labels = 0.0 if start is None else start.expected
+        by_labels = alone.expected if alone is not None and method.needs.start else 0.0
         return trial._replace(floor=max(majority, by_labels))
 
     trials = {method: floored(method, again[method].moved(shift)) for method in close}

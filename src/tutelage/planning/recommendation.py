@@ -1,7 +1,8 @@
 """The result of planning, as plain values, a table, sentences and a configuration."""
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, final
+import json
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, final
 
 from tutelage._internal import drawing
 from tutelage._internal.drawing import Bar, Bars
@@ -57,7 +58,7 @@ class Option:
 
     def cells(self) -> Names:
         """Return the cells of a table under `HEADINGS`."""
-        settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items()) or "default"
+        settings = ", ".join(f"{name} {value}" for name, value in settings_of(self.method).items()) or "default"
         interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
         return self.method.title, settings, self.claim, interval, "unknown" if self.rough else f"{self.expected:.1%}"
 
@@ -65,7 +66,7 @@ class Option:
         """Return the option as plain values, for JSON."""
         return {
             "method": self.method.title,
-            "settings": self.method.settings,
+            "settings": settings_of(self.method),
             "noise": self.method.noise,
             "epsilon": self.epsilon.epsilon,
             "expected": self.expected,
@@ -342,7 +343,35 @@ class Plan:
         if self.recommended is None and not self.undecided:
             return ""
         privacy = f"[privacy]\nepsilon = {self.target.epsilon}\ndelta = {self.target.delta}\n"
-        sections = [self.best.method.as_config(), privacy]
+        sections = [section_of(self.best.method), privacy]
         if self.goal != "accuracy":
             sections.insert(0, f'# In [target]: goal = "{self.goal}"\n')
         return "\n".join(sections)
+
+
+def settings_of(method: Method) -> Entries:
+    """Return the settings of a method that differ from the defaults, but for mechanism and student."""
+    found = Entries()
+    for one in fields(method):  # type: ignore[arg-type]
+        value = getattr(method, one.name)
+        if one.name not in ("mechanism", "student") and value != one.default:
+            found[one.name] = _in_words(value)
+    return found
+
+
+def section_of(method: Method) -> str:
+    """Return the section ``[method]`` of a configuration, without the noise."""
+    settings = {"name": method.name, **settings_of(method)}
+    if method.student is not None:
+        settings["student"] = _in_words(method.student)
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in settings.items()]
+    return "".join(["[method]\n", *lines])
+
+
+def _in_words(value: Any) -> Any:
+    """Return a setting as a configuration has it: an object by its name."""
+    if isinstance(value, str | int | float):
+        return value
+    kind = type(value)
+    public = kind.__module__.partition("._")[0]
+    return f"{public}.{kind.__name__}" if public.startswith("sklearn.") else kind.__name__

@@ -127,7 +127,7 @@ def _dealt(
     order = known.order(number)
     parts = np.array_split(order, min(_FOLDS, len(order))) if start is None else start.parts
     for fold, held_out in enumerate(parts):
-        if start is None or method.start_from(start) is None:
+        if start is None or not method.needs.start:
             yield np.setdiff1d(order, held_out), held_out, None, 0.0
             continue
         scores = start.pairs[fold]

@@ -102,6 +102,11 @@ class TeacherRecipe(Protocol):
         ...
 
 
+def is_recipe(teacher: Any) -> bool:
+    """Return whether a teacher is a recipe, and not its class."""
+    return isinstance(teacher, TeacherRecipe) and not isinstance(teacher, type)
+
+
 class Ensemble(NeverPickled):
     """Shared state of all ensembles of one process: their classes, and the unit of the shards they were trained on."""
 
