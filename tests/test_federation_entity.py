@@ -13,6 +13,7 @@ from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax
+from tutelage.noise import SystemNoise
 from tutelage.privacy import ONE_TEACHER
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
@@ -78,6 +79,19 @@ def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(members)
     shutil.rmtree(votes)
     with pytest.raises(StaleBatchError, match="new ones would hold fresh noise, which is another release"):
         members.send(batch, "hospital-0", unanimous(LABELS))
+
+
+def test_a_share_whose_draw_fails_stays_spent_and_is_never_drawn_again(members, monkeypatch):
+    batch = members.ask(6)
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemNoise, "discrete_gaussian", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            members.send(batch, "hospital-0", unanimous(LABELS))
+    state = members.ledger("hospital-0").state()
+    assert (state.spent > 0, state.unsettled) == (True, 0)
+    with pytest.raises(StaleBatchError, match="fresh noise"):
+        members.send(batch, "hospital-0", unanimous(LABELS))
+    assert members.ledger("hospital-0").state() == state
 
 
 def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(members, tmp_path):

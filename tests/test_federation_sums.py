@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, found, unanimous
 from tutelage.accounting import data_independent
+from tutelage.boundary import BatchBoundary
 from tutelage.events import SummedNoise
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -179,7 +180,7 @@ def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_
     (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
     event = members.consortium.sums().event_asked(asked.request)
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
-    members.consortium.reserve(members.ledger(NAMES[0]), batch, member, wider)
+    BatchBoundary(members.ledger(NAMES[0])).open(members.consortium.charge_of(batch, member), wider, 1)
     cast_one(members, batch)
     noise = sent(members, batch, NAMES[0]) - plain(members.consortium.sums(), asked, [0])
     noise = noise / wider.sigma_of_share

@@ -278,6 +278,18 @@ def test_noise_of_ones_own_is_refused(proposal):
         publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=quiet)
 
 
+def test_a_test_whose_draw_fails_stays_spent_and_is_never_drawn_again_for_free(proposal, monkeypatch):
+    paid = ledger(proposal, delta=2 * DELTA)
+    with monkeypatch.context() as patch:
+        patch.setattr(SystemNoise, "happens", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            publish_epsilon(released(), paid, proposal, ROWS)
+    assert (charged_tests(paid), paid.state().unsettled) == (1, 0)
+    assert recalled_publication(released(), paid, proposal, ROWS) is None
+    publish_epsilon(released(), paid, proposal, ROWS)
+    assert charged_tests(paid) == 2
+
+
 def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal, monkeypatch):
     """A real kill −9 right after the reservation: the next try is the same test, at no further cost."""
     path = tmp_path / "ledger.db"

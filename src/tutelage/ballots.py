@@ -17,8 +17,9 @@ from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_ar
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.records import by_identity, frozen, settle
-from tutelage._internal.typing import ABSTAIN, Array, Ballots, FloatArray, IntArray, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, FloatArray, IntArray, NeverPickled, Private
 from tutelage._internal.validation import ballots_between, integer_at_least
+from tutelage.events import Event
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
@@ -62,6 +63,29 @@ class Vector:
     def holds(self, other: object) -> bool:
         """Return whether ballots of another form are no longer than those of this one: only of the same."""
         return self == other
+
+
+@final
+@frozen
+class Shortfall:
+    """The form of a number of teachers by which releases miss what was proposed, which each moves by one; public."""
+
+    unit: PrivacyUnit
+    releases: Event
+    cap: ClassVar[None] = None
+
+    def holds(self, other: object) -> bool:
+        """Return whether a number of another form is of the same releases."""
+        return self == other
+
+
+@final
+@by_identity
+class Missing(Private):
+    """Such a number; private."""
+
+    teachers: int
+    form: Shortfall
 
 
 @final

@@ -2,7 +2,8 @@
 
 This is the field's privacy filter, with a memory. It answers the requests of a method (`tutelage.methods`): what was
 released before is recalled; ballots are cast and their form is compared with the one that was asked for; the budget is
-reserved; noise is drawn; and the reservation is settled by what happened.
+reserved; noise is drawn; and the reservation is settled by what happened. The members of a consortium, of whom each
+draws a share of the noise or none, pay at a door of their own (`BatchBoundary`).
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -21,6 +22,7 @@ from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import ABSTAIN, NeverPickled
 from tutelage.accounting.calibration import require_within
 from tutelage.accounting.filter import Filter, holding
+from tutelage.digests import RunningDigest
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -36,6 +38,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger import Labels, Ledger
 from tutelage.ledger.campaigns import Voters
+from tutelage.ledger.history import History
 from tutelage.ledger.ledger import Reservation, existing_ledger, opened_ledger, require_terms
 from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -52,7 +55,7 @@ from tutelage.methods.requests import (
     driven,
     first_places,
 )
-from tutelage.noise import NoiseSource
+from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.terms import Asked, Terms, terms_of
 
@@ -64,6 +67,8 @@ _OWN_NAMES: dict[str, type[Mechanism]] = {
     for name in (kind.__qualname__, kind.key_name)
 }
 Filing = Callable[[int, Any], object]
+Guard = Callable[[History], object]
+Stored = dict[str, bytes]  # files by name
 
 
 @final
@@ -144,7 +149,7 @@ class Boundary:
                 return None
             self.n_earlier += len(found)
             return Answer(np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0)
-        return self.release_in_part(request) if request.partial else self.release(request)
+        return self._release_in_part(request) if request.partial else self.release(request)
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
@@ -178,16 +183,23 @@ class Boundary:
                 return place
         return len(keys)
 
-    def release(self, request: Request) -> Answer:
-        """Return the answers, of which those that are new are paid for and drawn now; all new ones fit, or none."""
+    def recalled(self, request: Request) -> dict[bytes, Labels]:
+        """Return the remembered answers of a request by their keys; repeating them costs nothing."""
+        return self.ledger.recall(self.keys(request))
+
+    def release(self, request: Request, guard: Guard | None = None) -> Answer:
+        """Return the answers, of which those that are new are paid for and drawn now; all new ones fit, or none.
+
+        The `guard` may refuse new ones by what was done through the ledger.
+        """
         keys = self.keys(request)
         with self.ledger.releasing(keys if self._unstored is None else ()):
             self._store_late()
-            answers, event, cost = self._answers(request, keys)
+            answers, event, cost = self._answers(request, keys, guard)
         self._answered.append(Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost))
         return self._answered[-1]
 
-    def release_in_part(self, request: Request) -> Answer | None:
+    def _release_in_part(self, request: Request) -> Answer | None:
         """Return the answers to the first rows, as many as the budget allows; None for none."""
         keys = self.keys(request)
         while fitting := self.fitting(request, keys):
@@ -195,7 +207,9 @@ class Boundary:
                 return self.release(request.of_rows(slice(fitting)))
         return None
 
-    def _answers(self, request: Request, keys: list[bytes]) -> tuple[Mapping[bytes, Labels], Event, float]:
+    def _answers(
+        self, request: Request, keys: list[bytes], guard: Guard | None
+    ) -> tuple[Mapping[bytes, Labels], Event, float]:
         """Return the answer to each key, while no other release goes on through the ledger."""
         event, places = self.event_of_one(request), first_places(keys)
         answers = self._recalled(request, event, places)  # of new ones room is found before anybody casts a ballot
@@ -203,6 +217,8 @@ class Boundary:
         new = [key for key in places if key not in answers]
         if not new:
             return answers, Repeated(event, 0), 0.0
+        if guard is not None:
+            guard(self.ledger.history())
         mechanism: Any = request.mechanism
         rows = np.array([places[key] for key in new])
         ballots: Any = request.ballot.cast(self.prepared, request, rows)
@@ -215,7 +231,7 @@ class Boundary:
         if wishes:  # people vote while they have votes left, and the first batch pays for all
             voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
             campaign: Any = event
-            granted = self.ledger.reserve_votes(campaign, self.campaign(request), voters, wanted, queries=len(new))
+            granted = self.ledger.reserve_votes(campaign, self._campaign(request), voters, wanted, queries=len(new))
             counted, paid = ballots.counted(granted.votes), Repeated(event, int(granted.paid))
             settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
             return {**answers, **settled.labels}, paid, self.ledger.share_of(paid)
@@ -297,13 +313,81 @@ class Boundary:
 
     def _is_paid(self, request: Request) -> bool:
         """Return whether the budget of a campaign is spent."""
-        return request.campaign and self.ledger.reserved_for(self.campaign(request)) is not None
+        return request.campaign and self.ledger.reserved_for(self._campaign(request)) is not None
 
-    def campaign(self, request: Request) -> str:
+    def _campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
         context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
         of = "" if self.ledger.release is None else f" of {self.ledger.release}"
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
+
+
+@final
+class BatchBoundary:
+    """The door of a member of a consortium, for batches that several members answer together; each pays by itself.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The budget of this member.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def bind(self, people: Sequence[str]) -> None:
+        """Tie the ledger to people by their canonical ids, so that their owner is told of a second one."""
+        self.ledger.bind(RunningDigest().add_people({*people}).digest(), changed=True, people=people)
+
+    @contextmanager
+    def turn(self, left_out: str = "") -> Generator[None]:
+        """Hold off all other releases and withdrawals; ballots leave out who withdrew, as `Ledger.staying` told."""
+        with self.ledger.releasing():
+            self.ledger.leave_out(left_out)
+            yield
+
+    def recalled(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
+        """Return the remembered answers among keys."""
+        return self.ledger.recall(keys)
+
+    def require(self, most: Event, queries: int) -> None:
+        """Refuse what has no room; spend nothing."""
+        self.ledger.require(most, queries)
+
+    def paid(self, batch: str) -> Reservation | None:
+        """Return what was paid for a batch, or None."""
+        return self.ledger.reserved_for(batch)
+
+    def is_closed(self, paid: Reservation) -> bool:
+        """Return whether a batch is settled."""
+        return self.ledger.is_settled(paid)
+
+    def open(self, batch: str, event: Event, queries: int) -> Reservation:
+        """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
+        return self.ledger.reserve(event, queries, batch=batch)
+
+    def share(
+        self,
+        batch: str,
+        paid: Reservation,
+        draw: Callable[[NoiseSource], Stored],
+        keep: Callable[[Stored], Stored],
+    ) -> tuple[Stored, bool]:
+        """Draw this member's share of the noise, and return what is stored and whether another process stored it first.
+
+        The stored shares are sent, and sent again: noise is never drawn twice.
+        """
+        self.open(batch, paid.event, paid.queries)  # refused if somebody withdrew since, and is not left out
+        with self.ledger.drawing(paid):
+            made = draw(SystemNoise())
+        stored = keep(made)
+        return stored, stored != made
+
+    def close(self, paid: Reservation, answers: dict[bytes, Labels], happened: Event) -> None:
+        """Settle a batch by what was opened of it, if it is not settled yet."""
+        with self.ledger.releasing():  # of two processes, the second finds what the first one settled
+            if not self.ledger.is_settled(paid):
+                self.ledger.settle(paid, answers, happened)
 
 
 def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "students": {"features", "reporting"},
     "reporting": set(),
     "ledger": {"accounting", "partition"},
-    "publishing": {"accounting", "ledger", "noise", "reporting", "ballots"},
+    "publishing": {"accounting", "ballots", "boundary", "ledger", "mechanisms", "methods", "noise", "reporting"},
     "compat": {"accounting", "ballots"},
     "methods": PIPELINE - {"ledger"} | {"features", "terms"},
     "terms": {"accounting"},
@@ -48,11 +48,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "published": {"accounting", "features", "ledger", "noise", "reporting", "students"},
     "estimator": PIPELINE
     | {"boundary", "features", "methods", "preflight", "published", "release", "reporting", "terms"},
-    "federation": PIPELINE | {"features", "methods", "preflight"},
+    "federation": PIPELINE | {"boundary", "features", "methods", "preflight"},
     "audit": PIPELINE
     | {"boundary", "estimator", "features", "methods", "preflight", "release", "reporting", "terms", "testing"},
     "cli": PIPELINE
-    | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
+    | {"audit", "boundary", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "release", "reporting", "terms"},
 }
 
@@ -117,13 +117,14 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
 
 def test_people_noise_and_ledger_meet_at_the_boundary_alone():
     """Elsewhere no budget is spent, and noise is simulated: a rehearsal refuses any other (tests/test_boundary.py)."""
-    apart = {"audit", "testing", "publishing", "federation", "ledger", "mechanisms", "_internal"}
+    apart = {"audit", "testing", "ledger"}
     files = {str(path.relative_to(PACKAGE)): path.read_text() for path in SOURCES if unit_of(path) not in apart}
 
     def found(pattern: str) -> set[str]:
         return {name for name, text in files.items() if re.search(pattern, text)}
 
     assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {"boundary.py"}
+    assert not [name for name in found(r"SystemNoise\(") if name.startswith("federation")]
     draws = r"(?<!self)(?<!boundary)\.release\((?!\)|file=|votes, SimulationNoise\()"
     assert found(draws) == {"boundary.py", "methods/rehearsal.py"}
 

@@ -18,6 +18,7 @@ from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries
+from tutelage.boundary import BatchBoundary
 from tutelage.cli.settings import read_settings
 from tutelage.cli.terms import TermsFile
 from tutelage.cli.text import (
@@ -35,7 +36,7 @@ from tutelage.features.schema import code_by_value, type_wanted
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
 from tutelage.federation.earlier import earlier_budgets
-from tutelage.federation.entity import bind_people, sight_of
+from tutelage.federation.entity import sight_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port, names_of
 from tutelage.federation.mailbox import batch_status, consortium_status
@@ -196,7 +197,7 @@ def join(
         identity.save(folder)
         if role is Role.ENTITY:
             budget = _make_ledger(folder, file, draft, found.name)
-            bind_people(budget, people)
+            BatchBoundary(budget).bind(people)
             budget.write_binding()
             describe(draft, folder)
         found.unpack(folder / _KIT)

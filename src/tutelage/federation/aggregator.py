@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tutelage._internal.records import Names, record_in
 from tutelage._internal.typing import IntArray
+from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -65,7 +66,7 @@ class Aggregator:
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
-        self._ledger = ledger
+        self._boundary = BatchBoundary(ledger)
         self._member = home.member
         self.consortium: Final = home.consortium_as(Role.AGGREGATOR)
         self.consortium.require_own(ledger, self._member)
@@ -89,42 +90,43 @@ class Aggregator:
         asked = np.asarray(rows)
         if asked.ndim == 0 or len(asked) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
-        with self._ledger.releasing():  # of two processes, the second finds what the first one announced
+        with self._boundary.turn():  # of two processes, the second finds what the first one announced
             return self._announced(asked, mailbox, new_batch=new_batch)
 
     def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
         self.consortium.sums()
-        with self._ledger.releasing():
+        with self._boundary.turn():
             return self._announced(release, mailbox, new_batch=new_batch)
 
     def released(self, release: str) -> Round:
         """Return what follows the last sum of a release: its `classifier` is the final student."""
         sums = self.consortium.sums()
-        earlier = self._earlier(sums.drafts(release, self._ledger)[-1].name)
+        earlier = self._earlier(sums.drafts(release, self._boundary)[-1].name)
         if not earlier:
             raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
         return self._following(earlier[-1])
 
     def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
         before = None
-        for draft in self.consortium.scheme.drafts(asked, self._ledger):
+        for draft in self.consortium.scheme.drafts(asked, self._boundary):
             earlier = self._earlier(draft.name)
-            if earlier and (paid := self._reserved(earlier[-1])) is not None and self._ledger.is_settled(paid):
+            if earlier and (paid := self._paid(earlier[-1])) is not None and self._boundary.is_closed(paid):
                 before = earlier[-1]
                 mailbox.put_collected(self._home.identity, before, self.consortium)  # where a process died before
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
-                self._ledger.require(draft.event, draft.queries)  # nothing is begun in vain
+                self._boundary.require(draft.event, draft.queries)  # nothing is begun in vain
                 row = draft.rows(before and self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
                 earlier.append(self._own(kept[_BATCH]))
             batch = earlier[-1]
-            if self._reserved(batch) is None:
+            if self._paid(batch) is None:
                 require_room(mailbox.batch_path(batch.identifier, self.consortium))
-                self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
+                most = self.consortium.scheme.event_of(batch)
+                self._boundary.open(self.consortium.charge_of(batch, self._member), most, batch.n_queries)
             mailbox.put_batch(batch, self.consortium)
             return batch
         return None
@@ -172,8 +174,8 @@ class Aggregator:
         asked = sums.round_of(batch)
         return sums.round_after(asked, self._remembered(sums, batch, asked.shape), entities)
 
-    def _reserved(self, batch: Batch) -> Reservation | None:
-        return self.consortium.reserved(self._ledger, batch, self._member)
+    def _paid(self, batch: Batch) -> Reservation | None:
+        return self._boundary.paid(self.consortium.charge_of(batch, self._member))
 
     def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
@@ -218,30 +220,17 @@ class Aggregator:
         mailbox: Mailbox,
     ) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
-        ledger = self._ledger
-        reservation = self._reserved(batch)
-        if reservation is None:
+        paid = self._paid(batch)
+        if paid is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
-        with ledger.releasing():  # of two processes, the second finds what the first one settled
-            if not ledger.is_settled(reservation):
-                hashes = scheme.hashes(ledger, batch)
-                answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
-                ledger.settle(
-                    reservation,
-                    dict(
-                        zip(
-                            hashes,
-                            answers,
-                            strict=True,
-                        )
-                    ),
-                    scheme.happened(outcome, batch),
-                )
+        answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
+        hashes = scheme.hashes(self._boundary.ledger, batch)
+        self._boundary.close(paid, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
         mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._remembered(scheme, batch, outcome.shape)
 
     def _remembered(self, scheme: Scheme, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
-        hashes = scheme.hashes(self._ledger, batch)
-        remembered = self._ledger.recall(hashes)
+        hashes = scheme.hashes(self._boundary.ledger, batch)
+        remembered = self._boundary.recalled(hashes)
         return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)

@@ -11,7 +11,6 @@ from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import made, parse, settle
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
-from tutelage.events import Event
 from tutelage.exceptions import (
     FederationError,
     InvalidDataError,
@@ -28,7 +27,6 @@ from tutelage.federation.sharing import PARTIES
 from tutelage.federation.sums import SharedSums
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY
 from tutelage.tables import by_value
@@ -160,15 +158,7 @@ class Consortium(Terms):
                 f"{member.name}. Nothing was spent. Name the ledger of {member.name}."
             )
 
-    def reserved(self, ledger: Ledger, batch: Batch, member: Member) -> Reservation | None:
-        """Return what `reserve` spent on a batch for this member, or None."""
-        return ledger.reserved_for(self._charge(batch, member))
-
-    def reserve(self, ledger: Ledger, batch: Batch, member: Member, event: Event) -> Reservation:
-        """Spend what a batch costs at most if each query is this event, once, however often it is called."""
-        return ledger.reserve(event, batch.n_queries, batch=self._charge(batch, member))
-
-    def _charge(self, batch: Batch, member: Member) -> str:
+    def charge_of(self, batch: Batch, member: Member) -> str:
         """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
         return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{member.name}"
 

@@ -1,9 +1,9 @@
 """The entity: owns sensitive data; its votes and ballots leave it noised and in shares."""
 
 import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast, final
 
 import msgspec
@@ -14,7 +14,8 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage._internal.warned import warn
 from tutelage.ballots import BallotSum
-from tutelage.digests import RunningDigest, canonical
+from tutelage.boundary import BatchBoundary
+from tutelage.digests import canonical
 from tutelage.events import Event, NoisySumGaussian, Repeated, SummedNoise
 from tutelage.exceptions import (
     FederationError,
@@ -30,7 +31,7 @@ from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_statu
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.noise import SystemNoise
+from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.people.memory import PeopleInMemory
 from tutelage.preflight import Sight, told_of_columns
@@ -60,7 +61,7 @@ class Entity:
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
-        self._ledger = ledger
+        self._boundary = BatchBoundary(ledger)
         self._member = home.member
         self.consortium: Final = home.consortium_as(Role.ENTITY)
         self.consortium.require_own(ledger, self._member)
@@ -130,8 +131,8 @@ class Entity:
         gone = ""
         if entity_ids is not None:
             people = canonical_ids(entity_ids).tolist()
-            stay, gone = self._ledger.staying(people)
-            bind_people(self._ledger, people)
+            stay, gone = self._boundary.ledger.staying(people)
+            self._boundary.bind(people)
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
@@ -146,30 +147,30 @@ class Entity:
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         recipients = names_of(self._recipients)
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
-        with self._ledger.releasing():  # a withdrawal comes before the noise, or after it is stored
-            self._ledger.leave_out(gone)
+        with self._boundary.turn(gone):  # a withdrawal comes before the noise, or after it is stored
             stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
-            reservation = self._reserved(batch, mailbox, rest)
+            paid = self._paid(batch, mailbox, rest)
             if stored is None:
-                if self._ledger.is_settled(reservation):
+                if self._boundary.is_closed(paid):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
-                if not _pays(reservation.event, self.consortium.scheme.event_of(batch)):
+                if not _pays(paid.event, self.consortium.scheme.event_of(batch)):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was paid for as another sum than is asked for now, because the "
                         "program or the file of the method changed. Nothing was sent. Ask for a new release."
                     )
-                # A batch that was paid for before somebody withdrew is made without that person, or refused.
-                self.consortium.reserve(self._ledger, batch, self._member, reservation.event)
-                payloads = self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
-                made = dict(zip(recipients, payloads, strict=True)) | {_KEYS: keys}
-                stored = self._home.keep(_VOTES, name, made)
-                repeated = stored != made  # another process was faster
-            if not self._ledger.is_settled(reservation):
-                self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
+
+                def made(noise: NoiseSource) -> dict[str, bytes]:
+                    payloads = self.consortium.scheme.payloads(ballots, paid.event, noise)
+                    return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
+
+                charge = self.consortium.charge_of(batch, self._member)
+                keep = partial(self._home.keep, _VOTES, name)
+                stored, repeated = self._boundary.share(charge, paid, made, keep)
+            self._boundary.close(paid, {}, Repeated(paid.event, paid.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
             raise StaleBatchError(
@@ -198,13 +199,14 @@ class Entity:
         if batch.consortium != self.consortium.fingerprint:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form.")
 
-    def _reserved(self, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
+    def _paid(self, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one.
 
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        if (known := self.consortium.reserved(self._ledger, batch, self._member)) is not None:
+        charge = self.consortium.charge_of(batch, self._member)
+        if (known := self._boundary.paid(charge)) is not None:
             return known
         if computed := batch_status(self.consortium, mailbox, batch).computed:  # the parties fixed whose votes count
             raise StaleBatchError(
@@ -214,8 +216,8 @@ class Entity:
             )
         for party in self._recipients:
             require_room(mailbox.answer_path(batch, self._member, party))
-        self._ledger.require(rest, batch.n_queries)
-        return self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
+        self._boundary.require(rest, batch.n_queries)
+        return self._boundary.open(charge, self.consortium.scheme.event_of(batch), batch.n_queries)
 
 
 def _pays(paid: Any, asked: Any) -> bool:
@@ -263,11 +265,6 @@ def ballots_of(
     if not asked.request.form.holds(ballots.form):
         raise InvalidBallotError("The ballots do not have the form that the request asks for.")
     return ballots
-
-
-def bind_people(ledger: Ledger, people: Sequence[str]) -> None:
-    """Tie the ledger of a hospital to people by their canonical ids, so that their owner is told of a second one."""
-    ledger.bind(RunningDigest().add_people({*people}).digest(), changed=True, people=people)
 
 
 def sight_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Sight:

@@ -18,6 +18,7 @@ from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import composition, data_independent
 from tutelage.ballots import tally
+from tutelage.boundary import BatchBoundary
 from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
 from tutelage.exceptions import (
     ForgedMessageError,
@@ -32,7 +33,6 @@ from tutelage.federation.documents import MOST_PAYLOAD_BYTES
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, ElementArray
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PublicEpsilon
@@ -81,10 +81,10 @@ class SharedVotes:
                 )
             )
 
-    def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:
+    def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
-        hashes = hashes_of(asked, self.terms, ledger)
-        answered = ledger.recall(hashes)
+        hashes = hashes_of(asked, self.terms, boundary.ledger)
+        answered = boundary.recalled(hashes)
         first = {query: at for at, query in reversed([*enumerate(hashes)])}
         rows = asked[sorted(place for query, place in first.items() if query not in answered)]
         if not len(rows):
@@ -182,7 +182,7 @@ class SharedVotes:
         """Return the same for all entities."""
         return [self.bound(batch.n_queries)] * len(entities)
 
-    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
+    def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
         """Return shares of the vote counts with fresh noise, for the check too if there is one."""
         counts = tally(cast("Ballots", ballots), self.terms.n_classes, self.terms.unit).counts
         vote, *check = self.sigmas

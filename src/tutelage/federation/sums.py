@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
+from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Problem
@@ -31,7 +32,6 @@ from tutelage.federation.documents import MOST_PAYLOAD_BYTES, read_within
 from tutelage.federation.schemes import Draft, hashes_of, shares_of
 from tutelage.federation.terms import DEFAULT_METHOD, Terms
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import METHODS, Method, Public
 from tutelage.methods.needs import Offered, unmet
@@ -269,7 +269,7 @@ class SharedSums:
         """Return the first round of a release of all present members."""
         return self._after(Opened(release, self.terms.people_at))
 
-    def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:  # noqa: ARG002
+    def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:  # noqa: ARG002
         """Return all rounds of the release that is named; there are no rows to ask about."""
 
         def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
@@ -288,9 +288,9 @@ class SharedSums:
         """Return the event of the sum of a batch, whatever it is."""
         return self.event_of(batch)
 
-    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
+    def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:
         """Return shares of the sum of one entity's ballots with the noise that was paid for."""
-        sigma = cast("SummedNoise", paid.event).sigma_of_share
+        sigma = cast("SummedNoise", paid).sigma_of_share
         return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
 
     def people_of(self, batch: Batch) -> dict[str, int]:

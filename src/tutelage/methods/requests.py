@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from tutelage._internal.records import by_identity, by_keywords
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, Private
-from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
+from tutelage.ballots import BallotSum, Missing, OneHot, Shortfall, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap
@@ -150,7 +150,7 @@ class Wishes(Private):
         )
 
 
-Ballots = VoteHistogram | BallotSum | Wishes
+Ballots = VoteHistogram | BallotSum | Wishes | Missing
 
 
 class Ballot(Protocol):
@@ -175,7 +175,7 @@ class Request:
     """A request of a method: ballots of one form, to be released by one mechanism; public."""
 
     mechanism: AnyMechanism
-    form: OneHot | Vector
+    form: OneHot | Vector | Shortfall
     subject: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
     ballot: Ballot
     rows: Array = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
@@ -203,7 +203,9 @@ class Request:
 
     def context(self, event: Event) -> dict[str, Any]:
         """Return what all answers are remembered by; it never changes, or they would be drawn again."""
-        return {**self.subject, "mechanism": self.mechanism.key(), "event": event.as_dict()}
+        about = {**self.subject, "event": event.as_dict()}
+        # The test of a proposal is known by the proposal.
+        return about if isinstance(self.form, Shortfall) else {**about, "mechanism": self.mechanism.key()}
 
 
 class Learned(NamedTuple):

@@ -1,18 +1,24 @@
 """Publish an ε that rests on the votes: proposed on public votes before anyone saw these, then tested once."""
 
 from dataclasses import replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import frozen
 from tutelage._internal.releases import on_one_day
+from tutelage._internal.typing import IntArray
 from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import Missing, Shortfall
+from tutelage.boundary import Boundary
 from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError
 from tutelage.ledger import Ledger
-from tutelage.noise import NoiseSource, known_noise
+from tutelage.ledger.history import History
+from tutelage.mechanisms.base import Release
+from tutelage.methods.requests import Request
+from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
 from tutelage.publishing.proposal import REFUSED, Proposal
@@ -90,60 +96,81 @@ def publish_epsilon(
     UnsupportedEventError
         If the costs of something released cannot be bounded around the votes.
     """
-    noise = known_noise(noise, "publish_epsilon")
-    event, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    remembered = ledger.recall([query])
-    if not remembered:
-        history = ledger.history()
+    boundary = Boundary(ledger, known_noise(noise, "publish_epsilon"), released)
+    request = _asked(released, ledger, proposal, queries, question)
+
+    def check(history: History) -> None:
         check_recorded(proposal, history)
         check_covered(accounted_in(released), history)
-        reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
-        chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        with ledger.releasing():
-            remembered, reservation = ledger.reserve_new(event, [query])
-            if reservation is not None:  # else another process was quicker
-                remembered = ledger.settle(reservation, {query: (int(noise.happens(chance)),)}, event).labels
-    return _claimed(event, released, ledger, proposal, passed=bool(remembered[query][0]))
+
+    return _claimed(boundary, request, proposal, passed=bool(boundary.release(request, check).labels[0]))
 
 
 def recalled_publication(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
 ) -> Publication | None:
     """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
-    event, query = _asked(released, ledger, proposal, queries, question, simulated=False)
-    if not (remembered := ledger.recall([query])):
-        return None
-    return _claimed(event, released, ledger, proposal, passed=bool(remembered[query][0]))
+    boundary = Boundary(ledger, SystemNoise(), released)
+    request = _asked(released, ledger, proposal, queries, question)
+    for (label,) in boundary.recalled(request).values():
+        return _claimed(boundary, request, proposal, passed=bool(label))
+    return None
 
 
-def _asked(
-    released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str, *, simulated: bool
-) -> tuple[PublicationTest, bytes]:
-    """Return the test and the key that it is remembered by; both public."""
+@final
+@frozen
+class _Test:
+    """The test of a proposal: the ballot that is asked for, and the mechanism by which it passes."""
+
+    proposal: Proposal
+    simulated: bool  # whether the releases are, or anything else of the ledger
+
+    def cast(self, prepared: Accountant, request: Any, _places: IntArray, /) -> Missing:
+        """Return how many teachers are missing until the releases cost no more than what was proposed."""
+        reach = reach_of(prepared, self.proposal.order, len(self.proposal.caps))
+        return Missing(self.proposal.shortfall(reach.reveal()), request.form)
+
+    def key(self) -> str:
+        """Return the name of the mechanism."""
+        return "publication-test:v1"
+
+    def most(self, _form: object, *, simulated: bool) -> PublicationTest:
+        """Return what the test is, whether it passes or fails."""
+        return self.proposal.event(simulated=simulated or self.simulated)
+
+    def check(self, _missing: Missing, _predictions: object = None, /) -> None:
+        """Raise what `release` would refuse: nothing."""
+
+    def release(self, missing: Missing, noise: NoiseSource, _predictions: object = None, /) -> Release:
+        """Return whether the test passes, by a fresh draw; calling again is another release and costs again."""
+        event = self.most(missing.form, simulated=noise.simulated)
+        passed = noise.happens(event.chances[min(missing.teachers, len(event.chances) - 1)])
+        return Release(np.array([int(passed)]), event)
+
+
+def _asked(released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str) -> Request:
+    """Return the request for a test; public."""
     labels = released.charged()
     rows = np.asarray(queries)
     if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
         raise LedgerMismatchError("The proposal and what was released have different units of privacy. Make a new one.")
     if rows.ndim == 0 or not len(rows):
         raise InvalidDataError("`queries` of a publication must contain the queries of the release. Got none.")
-    event = proposal.event(simulated=simulated or labels.is_simulated or ledger.state().simulated)
-    about = {
-        "proposal": proposal.as_dict(),
-        "event": event.as_dict(),
-        "released": labels.as_dict(),
-        "question": question,
-    }
-    return event, ledger.query_hashes(about, rows[None])[0]
+    test: Any = _Test(proposal, labels.is_simulated or ledger.state().simulated)
+    about = {"proposal": proposal.as_dict(), "released": labels.as_dict(), "question": question}
+    return Request(
+        mechanism=test, form=Shortfall(proposal.unit, labels), subject=about, ballot=test, rows=rows[np.newaxis]
+    )
 
 
-def _claimed(
-    event: PublicationTest, released: Accountant, ledger: Ledger, proposal: Proposal, *, passed: bool
-) -> Publication:
+def _claimed(boundary: Boundary, request: Request, proposal: Proposal, *, passed: bool) -> Publication:
     """Return what may be claimed, after checking that a drawn test covers all present releases of the ledger."""
-    history = ledger.history()
+    test: Any = boundary.event_of_one(request)
+    released: Accountant = boundary.prepared
+    history = boundary.ledger.history()
     check_covered(accounted_in(released), history)
-    earlier = all_but(history.publications, event)
-    return publication_of(proposal, passed, released.charged(), event, earlier, ledger.delta)
+    earlier = all_but(history.publications, test)
+    return publication_of(proposal, passed, released.charged(), test, earlier, boundary.ledger.delta)
 
 
 def publication_of(
