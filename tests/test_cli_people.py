@@ -63,7 +63,7 @@ def mechanism(name: str, settings: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("by", "sections", "said"), [
     (NEAREST, {"private": SILO}, "`silo` in [private] must be left out for CappedVotes"),
-    (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
+    (NEAREST, {"privacy": 'proposal = "p.json"'}, "p.json cannot be used: No such file"),
     (NEAREST, mechanism("gnmax", "sigma = 3.0, cap = 2"), "must be one of capped"),
     ({"name": "teacher-votes", "more": ""}, {"method": CAPPED.format(3.0, 2), "privacy": ""}, "for a `CappedGNMax`"),
     (VECTORS, {"method": "rounds = 0"}, "`rounds` of VectorBallots must be an integer >= 1"),

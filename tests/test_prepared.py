@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage import GNMax, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage import GNMax, PATEClassifier, PATERegressor, SimulationNoise, SystemNoise, VoteHistogram
 from tutelage._internal.typing import Hidden
+from tutelage.accounting import Accountant
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -23,7 +24,9 @@ from tutelage.exceptions import (
 from tutelage.features import Schema
 from tutelage.ledger import Ledger
 from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
+from tutelage.partition import unit_of_single_people
 from tutelage.planning import Planned
+from tutelage.publishing import Proposal, propose, record
 from tutelage.release import PreparedRelease
 from tutelage.students import fit_student
 
@@ -328,3 +331,61 @@ def test_the_file_of_a_ledger_is_opened_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Ledger, "__init__", counted)
     model(**given).fit(X, Y, X_public=PUBLIC, entity_ids=IDS)
     assert len(opened) == 1
+
+
+# A proposal that is tested after the labels
+
+VOTES = TeacherVotes(DecisionTreeClassifier(max_depth=3), n_teachers=100, n_queries=20, mechanism=GNMax(8.0))
+BY_PEOPLE = {"method": VOTES, "budget": 9.0, "epsilon": None, "unit": "patient", "delta": 1e-5}
+
+
+def proposed(file: Path, *, scale: float = 1.0) -> Proposal:
+    """Return a proposal by made-up votes, which a new ledger holds."""
+    ledger = Ledger.create(file, epsilon=9.0, delta=1e-5, unit=unit_of_single_people("patient", named=True))
+    votes = VoteHistogram(np.repeat([[82, 18], [92, 8]], 10, axis=0), 100, ledger.unit)
+    planned = Accountant()
+    planned.add_release(GNMax(8.0 * scale).event_of_one(2, ledger.unit, simulated=False), votes)
+    proposal = propose(planned, 5e-6)
+    record(proposal, ledger)
+    return proposal
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_release_tests_its_proposal_once_and_its_card_says_so(passes, tmp_path, monkeypatch):
+    monkeypatch.setattr(SystemNoise, "happens", lambda *_: passes)
+    proposal = proposed(tmp_path / "a.ledger")
+    given = {**BY_PEOPLE, "ledger": tmp_path / "a.ledger"}
+    fitted = prepared(model(**given), proposal=proposal).release()
+    found = fitted.publication_
+    assert found.passed is passes
+    assert (found.smaller is not None) is passes
+    assert fitted.epsilon_ == found.data_independent  # of labels and test
+    assert fitted.epsilon_.epsilon > fitted.ledger_.spent
+    card = fitted.card()
+    assert card.sanitised == found.smaller
+    assert card.epsilon == found.data_independent
+    fitted.save(tmp_path / "out")
+    spent = fitted.open_ledger_.state().spent
+    again = prepared(model(**given), proposal=proposal).release()
+    assert again.publication_.passed is passes
+    assert again.open_ledger_.state().spent == spent
+
+
+def test_a_proposal_that_could_not_be_tested_is_refused_before_anything_is_spent(tmp_path):
+    file = tmp_path / "a.ledger"
+    proposal = proposed(file)
+    given = {**BY_PEOPLE, "ledger": file}
+    with pytest.raises(InvalidParameterError, match="method` of votes in one round"):
+        prepared(model(**{**given, "method": CappedVotes()}), proposal=proposal)
+    with pytest.raises(InvalidParameterError, match="come with the `ledger`"):
+        prepared(model(**{**given, "ledger": tmp_path / "b.ledger"}), proposal=proposal)
+    with pytest.raises(InvalidParameterError, match="be a Proposal"):
+        prepared(model(**given), proposal="p.json")
+    other = proposed(tmp_path / "c.ledger", scale=2.0)
+    with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
+        prepared(model(**given), proposal=other)
+    (tmp_path / "c.ledger").unlink()
+    assert Ledger.open(file).state().spent == 0
+    prepared(model(**given)).release()
+    with pytest.raises(LedgerMismatchError, match="must cover all releases of its ledger"):
+        prepared(model(**given), proposal=proposal)

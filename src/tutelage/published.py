@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage.accounting import data_independent
-from tutelage.events import Event, NoisySumGaussian, Repeated
+from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
 from tutelage.ledger.history import History
@@ -57,6 +57,10 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
     accuracy = judged.accuracy
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
+    sanitised, event = None, release.event
+    if model.publication_ is not None and history is not None:
+        sanitised = model.publication_.smaller
+        event = Composed((event, *model.open_ledger_.history().publications))
     evaluated = sum(entry.rows for entry in accuracy)
     noise, facts, classes = known_noise(model.noise, "card"), model.facts_, model.target_.names
     named = None if model.method is None else model.method.student
@@ -68,7 +72,9 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
     return PrivacyCard(
         epsilon=epsilon,
         if_added_or_removed=_if_added_or_removed(model),
-        event=release.event,
+        sanitised=sanitised,
+        proposal=None if sanitised is None else model.proposal_.as_dict(),
+        event=event,
         mechanism=str(mechanism),
         noise_source="OpenDP exact discrete samplers, operating system entropy"
         if isinstance(noise, SystemNoise)

@@ -26,6 +26,8 @@ from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
 from tutelage.preflight import TO_INSIST, few_take_part
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
+from tutelage.publishing import Proposal
+from tutelage.publishing.publication import Publication, tested
 
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
@@ -41,6 +43,7 @@ class Once(NamedTuple):
     data_changed: bool = False  # since the ledger was last used
     insist: bool = False  # continue although rows are refused
     checkpoints: Any = None  # private folder of the ballots of teachers
+    proposal: Proposal | None = None  # of a smaller ε, to be tested after the labels
 
 
 @final
@@ -58,6 +61,7 @@ class Released:
     remembered: int  # number of those that were released before
     earlier: tuple[str, ...]  # names of earlier releases of the same question
     n_earlier: int  # number of their answers
+    publication: Publication | None = None  # what may be claimed after the test of a proposal
     ledger: Ledger = field(repr=False)
     owner: Mapping[str, Any] = field(repr=False)  # votes, or sums of ballots; private
 
@@ -147,8 +151,11 @@ class PreparedRelease(Private):
         with so_far.lock, on_one_day(), config_context(transform_output="default"):
             if so_far.released is None:
                 self._make(so_far, file)
-            if so_far.finished is None and so_far.released is not None:
-                so_far.finished = self.finish(so_far.released)
+            found = so_far.released
+            if found is not None and found.publication is None and self.once.proposal is not None:
+                found = so_far.released = self._tested(self.once.proposal, found)
+            if found is not None and so_far.finished is None:
+                so_far.finished = self.finish(found)
         return so_far.finished
 
     def _make(self, so_far: _Progress, file: Filing | None) -> None:
@@ -181,6 +188,23 @@ class PreparedRelease(Private):
             warn(_continued(drawn.before, found), BudgetContinuedWarning)
         if so_far.before:
             warn(_repeated(so_far.before + 1, found), RepeatedFitWarning)
+
+    def _tested(self, proposal: Proposal, found: Released) -> Released:
+        """Return a release with what may be claimed of it after the test of a proposal."""
+        publication = tested(
+            proposal,
+            found.labels,
+            found.owner["votes_"],
+            self.most,
+            self.public.rows[found.outcome.queries],
+            found.ledger,
+            question=str(self.public.question),
+            n_drawn=found.drawn,
+            noise=self.noise,
+        )
+        if found.epsilon == found.state.guarantee():  # which holds the test already
+            return replace(found, publication=publication)
+        return replace(found, publication=publication, epsilon=publication.data_independent)
 
     def _counted(self) -> int:
         """Return how many fits without a ledger there were before this one, and count it."""

@@ -563,16 +563,6 @@ def _problems_of_run(config: RunConfig) -> Iterator[str]:
         yield "`jobs` in [run] must be at least 1, or -1 for all cores. Got 0."
 
 
-def _problems_of_method(config: RunConfig) -> Iterator[str]:
-    method = config.chosen
-    privacy = config.privacy
-    if privacy.proposal is not None and not method.facts(None).testable:
-        yield (
-            "`proposal` in [privacy] needs a [method] with votes in one round, and in it a `mechanism` other than "
-            "`interactive` and `capped`. Leave it out."
-        )
-
-
 def _check_estimator(config: RunConfig) -> None:
     """Check the parameters of the estimator, unless other checks refuse the schema or the target."""
     needs_schema = config.public.schema is not None or config.of_numbers
@@ -590,6 +580,5 @@ _CHECKS: tuple[tuple[Names, Callable[[RunConfig], Iterable[str] | None]], ...] =
     (("public", "features"), _problems_of_features),
     (("run",), _problems_of_run),
     (("statements",), lambda config: check_statements(config.statements)),
-    (("method", "private", "privacy"), _problems_of_method),
     (("method", "private", "target", "privacy", "features", "run"), _check_estimator),
 )

@@ -5,35 +5,26 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tutelage._internal.files import read_arrays
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import claimed
-from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
-from tutelage.cli.config import RunConfig
 from tutelage.cli.label import read_rows
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
 from tutelage.cli.words import on_command_line
-from tutelage.events import Composed, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import Mechanism
-from tutelage.methods import Sizes
 from tutelage.noise import SimulationNoise
-from tutelage.privacy import PrivacyUnit, round_up
+from tutelage.privacy import round_up
 from tutelage.publishing import Proposal, publish_epsilon, record
 from tutelage.publishing.proof import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
-from tutelage.publishing.publication import Publication, recalled_publication
-from tutelage.publishing.recording import check_complete, check_covered, check_recorded
+from tutelage.publishing.recording import check_unit
 
 
 def read_proposal(path: Path) -> Proposal:
@@ -43,64 +34,6 @@ def read_proposal(path: Path) -> Proposal:
     except (OSError, InvalidDataError, InvalidParameterError) as error:
         reason = f"{error.strerror}." if isinstance(error, OSError) else " ".join(error.said(on_command_line))
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
-
-
-def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> None:
-    """Refuse, before anything is spent, the ledger of a run whose proposal could not be tested."""
-    ledger = settings.ledger
-    method = settings.chosen
-    if not ledger.exists():
-        raise ConfigError(
-            f"`proposal` in [privacy] needs the ledger it was recorded in, and {ledger} does not exist. Create it with "
-            "`tutelage ledger init`, then propose with --ledger."
-        )
-    paying = Ledger.open(ledger)
-    same_unit(proposal, paying.unit)
-    labels: Any = method.event(Sizes(n_classes=classes, n_public=len(pool), unit=proposal.unit))
-    history = paying.history()
-    if history.state.spent == 0:
-        check_recorded(proposal, history)
-        history.check_share(proposal.delta)
-        paying.require(Composed((labels, proposal.event())), 1)
-    elif proposal.event() not in history.publications:
-        raise ConfigError(
-            "`proposal` in [privacy] must cover all releases of its ledger, and this ledger has earlier ones. Leave it "
-            "out. If you have the votes, `tutelage publish test` can still test it."
-        )
-    else:
-        # Twins are one query; without them, labels that the test was not about would be asked for now.
-        twins = len(set(paying.query_hashes({}, pool))) < len(pool)
-        check = check_complete if twins else check_covered
-        check(counted([labels]), history)
-
-
-def _released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
-    accountant = Accountant()
-    accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
-    return accountant
-
-
-def tested(settings: RunConfig, model: Any, proposal: Proposal, rows: Matrix) -> Publication:
-    """Return what may be claimed of a run's labels after the test, drawn through the ledger."""
-    ledger = model.open_ledger_
-    places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
-    once = sorted(places.values())  # equal rows are one query
-    votes = model.votes_.select(np.array(once))
-    answered = model.release_.answered[once]
-    released = _released_once(settings.chosen.mechanism, votes, answered)
-    question = str(model.question)
-    found = recalled_publication(released, ledger, proposal, rows, question=question)
-    if found is not None:
-        return found
-    if model.drawn_ < len(once):
-        raise ConfigError("`proposal` in [privacy] must be left out: an earlier run released these labels.")
-    return publish_epsilon(released, ledger, proposal, rows, question=question)
-
-
-def same_unit(proposal: Proposal, unit: PrivacyUnit) -> None:
-    """Refuse a proposal for another unit of privacy than what it is to be tested on."""
-    if proposal.unit != unit:
-        raise ConfigError(f"The proposal protects one {proposal.unit}, the ledger one {unit}. Propose again.")
 
 
 publish = verb_group("Publish an epsilon below the worst case: propose it on public votes, then test it once.")
@@ -157,7 +90,8 @@ def propose(
         votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
         by = released_by.mechanism
         imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
-        planned = _released_once(by, votes, imagined)
+        planned = Accountant()
+        planned.add_release(by.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, imagined)
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.written() as part:
@@ -216,7 +150,7 @@ def put_to_the_test(
     with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
         wanted = read_proposal(proposal)
         paying = Ledger.open(ledger)
-        same_unit(wanted, paying.unit)
+        check_unit(wanted, paying)
         rows, about = read_rows(public, question)
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         session = LabelingSession(histogram, released_by.mechanism, paying, question=about)

@@ -22,16 +22,12 @@ from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, rele
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
 from tutelage.cli.prepare import check_public_rows, n_pool, prepared, source_of
-from tutelage.cli.publish import check_proposal, read_proposal, tested
+from tutelage.cli.publish import read_proposal
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
-from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
 from tutelage.published import Judged, card_of, public_number_of_people, write_results
-from tutelage.publishing import Proposal
-from tutelage.publishing.proof import claim_of
-from tutelage.publishing.recording import record_of
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import lint
@@ -136,11 +132,9 @@ def _fit_and_write(
     file = (lambda number, votes: filed(_FILED.format(number), votes)) if settings.output.votes else None
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
+    proposed = settings.privacy.proposal
+    once["proposal"] = None if proposed is None else read_proposal(settings.base / user_path(proposed))
     release = prepared(settings, data, choice, progress=progress, checkpoints=checkpoints, **once)
-    proposal = None
-    if settings.privacy.proposal is not None:
-        proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
-        check_proposal(proposal, settings, len(release.public.classes), release.public.rows)
     if choice is not None and choice.found is None:
         remark(f"plan: {release.method.title}, as in an earlier release of this question.")
     if once["release"] is not None:
@@ -159,10 +153,7 @@ def _fit_and_write(
         _warn_of_unused_rows(settings, model)
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
-    claim = None
-    if proposal is not None:
-        claim = claim_of(tested(settings, model, proposal, release.public.rows[model.queries_]))
-    card = _card(settings, data, model, proposal, claim)
+    card = _card(settings, data, model)
     if settings.output.votes:
         if trains:  # whose teachers vote again on what is remembered
             filed(_VOTES_FILE, model.votes_)
@@ -188,27 +179,16 @@ def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
     )
 
 
-def _card(settings: RunConfig, data: Sources, model: Any, proposal: Proposal | None, claim: Any) -> PrivacyCard:
-    release, independent, sanitised = model.release_, model.epsilon_, None
-    if claim is not None:
-        sanitised = claim.sanitised
-        if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
-            independent = claim.data_independent
+def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
+    independent = model.epsilon_
     judged = _judged(settings, data, model)
     names = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
     card = card_of(model, judged, [str(name) for name in names], settings.statements)
-    event = release.event
-    if proposal is not None:
-        event = Composed((event, *model.open_ledger_.history().publications))
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
     return replace(
         card,
-        epsilon=independent,
-        sanitised=sanitised,
-        proposal=None if sanitised is None or proposal is None else record_of(proposal),
-        event=event,
         feature_map=card.feature_map if settings.schema else _feature_map(settings),
         findings=lint(
             epsilon=independent.epsilon,

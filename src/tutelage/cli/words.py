@@ -25,6 +25,7 @@ _ENTRIES = {
     "release": "--as",
     "data_changed": "--data-changed",
     "insist": "--insist",
+    "proposal": "`proposal` in [privacy]",
 }
 _SECTIONS = ("private", "public", "privacy", "output")
 _OPTIONS = {"X_public": "--public", "y_public": "--label", "method": "the [method] of --for"}
@@ -33,7 +34,7 @@ _OPTIONS = {"X_public": "--public", "y_public": "--label", "method": "the [metho
 def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
     """Return how the command line calls a parameter."""
     kind, _, call = owner.partition(".")
-    if kind in _ESTIMATORS and call in ("", "fit") and name in _ENTRIES:
+    if kind in _ESTIMATORS and call in ("", "fit", "prepare") and name in _ENTRIES:
         return _ENTRIES[name]
     if owner == "plan":
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")

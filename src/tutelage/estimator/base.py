@@ -40,6 +40,8 @@ from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Facts
 from tutelage.privacy import NeighboringRelation
 from tutelage.published import joined, write_results
+from tutelage.publishing import Proposal
+from tutelage.publishing.recording import check_testable
 from tutelage.release import PreparedRelease, Released
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import lint
@@ -100,7 +102,9 @@ class Estimator(Inputs):
 
     @on_one_day()
     @config_context(transform_output="default")
-    def prepare(self, X: Any, y: Any, *, choose: Chooser | None = None, **more: Any) -> PreparedRelease:
+    def prepare(
+        self, X: Any, y: Any, *, choose: Chooser | None = None, proposal: Proposal | None = None, **more: Any
+    ) -> PreparedRelease:
         """Return the release that `fit` would make, checked and with its noise; it raises and warns as `fit` does.
 
         Nothing is trained, drawn or written, and the estimator stays as it is. `release` of what is returned spends,
@@ -113,13 +117,16 @@ class Estimator(Inputs):
         choose : Chooser, optional
             Chooses the method by what is public, such as `tutelage.planning.Planned()`. A release that was begun by a
             method goes on with it. Default: the method of the estimator.
+        proposal : Proposal, optional
+            A smaller ε, recorded in the `ledger` before anything was released (`tutelage.publishing.record`). `release`
+            tests it on the votes, and returns the estimator with `publication_`: the ε to publish.
         """
         if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "scored", "others"}:
             problems = (
                 Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
             )
             raise UnknownParameterError(*problems)
-        return self._prepared(Rows.of(X, y, **more), choose)
+        return self._prepared(Rows.of(X, y, **more, proposal=proposal), choose)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
@@ -176,6 +183,16 @@ class Estimator(Inputs):
         if batches is None and taken.people.ids():
             _warn_of_names(run.once.release, budget, ledger)
         method.check(public)
+        if run.once.proposal is not None:
+            if not isinstance(self._ledger, Ledger):
+                raise InvalidParameterError(
+                    Problem(
+                        f"{self._owner}.prepare.proposal",
+                        "come with the $ledger in which it was recorded",
+                        fix="Create it with `tutelage ledger init`, then propose with --ledger.",
+                    )
+                )
+            check_testable(run.once.proposal, method.event(public.sizes), public.rows, self._ledger)
         self.n_private_rows_ = None
         if rows.entity_ids is None and rows.silos is None:
             self.n_private_rows_ = n_people
@@ -267,6 +284,8 @@ class Estimator(Inputs):
         self.day_ = found.day
         self.name_ = run.once.release
         self.insisted_ = run.once.insist
+        self.proposal_ = run.once.proposal
+        self.publication_ = found.publication
         self.open_ledger_ = found.ledger
         self.ledger_ = found.state
         self.queries_ = outcome.queries

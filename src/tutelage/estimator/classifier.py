@@ -127,6 +127,11 @@ class PATEClassifier(ClassifierMixin, Estimator):
     epsilon_ : PublicEpsilon
         The worst-case guarantee. It covers these labels alone if nothing else was released through the ledger before;
         otherwise it is the ledger's budget, for all releases together.
+    publication_ : Publication or None
+        What may be published after the test of a `proposal` of `prepare`: the tested ε, and the worst case with it,
+        which then is `epsilon_` if the release is alone.
+    proposal_ : Proposal or None
+        The proposal.
     ledger_ : LedgerState
         The budget after this `fit`, which bounds all releases through the ledger.
     open_ledger_ : Ledger

@@ -28,6 +28,7 @@ from tutelage.exceptions import (
     TutelageError,
     UndeclaredClassesWarning,
     as_is,
+    shown,
 )
 from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
@@ -53,6 +54,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
 from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight
 from tutelage.privacy import ROW
+from tutelage.publishing import Proposal
 from tutelage.release import Once
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import Batches, Table, as_batches, as_table, column_array, is_missing
@@ -114,10 +116,11 @@ class Rows(Private):
         data_changed: bool = False,
         insist: bool = False,
         checkpoints: Any = None,
+        proposal: Any = None,
         **more: Any,
     ) -> "Rows":
         """Return the arguments of `fit`."""
-        return cls(X, y, **more, once=Once(release, data_changed, insist, checkpoints))
+        return cls(X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal))
 
     @property
     def public_labels(self) -> npt.NDArray[Any] | None:
@@ -184,6 +187,16 @@ class Inputs(Parameters):
                         "not be a column of the schema, because those columns are features",
                         fix=f"Remove {as_is(repr(name))} from the schema.",
                     )
+        proposal = rows.once.proposal
+        if not isinstance(proposal, Proposal | None):
+            yield Problem(f"{self._owner}.prepare.proposal", "be a Proposal of tutelage.publishing", shown(proposal))
+        method = self.method
+        if proposal is not None and not (isinstance(method, Method) and method.facts(None).testable):
+            yield Problem(
+                f"{self._owner}.prepare.proposal",
+                "come with a $method of votes in one round, and in that a `mechanism`",
+                fix="It must not be `interactive` or `capped`. Otherwise leave out $proposal.",
+            )
         unit = self.unit if isinstance(self.unit, str) else None
         if unit == ROW and rows.entity_ids is not None:
             yield Problem(

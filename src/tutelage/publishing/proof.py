@@ -308,10 +308,7 @@ class ClaimRecord:
 
 def claim_of(publication: Publication) -> Claim:
     """Return what may stand on a card: the ε that was tested only where it passed and is the smaller one."""
-    tested = publication.epsilon
-    otherwise = publication.data_independent
-    smaller = publication.passed and tested.output_dependent and tested.epsilon < otherwise.epsilon
-    return Claim(otherwise, tested if smaller else None)
+    return Claim(publication.data_independent, publication.smaller)
 
 
 def write_claim(

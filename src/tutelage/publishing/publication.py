@@ -10,14 +10,15 @@ from tutelage._internal.records import frozen
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage.accounting import Accountant, data_independent
-from tutelage.ballots import Missing, Shortfall
+from tutelage.ballots import Missing, Shortfall, VoteHistogram
 from tutelage.boundary import Boundary
-from tutelage.events import Composed, Event, PublicationTest
+from tutelage.digests import row_bytes
+from tutelage.events import Composed, Event, PublicationTest, Repeated
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
 from tutelage.mechanisms.base import Release
-from tutelage.methods.requests import Request
+from tutelage.methods.requests import Request, first_places
 from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
@@ -48,6 +49,12 @@ class Publication:
     passed: bool
     epsilon: PublicEpsilon
     data_independent: PublicEpsilon
+
+    @property
+    def smaller(self) -> PublicEpsilon | None:
+        """The tested ε, where the test passed and it is below the worst case; None otherwise."""
+        is_smaller = self.epsilon.output_dependent and self.epsilon.epsilon < self.data_independent.epsilon
+        return self.epsilon if self.passed and is_smaller else None
 
 
 @on_one_day()
@@ -195,3 +202,27 @@ def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     if not earlier:
         return proposal.epsilon
     return proposal.epsilon + float(data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0])
+
+
+def tested(
+    proposal: Proposal,
+    release: Release,
+    votes: VoteHistogram,
+    most: Repeated,
+    rows: npt.ArrayLike,
+    ledger: Ledger,
+    *,
+    question: str,
+    n_drawn: int,
+    noise: NoiseSource,
+) -> Publication:
+    """Return what may be claimed of labels after the test, drawn through the ledger; `n_drawn` of them are new."""
+    once = sorted(first_places(row_bytes(np.asarray(rows))).values())  # equal rows are one query
+    released = Accountant()
+    released.add_release(most.event, votes.select(np.array(once)), release.answered[once])
+    found = recalled_publication(released, ledger, proposal, rows, question=question)
+    if found is not None:
+        return found
+    if n_drawn < len(once):
+        raise LedgerMismatchError("A proposal must be left out here: an earlier run released these labels.")
+    return publish_epsilon(released, ledger, proposal, rows, question=question, noise=noise)

@@ -4,9 +4,13 @@ import json
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from tutelage._internal.records import Entries
 from tutelage.accounting import Accountant
-from tutelage.events import Event, PublicationTest, Repeated, counted
+from tutelage.digests import row_bytes
+from tutelage.events import Composed, Event, PublicationTest, Repeated, counted
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
@@ -45,6 +49,15 @@ def all_but(published: tuple[PublicationTest, ...], one: PublicationTest) -> tup
     return published[:place] + published[place + 1 :]
 
 
+def check_unit(proposal: Proposal, ledger: Ledger) -> None:
+    """Refuse a proposal for another unit of privacy than that of the ledger."""
+    if proposal.unit != ledger.unit:
+        raise LedgerMismatchError(
+            f"The proposal protects one {proposal.unit}, the ledger one {ledger.unit}. Propose again for the unit of "
+            "the ledger."
+        )
+
+
 def record(proposal: Proposal, ledger: Ledger) -> None:
     """Record a proposal in the ledger that the labels will be spent from; recording it again changes nothing.
 
@@ -61,11 +74,7 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
         If the ledger's δ has no room for that of the proposal; where proposals of several orders are recorded, for
         those of all of them, drawn or not, since labels may decide which is.
     """
-    if proposal.unit != ledger.unit:
-        raise LedgerMismatchError(
-            f"The proposal protects one {proposal.unit}, the ledger one {ledger.unit}. Propose again for the unit of "
-            "the ledger."
-        )
+    check_unit(proposal, ledger)
     history = ledger.history()
     mine = record_of(proposal)
     history.check_share(proposal.delta)
@@ -114,3 +123,26 @@ def _check_orders(recorded: tuple[Entries, ...], delta: float) -> None:
             f"`delta` of proposals of different orders must add up to at most the δ of the ledger, {delta:g}, because "
             f"labels may decide which is tested. With this one, the sum is {taken:g}. Propose with a smaller `delta`."
         )
+
+
+def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledger: Ledger) -> None:
+    """Refuse, before anything is spent, a release whose proposal could not be tested.
+
+    `most` is all that the release can be, and `rows` are those that may be asked.
+    """
+    check_unit(proposal, ledger)
+    history = ledger.history()
+    if history.state.spent == 0:
+        check_recorded(proposal, history)
+        history.check_share(proposal.delta)
+        ledger.require(Composed((most, proposal.event())), 1)
+    elif proposal.event() not in history.publications:
+        raise LedgerMismatchError(
+            "A proposal must cover all releases of its ledger, and this ledger has earlier ones. Leave it out. If you "
+            "have the votes, `tutelage publish test` can still test it."
+        )
+    else:
+        # Twins are one query; without them, labels that the test was not about would be asked for now.
+        keys = row_bytes(np.asarray(rows))
+        check = check_complete if len(set(keys)) < len(keys) else check_covered
+        check(counted([most]), history)
