@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 from tutelage.cli.terms import TermsFile
 from tutelage.federation.entity import ballots_of
 from tutelage.federation.mpc.session import _coefficients
-from tutelage.federation.sums import Round, SharedSums, _bound
+from tutelage.federation.sums import Round, Sums, _bound
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, split_by_patient
@@ -42,8 +42,8 @@ LIES: dict[str, Lie] = {
 }
 
 
-def consortium() -> SharedSums:
-    """Return the scheme of the terms that the example plays."""
+def consortium() -> Sums:
+    """Return the sums of the terms that the example plays."""
     spec: Any = importlib.util.spec_from_file_location("play", PLAY)
     play = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(play)
@@ -53,13 +53,13 @@ def consortium() -> SharedSums:
     return TermsFile.of(tomllib.loads(terms)).draft().sums()
 
 
-def sum_of(sums: SharedSums, asked: Round, stays: HospitalStays, labels: np.ndarray) -> np.ndarray:
+def sum_of(sums: Sums, asked: Round, stays: HospitalStays, labels: np.ndarray) -> np.ndarray:
     """Return the sum of one hospital's ballots without noise."""
     columns = {name: stays.X[:, place] for place, name in enumerate(FEATURES)}
     return ballots_of(sums, asked, columns, labels, stays.patients).totals
 
 
-def release(sums: SharedSums, hospitals: list[HospitalStays], lie: Lie, liars: int) -> tuple[Any, bool]:
+def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) -> tuple[Any, bool]:
     """Return the student of three sums, and whether a liar was found; found liars are left out."""
     asked, noise, found = sums.begun("trial"), SystemNoise(), False
     names, people = list(asked.opened.people), asked.opened.people

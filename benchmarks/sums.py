@@ -111,7 +111,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
         start = time.perf_counter()
         values = aggregator_of(folder).collect_sum(batch, mailbox).values
         opening = time.perf_counter() - start
-        envelope = mailbox.answer(batch, terms.entities[0], terms.computing_parties[0]) or b""
+        envelope = mailbox.answer(batch, terms.entities[0], terms.computing_parties[0]).envelope() or b""
     total = classes * numbers
     if values.size != total:
         raise SystemExit("The sum has another size.")

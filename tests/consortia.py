@@ -81,7 +81,7 @@ class Members:
         return {party: self.answer(batch, name, party) for party in PARTIES}
 
     def put_answer(self, batch: Batch, sender: str, recipient: str, envelope: bytes) -> None:
-        self.mailbox.put_answer(batch, self.member(sender), self.member(recipient), envelope)
+        self.mailbox.answer(batch, self.member(sender), self.member(recipient)).put(envelope)
 
     def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
         self.mailbox.put_labels(batch, self.member(party), self.consortium.aggregator, run, envelope)
@@ -91,11 +91,11 @@ class Members:
 
     def place(self, batch: Batch, sender: str, recipient: str) -> Path:
         """Return where a member's answer to another lies."""
-        return self.mailbox.answer_path(batch, self.member(sender), self.member(recipient))
+        return self.mailbox.answer(batch, self.member(sender), self.member(recipient)).path
 
     def answer(self, batch: Batch, sender: str, recipient: str) -> bytes:
         """Return what a member sent another, sealed."""
-        envelope = self.mailbox.answer(batch, self.member(sender), self.member(recipient))
+        envelope = self.mailbox.answer(batch, self.member(sender), self.member(recipient)).envelope()
         assert envelope is not None
         return envelope
 

@@ -192,10 +192,10 @@ def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypat
         monkeypatch.setattr(outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted")))
     box = Mailbox(tmp_path)
     for _ in range(2):
-        box.put_answer(BATCH, *THERE, b"first")
+        box.answer(BATCH, *THERE).put(b"first")
     for other in (b"", b"firs", b"first!", b"other"):
         with pytest.raises(InvalidDataError, match="other content"):
-            box.put_answer(BATCH, *THERE, other)
+            box.answer(BATCH, *THERE).put(other)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path.read_bytes() for path in files] == [b"first"]
 
@@ -204,7 +204,7 @@ def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order, sync, put = [], os.fsync, documents.put_new
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
     monkeypatch.setattr(documents, "put_new", lambda part, path: order.append("name") or put(part, path))
-    Mailbox(tmp_path).put_answer(BATCH, *THERE, b"x")
+    Mailbox(tmp_path).answer(BATCH, *THERE).put(b"x")
     assert order == ["sync", "name", "sync"]
 
 
@@ -225,7 +225,7 @@ def test_no_name_leaves_the_folder(tmp_path):
 
 def test_a_link_a_pipe_and_a_huge_file_are_no_messages(tmp_path):
     mailbox = Mailbox(tmp_path)
-    link, pipe, huge = (mailbox.answer_path(BATCH, ENTITY.member, each) for each in THREE)
+    link, pipe, huge = (mailbox.answer(BATCH, ENTITY.member, each).path for each in THREE)
     link.parent.mkdir(parents=True)
     link.symlink_to("/etc/passwd")
     os.mkfifo(pipe)
@@ -233,7 +233,7 @@ def test_a_link_a_pipe_and_a_huge_file_are_no_messages(tmp_path):
     os.truncate(huge, 2**40)
     for recipient in THREE:
         with pytest.raises(ForgedMessageError, match="no plain file of at most"):
-            mailbox.answer(BATCH, ENTITY.member, recipient)
+            mailbox.answer(BATCH, ENTITY.member, recipient).envelope()
 
 
 def test_members_come_with_their_newest_keys_last_and_junk_is_none(tmp_path):

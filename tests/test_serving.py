@@ -242,7 +242,7 @@ def outcome(play: Play, name: str, batch: Any) -> list[Any]:
         shares = [payload[HEAD_BYTES:] for payload in play.members.payloads(batch, name)]
         found.append(added(shares, sums.round_of(batch).shape).tolist())
     elif batch is not None:
-        found.append(ledger.recall(sums.hashes(ledger, batch)))
+        found.append(ledger.recall(play.members.consortium.scheme.hashes(ledger, batch)))
     return found
 
 

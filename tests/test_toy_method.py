@@ -155,7 +155,7 @@ def test_a_hospital_sends_nothing_if_it_paid_for_other_ballots(tmp_path, monkeyp
         killed.setattr(SharedSums, "payloads", Mock(side_effect=KeyboardInterrupt))  # after it paid
         with pytest.raises(KeyboardInterrupt):
             cast()
-    paid: Any = members.consortium.sums().event_of(batch)
+    paid: Any = members.consortium.scheme.event_of(batch)
     longer = SummedNoise(replace(paid.event, norm_squared=4 * paid.event.norm_squared), paid.shares)
     monkeypatch.setattr(SharedSums, "event_of", lambda *_: longer)
     with pytest.raises(StaleBatchError, match="paid for as another sum"):

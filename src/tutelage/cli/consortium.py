@@ -39,7 +39,7 @@ from tutelage.federation.earlier import earlier_budgets
 from tutelage.federation.entity import sight_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port, names_of
-from tutelage.federation.mailbox import batch_status, consortium_status
+from tutelage.federation.mailbox import batch_status, consortium_status, sizes_of_answers
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
@@ -323,7 +323,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     own = Home(home).member.name
     if place.server is not None and own in hospitals:  # to which the server brings no answers of others
         hospitals = [own]
-    sent = {name: box.sizes_of_answers(name) for name in hospitals}
+    sent = {name: sizes_of_answers(box, name) for name in hospitals}
     if html is not None:
         write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars_of(sent))
     if terms is None:

@@ -20,7 +20,6 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Scheme
 from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
@@ -101,8 +100,8 @@ class Aggregator:
 
     def released(self, release: str) -> Round:
         """Return what follows the last sum of a release: its `classifier` is the final student."""
-        sums = self.consortium.sums()
-        earlier = self._earlier(sums.drafts(release, self._boundary)[-1].name)
+        self.consortium.sums()
+        earlier = self._earlier(self.consortium.scheme.drafts(release, self._boundary)[-1].name)
         if not earlier:
             raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
         return self._following(earlier[-1])
@@ -150,19 +149,17 @@ class Aggregator:
 
         If they are not complete, `QuorumError`.
         """
-        votes = self.consortium.scheme
-        if isinstance(votes, SharedSums):
+        if isinstance(self.consortium.scheme, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
-        found, entities = self._opened_together(votes, batch, mailbox)
-        return Collected(self._settled(votes, batch, found, mailbox), entities)
+        found, entities = self._opened_together(batch, mailbox)
+        return Collected(self._settled(batch, found, mailbox), entities)
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
         """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
-        sums = self.consortium.sums()
-        sums.round_of(batch)
-        opened, entities = self._opened_together(sums, batch, mailbox)
+        self.consortium.sums().round_of(batch)
+        opened, entities = self._opened_together(batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        return CollectedSum(self._settled(sums, batch, opened, mailbox), entities, self._following(batch))
+        return CollectedSum(self._settled(batch, opened, mailbox), entities, self._following(batch))
 
     def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
@@ -172,12 +169,12 @@ class Aggregator:
         sums = self.consortium.sums()
         entities = msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
-        return sums.round_after(asked, self._remembered(sums, batch, asked.shape), entities)
+        return sums.round_after(asked, self._remembered(batch, asked.shape), entities)
 
     def _paid(self, batch: Batch) -> Reservation | None:
         return self._boundary.paid(self.consortium.charge_of(batch, self._member))
 
-    def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
+    def _opened_together(self, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
         terms = self.consortium
         contradiction = None
@@ -186,7 +183,7 @@ class Aggregator:
         for run, shares in runs.items():
             if len(shares) == len(parties):
                 try:
-                    return scheme.opened([shares[party] for party in parties], batch), run.entities
+                    return terms.scheme.opened([shares[party] for party in parties], batch), run.entities
                 except ForgedMessageError as error:
                     contradiction = error
         if contradiction is not None:
@@ -212,25 +209,20 @@ class Aggregator:
                     found[record_in(head, "opened", Opened, damaged)][party.name] = share
         return found
 
-    def _settled(
-        self,
-        scheme: Scheme,
-        batch: Batch,
-        outcome: IntArray,
-        mailbox: Mailbox,
-    ) -> IntArray:
+    def _settled(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         paid = self._paid(batch)
         if paid is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
+        scheme = self.consortium.scheme
         answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
         hashes = scheme.hashes(self._boundary.ledger, batch)
         self._boundary.close(paid, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
         mailbox.put_collected(self._home.identity, batch, self.consortium)
-        return self._remembered(scheme, batch, outcome.shape)
+        return self._remembered(batch, outcome.shape)
 
-    def _remembered(self, scheme: Scheme, batch: Batch, shape: tuple[int, ...]) -> IntArray:
+    def _remembered(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
-        hashes = scheme.hashes(self._boundary.ledger, batch)
+        hashes = self.consortium.scheme.hashes(self._boundary.ledger, batch)
         remembered = self._boundary.recalled(hashes)
         return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)

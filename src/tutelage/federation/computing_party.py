@@ -211,23 +211,23 @@ class ComputingParty:
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        shape = self._scheme.shape(batch)
+        expected = self._scheme.expected(batch)
         me = self._home.identity
         held = dict[str, EntityShares]()
         left_out = dict[str, str]()
         for entity in self.consortium.entities:
             header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
             try:
-                if (envelope := mailbox.answer(batch, entity, me.member)) is not None:
+                if (envelope := mailbox.answer(batch, entity, me.member).envelope()) is not None:
                     payload = unseal(me, entity, header, envelope)
-                    blocks = decode(payload[HEAD_BYTES:], shape)
+                    blocks = decode(payload[HEAD_BYTES:], expected.shape)
                     digest = sha256_of(payload)
                     held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
-        if (people := self._scheme.people_of(batch)) is not None:
-            self._home.require_known(people)
-            held = {name: shares for name, shares in held.items() if name in people}
+        if expected.people is not None:
+            self._home.require_known(expected.people)
+            held = {name: shares for name, shares in held.items() if name in expected.people}
         return held, left_out
 
     async def _seed(self, session: Session, batch: Batch, pins: Pins) -> bytes:
@@ -252,12 +252,12 @@ class ComputingParty:
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
         remembered = [each.begun is not None for each in everyones]
         # Values that all three remember were found to be small enough before they wrote them down.
-        bounds = self._scheme.bounds(batch, tuple(pins))
+        bounds = self._scheme.expected(batch).bounds
         if bounds is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
             seed = await self._seed(session, batch, pins)
-            tested = await session.oversized(vectors, bounds, seed)
+            tested = await session.oversized(vectors, [bounds[name] for name in pins], seed)
             large = {*compress(pins, tested)}
             left_out |= dict.fromkeys(large, "what it sent is larger than that of all its people or teachers can be.")
             if large and any(remembered):

@@ -24,7 +24,7 @@ from tutelage.federation.documents import listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.schemes import MOST_QUERIES, SharedVotes
 from tutelage.federation.sharing import PARTIES
-from tutelage.federation.sums import SharedSums
+from tutelage.federation.sums import SharedSums, Sums, hash_of_method
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
@@ -96,8 +96,17 @@ class Consortium(Terms):
                 Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}", f"{kind}", _WHY_NOT.get(kind, ""))
             )
         self._check_numbers_and_roles()
-        self.scheme.check_ballots()
-        found = None if self.method is None else self.sums().method_hash
+        found = None
+        if isinstance(self.scheme, SharedSums):  # which checks the terms as it is made
+            if self.method is not None:
+                found = hash_of_method(self.sums().method)
+        elif self.schema is not None or self.people or self.method is not None:
+            raise InvalidParameterError(
+                Problem(
+                    "Consortium.people",
+                    "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
+                )
+            )
         if found is not None and self.method_hash not in (None, found):
             raise InvalidParameterError(
                 Problem("Consortium.method", "have one file for all members", fix="Get the file of the coordinator.")
@@ -110,11 +119,11 @@ class Consortium(Terms):
         """Everything that differs between votes and sums."""
         return SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
 
-    def sums(self) -> SharedSums:
-        """Return the scheme of terms of a sum; terms of votes are refused."""
+    def sums(self) -> Sums:
+        """Return the sums that the terms are about; terms of votes are refused."""
         if not isinstance(self.scheme, SharedSums):
             raise FederationError(f"The terms of {self.name!r} ask for votes, not for sums of ballots.")
-        return self.scheme
+        return self.scheme.sums
 
     def most_queries(self) -> int:
         """Return how many queries a batch can hold: what is compared and what is sent grows with their number."""
@@ -184,7 +193,7 @@ class Consortium(Terms):
 
     def _check_numbers_and_roles(self) -> None:
         checks = (
-            ("teachers_per_entity", 1, self.scheme.most_teachers),
+            ("teachers_per_entity", 1, SCHEMES[type(self.mechanism)].most_teachers),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, len(self.entities)),
         )

@@ -28,7 +28,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Member, Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
-from tutelage.federation.sums import Round, SharedSums
+from tutelage.federation.sums import Round, SharedSums, Sums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.noise import NoiseSource
@@ -185,13 +185,14 @@ class Entity:
     def _send(self, batch: Batch, mailbox: Mailbox, recipient: Member, payload: bytes) -> None:
         """Seal what was stored, unless it lies in the mailbox: what is sealed again has other bytes."""
         header = Header.of(self.consortium, batch, Kind.SHARES, self._member.name, recipient.name)
-        if (there := mailbox.answer(batch, self._member, recipient)) is None:
+        slot = mailbox.answer(batch, self._member, recipient)
+        if (there := slot.envelope()) is None:
             envelope = seal(self._home.identity, recipient, header, payload)
             try:
-                mailbox.put_answer(batch, self._member, recipient, envelope)
+                slot.put(envelope)
                 return
             except InvalidDataError:
-                if (there := mailbox.answer(batch, self._member, recipient)) is None:
+                if (there := slot.envelope()) is None:
                     raise
         sealed_by(self._member, header, there)  # by another process of this member
 
@@ -215,7 +216,7 @@ class Entity:
                 "next batch."
             )
         for party in self._recipients:
-            require_room(mailbox.answer_path(batch, self._member, party))
+            require_room(mailbox.answer(batch, self._member, party).path)
         self._boundary.require(rest, batch.n_queries)
         return self._boundary.open(charge, self.consortium.scheme.event_of(batch), batch.n_queries)
 
@@ -231,7 +232,7 @@ def _pays(paid: Any, asked: Any) -> bool:
 
 
 def ballots_of(
-    sums: SharedSums, asked: Round, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
+    sums: Sums, asked: Round, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
 ) -> BallotSum:
     """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
     n_classes = sums.terms.n_classes
@@ -267,7 +268,7 @@ def ballots_of(
     return ballots
 
 
-def sight_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Sight:
+def sight_of(sums: Sums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Sight:
     """Return what the owner of rows is warned about, beside the schema."""
     nobody = np.empty((0, 0))
     table = cast("Table", as_table(X, sums.schema.columns))

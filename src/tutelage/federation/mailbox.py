@@ -253,20 +253,9 @@ class Mailbox:
         key = _digest(consortium.aggregator.signing_key)
         return [found[1] for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")]
 
-    def put_answer(self, batch: Batch, sender: Member, recipient: Member, envelope: bytes) -> None:
-        """Lay down an entity's sealed shares for a computing party."""
-        write_once(self.answer_path(batch, sender, recipient), envelope)
-
-    def answer(self, batch: Batch, sender: Member, recipient: Member) -> bytes | None:
-        """Return what `put_answer` laid down, or None if it is not sent yet."""
-        path = self.answer_path(batch, sender, recipient)
-        try:
-            size = _size(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if size > MOST_BYTES:
-            raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
-        return read_within(path, MOST_BYTES)
+    def answer(self, batch: Batch, sender: Member, recipient: Member) -> "Slot":
+        """Return where an entity's sealed shares for a computing party lie."""
+        return Slot(self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed")
 
     def put_labels(self, batch: Batch, sender: Member, recipient: Member, run: str, envelope: bytes) -> None:
         """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
@@ -286,21 +275,42 @@ class Mailbox:
             if _size(folder / found[0]) <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def sizes_of_answers(self, sender: str) -> dict[str, list[float]]:
-        """Return the bytes of what lies here as sealed answers of a member, by batch; whose they are is not checked."""
-        sizes = defaultdict[str, list[float]](list)
-        shares = self.folder / "shares"
-        for batch in _matches(shares, "[0-9a-f]{32}"):
-            for sealed in _matches(shares / batch[0], rf"{re.escape(sender)}\.to-.+\.sealed"):
-                with suppress(OSError):
-                    size = _size(shares / batch[0] / sealed[0])
-                    if size <= MOST_BYTES:
-                        sizes[batch[0]].append(size)
-        return dict(sizes)
 
-    def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
-        """Return where a member's answer to a batch lies."""
-        return self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
+@final
+@frozen
+class Slot:
+    """The place of one message."""
+
+    path: Path
+
+    def put(self, envelope: bytes) -> None:
+        """Lay the message down."""
+        write_once(self.path, envelope)
+
+    def envelope(self) -> bytes | None:
+        """Return what was laid down, or None if nothing was yet."""
+        try:
+            size = _size(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if size > MOST_BYTES:
+            raise ForgedMessageError(
+                f"{self.path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again."
+            )
+        return read_within(self.path, MOST_BYTES)
+
+
+def sizes_of_answers(mailbox: Mailbox, sender: str) -> dict[str, list[float]]:
+    """Return the bytes of what lies there as sealed answers of a member, by batch; whose they are is not checked."""
+    sizes = defaultdict[str, list[float]](list)
+    shares = mailbox.folder / "shares"
+    for batch in _matches(shares, "[0-9a-f]{32}"):
+        for sealed in _matches(shares / batch[0], rf"{re.escape(sender)}\.to-.+\.sealed"):
+            with suppress(OSError):
+                size = _size(shares / batch[0] / sealed[0])
+                if size <= MOST_BYTES:
+                    sizes[batch[0]].append(size)
+    return dict(sizes)
 
 
 def _between(sender: Member, recipient: Member) -> str:
@@ -370,7 +380,7 @@ def batch_status(
     answered = list[str]()
     missing = list[str]()
     for one in consortium.entities:
-        has_answered = all(mailbox.answer_path(batch, one, each).exists() for each in recipients)
+        has_answered = all(mailbox.answer(batch, one, each).path.exists() for each in recipients)
         (answered if has_answered else missing).append(one.name)
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:

@@ -30,6 +30,7 @@ from tutelage.exceptions import (
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES
+from tutelage.federation.keys import names_of
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, ElementArray
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
@@ -55,6 +56,14 @@ class Draft(NamedTuple):
     rows: Callable[[Any], npt.NDArray[Any]]  # from the `Round` that the batch before it led to, or None
 
 
+class Expected(NamedTuple):
+    """How an entity's shares of a batch must be, so that a computing party can use them."""
+
+    shape: tuple[int, int, int]  # blocks, queries and classes, or numbers of a sum
+    bounds: dict[str, int] | None  # by entity: what projections of its noised values stay below, if they are tested
+    people: dict[str, int] | None = None  # entities that a release was begun with, and about how many people each has
+
+
 def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
     """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
     shares = sharing.split(values, summed=summed)
@@ -70,16 +79,6 @@ class SharedVotes:
     most_teachers: ClassVar[int] = 2**30  # counts and noise together stay below the 2^40 that can be shared
     terms: Terms
     mechanism: GNMax | ConfidentGNMax
-
-    def check_ballots(self) -> None:
-        """Refuse terms that say what people cast."""
-        if self.terms.schema is not None or self.terms.people or self.terms.method is not None:
-            raise InvalidParameterError(
-                Problem(
-                    "Consortium.people",
-                    "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
-                )
-            )
 
     def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
@@ -175,12 +174,10 @@ class SharedVotes:
         common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
         return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
-    def people_of(self, batch: Batch) -> None:
-        """Return None: votes are not of a release that was begun with known numbers of people."""
-
-    def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int]:
-        """Return the same for all entities."""
-        return [self.bound(batch.n_queries)] * len(entities)
+    def expected(self, batch: Batch) -> Expected:
+        """Return what shares of votes must be like."""
+        bounds = dict.fromkeys(names_of(self.terms.entities), self.bound(batch.n_queries))
+        return Expected((len(self.sigmas), batch.n_queries, self.terms.n_classes), bounds)
 
     def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
         """Return shares of the vote counts with fresh noise, for the check too if there is one."""
@@ -190,10 +187,6 @@ class SharedVotes:
         # One draw per query, the same for every class: the check compares the largest count plus one noise.
         blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
         return shares_of(np.stack(blocks))
-
-    def shape(self, batch: Batch) -> tuple[int, int, int]:
-        """Return the shape of an entity's values: blocks, queries and classes."""
-        return len(self.sigmas), batch.n_queries, self.terms.n_classes
 
     async def result(self, session: "Session", totals: ElementArray) -> bytes:
         """Return one party's shares of 1 + the winning class of each query, or of 0."""

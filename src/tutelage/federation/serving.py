@@ -139,7 +139,7 @@ class Serving:
         if not {*self.mailbox.accepted(terms)}.issuperset(names_of(terms.computing_parties)):
             return False  # who would add shares have not compared the words
         try:
-            asked = terms.scheme.round_of(batch)
+            asked = terms.sums().round_of(batch)
             if asked.opened.release.startswith(REHEARSAL):
                 entity = Entity(self.home, made_up_ledger(terms))
                 X, y, ids = made_up(terms)
@@ -155,7 +155,7 @@ class Serving:
             return False
         again = " It is the one that was made before." * repeated
         number = asked.number + 1
-        self.say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.scheme.events)}, sealed.{again}")
+        self.say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.sums().events)}, sealed.{again}")
         return True
 
     def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
@@ -204,7 +204,7 @@ class Serving:
 
     def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
-        if isinstance(terms.scheme, SharedSums) and (earlier := terms.scheme.round_of(batch).opened.sums):
+        if isinstance(terms.scheme, SharedSums) and (earlier := terms.sums().round_of(batch).opened.sums):
             return {*earlier[-1].entities}
         return {*names_of(terms.entities)}
 

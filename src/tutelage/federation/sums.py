@@ -29,7 +29,7 @@ from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES, read_within
-from tutelage.federation.schemes import Draft, hashes_of, shares_of
+from tutelage.federation.schemes import Draft, Expected, hashes_of, shares_of
 from tutelage.federation.terms import DEFAULT_METHOD, Terms
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
@@ -96,52 +96,11 @@ class Round:
 
 @final
 @dataclass(frozen=True, eq=False)
-class SharedSums:
-    """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
+class Sums:
+    """The sums that a method asks for under the terms of a consortium, one after another; public."""
 
-    most_teachers: ClassVar[int] = 1
     terms: Terms
     mechanism: NoisySum
-
-    def check_ballots(self) -> None:
-        """Refuse terms that do not say which columns there are, or how many people."""
-        terms = self.terms
-        entities = len(self.terms.entities)
-        if terms.schema is None:
-            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"))
-        if len(terms.people) != entities:
-            raise InvalidParameterError(
-                Problem("Consortium.people", f"have {entities} numbers, one for each entity", f"{len(terms.people)}")
-            )
-        for number in terms.people:
-            if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
-                raise InvalidParameterError(Problem("Consortium.people", f"be at most {_MOST_PEOPLE} per entity"))
-        if terms.unit == ONE_ENTITY:
-            raise InvalidParameterError(
-                Problem(
-                    "Consortium.unit",
-                    "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
-                )
-            )
-        offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
-        if problems := [*unmet(self.method, offered, "Consortium")]:
-            raise InvalidParameterError(*problems)
-        if terms.method is not None:
-            self._check_requests()
-
-    def _check_requests(self) -> None:
-        """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
-        asked, _ = self._driven(Opened("check", self.terms.people_at))
-        found: list[Any] = [self.event_asked(one).event for one in asked]
-        said: list[Any] = [one.event for one in self.events]
-        fits = len(found) == len(said)
-        for one, most in zip(found, said, strict=False):
-            fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
-        if not fits:
-            name = type(self.method).__name__
-            raise InvalidParameterError(
-                Problem("Consortium.method", "ask for the sums that its `event_of_one` has", f"{name}, which does not")
-            )
 
     @cached_property
     def method(self) -> Method:
@@ -151,21 +110,6 @@ class SharedSums:
             raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
         kind: Any = METHODS[name]
         return kind(mechanism=self.mechanism)
-
-    @cached_property
-    def method_hash(self) -> str:
-        """SHA-256 of the files of the method: a hospital's ε counts on the noise of others, who must have the same."""
-        found = list[bytes]()
-        for kind in type(self.method).__mro__:
-            if kind.__module__.partition(".")[0] in ("tutelage", "builtins", "abc"):
-                continue
-            path = _file_of(kind)
-            if path is None:
-                raise InvalidParameterError(
-                    Problem("Consortium.method", "be written in a file, which all members have")
-                )
-            found += read_within(path).splitlines()  # however a line ends there
-        return sha256_of(b"\n".join(found))
 
     @property
     def schema(self) -> Schema:
@@ -199,27 +143,12 @@ class SharedSums:
         """Return the most that opening the sums of a round and of all rounds after it is."""
         return Composed(self.events[first:])
 
-    def event_of(self, batch: Batch | None = None) -> Event:
-        """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
-        return self.event_from(0) if batch is None else self.event_asked(self.round_of(batch).request)
-
     def event_asked(self, request: Request) -> SummedNoise:
         """Return the event of opening the sum that is asked for."""
         return self._shared(request.mechanism.most(request.form, simulated=False))
 
     def _shared(self, event: Any) -> SummedNoise:
         return SummedNoise(event, self.terms.honest)
-
-    def fits(self, queries: int) -> bool:
-        """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
-        events = self.events
-        people = max(self.terms.people)
-        largest = max(_bound(people, one) for one in events)
-        if self.terms.size_test and largest.bit_length() >= sharing.MOST_TESTED_BITS:
-            return False
-        numbers = max(one.variables for one in events)
-        size = sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers
-        return queries <= 1 and size <= MOST_PAYLOAD_BYTES
 
     def round_of(self, batch: Batch) -> Round:
         """Return the round that a batch asks, after checking that it is one under these terms."""
@@ -243,14 +172,14 @@ class SharedSums:
     def _after(self, opened: Opened) -> Round:
         """Return the round that is asked after what was opened."""
         try:
-            asked, outcome = self._driven(opened)
+            asked, outcome = self.driven(opened)
         except (ValueError, ArithmeticError):
             raise _damaged() from None
         classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
         place = min(len(opened.sums), len(asked) - 1)
         return Round(opened, asked[place], classifier)
 
-    def _driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
+    def driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
         asked = list[Request]()
         left = [*opened.sums]
@@ -269,15 +198,84 @@ class SharedSums:
         """Return the first round of a release of all present members."""
         return self._after(Opened(release, self.terms.people_at))
 
+
+@final
+@dataclass(frozen=True, eq=False)
+class SharedSums:
+    """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
+
+    most_teachers: ClassVar[int] = 1
+    terms: Terms
+    mechanism: NoisySum
+
+    def __post_init__(self) -> None:
+        terms = self.terms
+        entities = len(terms.entities)
+        if terms.schema is None:
+            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"))
+        if len(terms.people) != entities:
+            raise InvalidParameterError(
+                Problem("Consortium.people", f"have {entities} numbers, one for each entity", f"{len(terms.people)}")
+            )
+        for number in terms.people:
+            if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
+                raise InvalidParameterError(Problem("Consortium.people", f"be at most {_MOST_PEOPLE} per entity"))
+        if terms.unit == ONE_ENTITY:
+            raise InvalidParameterError(
+                Problem(
+                    "Consortium.unit",
+                    "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
+                )
+            )
+        offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
+        if problems := [*unmet(self.sums.method, offered, "Consortium")]:
+            raise InvalidParameterError(*problems)
+        if terms.method is not None:
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
+        asked, _ = self.sums.driven(Opened("check", self.terms.people_at))
+        found: list[Any] = [self.sums.event_asked(one).event for one in asked]
+        said: list[Any] = [one.event for one in self.sums.events]
+        fits = len(found) == len(said)
+        for one, most in zip(found, said, strict=False):
+            fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
+        if not fits:
+            name = type(self.sums.method).__name__
+            raise InvalidParameterError(
+                Problem("Consortium.method", "ask for the sums that its `event_of_one` has", f"{name}, which does not")
+            )
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The sums that are opened."""
+        return Sums(self.terms, self.mechanism)
+
+    def event_of(self, batch: Batch | None = None) -> Event:
+        """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
+        return self.sums.event_from(0) if batch is None else self.sums.event_asked(self.sums.round_of(batch).request)
+
+    def fits(self, queries: int) -> bool:
+        """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
+        events = self.sums.events
+        people = max(self.terms.people)
+        largest = max(_bound(people, one) for one in events)
+        if self.terms.size_test and largest.bit_length() >= sharing.MOST_TESTED_BITS:
+            return False
+        numbers = max(one.variables for one in events)
+        size = sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers
+        return queries <= 1 and size <= MOST_PAYLOAD_BYTES
+
     def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:  # noqa: ARG002
         """Return all rounds of the release that is named; there are no rows to ask about."""
 
         def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
-            return (last or self.begun(asked)).opened.to_row()
+            return (last or self.sums.begun(asked)).opened.to_row()
 
-        rounds = range(len(self.events))
+        rounds = range(len(self.sums.events))
         name = sha256_of(f"{self.terms.fingerprint} {asked}".encode())
-        return [Draft(f"{name}-{number}", 1, self.event_from(number), row_after) for number in rounds]
+        return [Draft(f"{name}-{number}", 1, self.sums.event_from(number), row_after) for number in rounds]
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
         """Return what a ledger remembers a sum by: the hash of the round, whose row is long."""
@@ -293,24 +291,13 @@ class SharedSums:
         sigma = cast("SummedNoise", paid).sigma_of_share
         return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
 
-    def people_of(self, batch: Batch) -> dict[str, int]:
-        """Return the entities that the release was begun with, and about how many people each has."""
-        return self.round_of(batch).opened.people
-
-    def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int] | None:
-        """Return what projections of each entity's noised sum stay below: of its people's ballots, and of its noise.
-
-        As for votes (`SharedVotes.bound`): the length of a sum is at most that of all ballots one after another.
-        """
-        if not self.terms.size_test:
-            return None
-        asked = self.round_of(batch)
-        event = self.event_asked(asked.request)
-        return [_bound(asked.opened.people[name], event) for name in entities]
-
-    def shape(self, batch: Batch) -> tuple[int, int, int]:
-        """Return the shape of the numbers of a sum."""
-        return 1, 1, prod(self.round_of(batch).shape)
+    def expected(self, batch: Batch) -> Expected:
+        """Return what shares of a sum must be like, whose length is at most that of all ballots one after another."""
+        asked = self.sums.round_of(batch)
+        people = asked.opened.people
+        event = self.sums.event_asked(asked.request)
+        bounds = {name: _bound(number, event) for name, number in people.items()} if self.terms.size_test else None
+        return Expected((1, 1, prod(asked.shape)), bounds, people)
 
     async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
         """Return one party's share of the sum."""
@@ -318,17 +305,22 @@ class SharedSums:
 
     def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the noisy sum, (classes, numbers)."""
-        return sharing.added(shares, self.round_of(batch).shape)
+        return sharing.added(shares, self.sums.round_of(batch).shape)
 
 
-def _file_of(kind: type) -> Path | None:
-    """Return the file in which a class is written, if it is in one."""
-    names = [getattr(sys.modules.get(kind.__module__), "__file__", None)]
-    names += [one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)]
-    for name in names:
-        if name and Path(name).is_file():
-            return Path(name)
-    return None
+def hash_of_method(method: Method) -> str:
+    """Return the SHA-256 of the files of a method: a hospital's ε counts on the noise of others, who must have them."""
+    found = list[bytes]()
+    for kind in type(method).__mro__:
+        if kind.__module__.partition(".")[0] in ("tutelage", "builtins", "abc"):
+            continue
+        names = [getattr(sys.modules.get(kind.__module__), "__file__", None)]
+        names += [one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)]
+        path = next((name for name in names if name and Path(name).is_file()), None)
+        if path is None:
+            raise InvalidParameterError(Problem("Consortium.method", "be written in a file, which all members have"))
+        found += read_within(Path(path)).splitlines()  # however a line ends there
+    return sha256_of(b"\n".join(found))
 
 
 def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
