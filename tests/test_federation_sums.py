@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, found, unanimous
 from tutelage.accounting import data_independent
-from tutelage.boundary import BatchBoundary
 from tutelage.events import SummedNoise
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -180,7 +179,7 @@ def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_
     (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
     event = members.consortium.sums().event_asked(asked.request)
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
-    BatchBoundary(members.ledger(NAMES[0])).open(members.consortium.charge_of(batch, member), wider, 1)
+    members.consortium.boundary(members.ledger(NAMES[0]), member).open(batch, wider)
     cast_one(members, batch)
     noise = sent(members, batch, NAMES[0]) - plain(members.consortium.sums(), asked, [0])
     noise = noise / wider.sigma_of_share

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -322,6 +322,15 @@ class Boundary:
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
 
 
+class Queries(Protocol):
+    """A batch, of which the boundary knows how many queries it has."""
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        ...
+
+
 @final
 class BatchBoundary:
     """The door of a member of a consortium, for batches that several members answer together; each pays by itself.
@@ -330,10 +339,13 @@ class BatchBoundary:
     ----------
     ledger : Ledger
         The budget of this member.
+    name_of : function
+        Returns how the ledger calls a batch: no other batch has that name.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, name_of: Callable[..., str]) -> None:
         self.ledger = ledger
+        self._name_of = name_of
 
     def bind(self, people: Sequence[str]) -> None:
         """Tie the ledger to people by their canonical ids, so that their owner is told of a second one."""
@@ -354,21 +366,22 @@ class BatchBoundary:
         """Refuse what has no room; spend nothing."""
         self.ledger.require(most, queries)
 
-    def paid(self, batch: str) -> Reservation | None:
+    def paid(self, batch: Queries) -> Reservation | None:
         """Return what was paid for a batch, or None."""
-        return self.ledger.reserved_for(batch)
+        return self.ledger.reserved_for(self._name_of(batch))
 
-    def is_closed(self, paid: Reservation) -> bool:
-        """Return whether a batch is settled."""
-        return self.ledger.is_settled(paid)
+    def is_closed(self, batch: Queries) -> bool:
+        """Return whether a batch was paid for and is settled."""
+        paid = self.paid(batch)
+        return paid is not None and self.ledger.is_settled(paid)
 
-    def open(self, batch: str, event: Event, queries: int) -> Reservation:
+    def open(self, batch: Queries, event: Event) -> Reservation:
         """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
-        return self.ledger.reserve(event, queries, batch=batch)
+        return self.ledger.reserve(event, batch.n_queries, batch=self._name_of(batch))
 
     def share(
         self,
-        batch: str,
+        batch: Queries,
         paid: Reservation,
         draw: Callable[[NoiseSource], Stored],
         keep: Callable[[Stored], Stored],
@@ -377,7 +390,7 @@ class BatchBoundary:
 
         The stored shares are sent, and sent again: noise is never drawn twice.
         """
-        self.open(batch, paid.event, paid.queries)  # refused if somebody withdrew since, and is not left out
+        self.open(batch, paid.event)  # refused if somebody withdrew since, and is not left out
         with self.ledger.drawing(paid):
             made = draw(SystemNoise())
         stored = keep(made)

@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": PIPELINE
     | {"boundary", "estimator", "features", "methods", "preflight", "release", "reporting", "terms", "testing"},
     "cli": PIPELINE
-    | {"audit", "boundary", "datasets", "estimator", "features", "federation", "labeling", "methods"}
+    | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "release", "reporting", "terms"},
 }
 

@@ -18,7 +18,6 @@ from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries
-from tutelage.boundary import BatchBoundary
 from tutelage.cli.settings import read_settings
 from tutelage.cli.terms import TermsFile
 from tutelage.cli.text import (
@@ -197,7 +196,7 @@ def join(
         identity.save(folder)
         if role is Role.ENTITY:
             budget = _make_ledger(folder, file, draft, found.name)
-            BatchBoundary(budget).bind(people)
+            draft.boundary(budget, identity.member).bind(people)
             budget.write_binding()
             describe(draft, folder)
         found.unpack(folder / _KIT)

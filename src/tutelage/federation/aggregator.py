@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from tutelage._internal.records import Names, record_in
 from tutelage._internal.typing import IntArray
-from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -25,7 +24,6 @@ from tutelage.federation.keys import Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import Reservation
 
 _ASKED = "asked"
 _BATCH = "batch"
@@ -65,10 +63,8 @@ class Aggregator:
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
-        self._boundary = BatchBoundary(ledger)
-        self._member = home.member
         self.consortium: Final = home.consortium_as(Role.AGGREGATOR)
-        self.consortium.require_own(ledger, self._member)
+        self._boundary = self.consortium.boundary(ledger, home.member)
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the rows that have no label yet as one batch, and spend its budget; return it, or None if all have.
@@ -110,7 +106,7 @@ class Aggregator:
         before = None
         for draft in self.consortium.scheme.drafts(asked, self._boundary):
             earlier = self._earlier(draft.name)
-            if earlier and (paid := self._paid(earlier[-1])) is not None and self._boundary.is_closed(paid):
+            if earlier and self._boundary.is_closed(earlier[-1]):
                 before = earlier[-1]
                 mailbox.put_collected(self._home.identity, before, self.consortium)  # where a process died before
                 continue
@@ -122,10 +118,9 @@ class Aggregator:
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
                 earlier.append(self._own(kept[_BATCH]))
             batch = earlier[-1]
-            if self._paid(batch) is None:
+            if self._boundary.paid(batch) is None:
                 require_room(mailbox.batch_path(batch.identifier, self.consortium))
-                most = self.consortium.scheme.event_of(batch)
-                self._boundary.open(self.consortium.charge_of(batch, self._member), most, batch.n_queries)
+                self._boundary.open(batch, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
             return batch
         return None
@@ -171,9 +166,6 @@ class Aggregator:
         asked = sums.round_of(batch)
         return sums.round_after(asked, self._remembered(batch, asked.shape), entities)
 
-    def _paid(self, batch: Batch) -> Reservation | None:
-        return self._boundary.paid(self.consortium.charge_of(batch, self._member))
-
     def _opened_together(self, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
         terms = self.consortium
@@ -211,7 +203,7 @@ class Aggregator:
 
     def _settled(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
-        paid = self._paid(batch)
+        paid = self._boundary.paid(batch)
         if paid is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         scheme = self.consortium.scheme

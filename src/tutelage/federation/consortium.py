@@ -10,6 +10,7 @@ from typing import Any, Self, cast, final
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import made, parse, settle
 from tutelage._internal.validation import integer_at_least
+from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -152,8 +153,8 @@ class Consortium(Terms):
             f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
         )
 
-    def require_own(self, ledger: Ledger, member: Member) -> None:
-        """Refuse a ledger that protects another unit than the terms, or that belongs to another member.
+    def boundary(self, ledger: Ledger, member: Member) -> BatchBoundary:
+        """Return where a member pays for batches; refuse a ledger of another unit than the terms, or another member.
 
         A ledger that names no owner becomes that of the first payer.
         """
@@ -167,9 +168,11 @@ class Consortium(Terms):
                 f"{member.name}. Nothing was spent. Name the ledger of {member.name}."
             )
 
-    def charge_of(self, batch: Batch, member: Member) -> str:
-        """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
-        return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{member.name}"
+        def name_of(batch: Batch) -> str:
+            """Return terms and rows too, so that no other batch is ever taken for this one."""
+            return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{member.name}"
+
+        return BatchBoundary(ledger, name_of)
 
     def save(self, path: AnyPath) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten."""

@@ -14,7 +14,6 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage._internal.warned import warn
 from tutelage.ballots import BallotSum
-from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.events import Event, NoisySumGaussian, Repeated, SummedNoise
 from tutelage.exceptions import (
@@ -61,10 +60,9 @@ class Entity:
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home = home
-        self._boundary = BatchBoundary(ledger)
         self._member = home.member
         self.consortium: Final = home.consortium_as(Role.ENTITY)
-        self.consortium.require_own(ledger, self._member)
+        self._boundary = self.consortium.boundary(ledger, self._member)
         self._recipients: Final = self.consortium.computing_parties
 
     @on_one_day()
@@ -152,7 +150,7 @@ class Entity:
             repeated = stored is not None
             paid = self._paid(batch, mailbox, rest)
             if stored is None:
-                if self._boundary.is_closed(paid):
+                if self._boundary.is_closed(batch):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
@@ -167,9 +165,8 @@ class Entity:
                     payloads = self.consortium.scheme.payloads(ballots, paid.event, noise)
                     return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
 
-                charge = self.consortium.charge_of(batch, self._member)
                 keep = partial(self._home.keep, _VOTES, name)
-                stored, repeated = self._boundary.share(charge, paid, made, keep)
+                stored, repeated = self._boundary.share(batch, paid, made, keep)
             self._boundary.close(paid, {}, Repeated(paid.event, paid.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
@@ -206,8 +203,7 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        charge = self.consortium.charge_of(batch, self._member)
-        if (known := self._boundary.paid(charge)) is not None:
+        if (known := self._boundary.paid(batch)) is not None:
             return known
         if computed := batch_status(self.consortium, mailbox, batch).computed:  # the parties fixed whose votes count
             raise StaleBatchError(
@@ -218,7 +214,7 @@ class Entity:
         for party in self._recipients:
             require_room(mailbox.answer(batch, self._member, party).path)
         self._boundary.require(rest, batch.n_queries)
-        return self._boundary.open(charge, self.consortium.scheme.event_of(batch), batch.n_queries)
+        return self._boundary.open(batch, self.consortium.scheme.event_of(batch))
 
 
 def _pays(paid: Any, asked: Any) -> bool:

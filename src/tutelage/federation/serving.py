@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage.boundary import BatchBoundary
 from tutelage.events import Event
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
 from tutelage.federation.batches import Batch
@@ -162,7 +161,7 @@ class Serving:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
         ledger = self.budget()
         release = asked.opened.release
-        if BatchBoundary(ledger).paid(terms.charge_of(batch, self.home.member)) is not None:
+        if terms.boundary(ledger, self.home.member).paid(batch) is not None:
             return True
         if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
             takes = taken_from(ledger, terms.sums().event_from(asked.number))
