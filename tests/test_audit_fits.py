@@ -191,6 +191,6 @@ def test_private_rows_that_are_public_under_other_ids_are_found_by_names_of_colu
     model = PATEClassifier(1.0, ["no", "yes"], random_state=0)
     copied = frame[:200].assign(patient=np.arange(200) + 5_000)
     others = frame[:200].assign(a=random.normal(size=200), b=random.normal(size=200), patient=np.arange(200) + 9_000)
-    for X_public, scored in ((copied, None), (others, copied)):
+    for X_public, scored in ((copied, 0), (pd.concat([others, copied]), 200)):
         found = check_fit(model, PrivateRows(frame, "ill", "patient"), X_public, scored=scored, draws=1_000, entities=1)
         assert [one.verdict for one in found if "among the public rows" in one.check] == ["fail"]

@@ -171,8 +171,7 @@ def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_featur
     asked = called("init", "--epsilon", "4", "--goal", "accuracy", "--output", "my.toml")
     assert "These columns look like ids of people: patient_nbr" in asked.stderr
     assert written()["private"]["ignore"] == ["patient_nbr", "case_id"]
-    columns: Any = load_sources(load_config(Path("my.toml"))).columns
-    assert not {"patient_nbr", "case_id"} & {*columns.names}
+    assert not {"patient_nbr", "case_id"} & {*load_sources(load_config(Path("my.toml"))).public.columns}
     kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))
     assert "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student" in kept.stderr
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import GNMax, PATEClassifier, PATERegressor, SimulationNoise, SystemNoise, VoteHistogram
@@ -20,8 +21,9 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     NotPublishableError,
     PreflightError,
+    PreflightWarning,
 )
-from tutelage.features import Schema
+from tutelage.features import LearnedMap, PublicPCA, PublicRows, Schema
 from tutelage.ledger import Ledger
 from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.partition import unit_of_single_people
@@ -224,7 +226,35 @@ def test_rows_that_only_score_make_up_for_no_others_and_are_compared_too():
         (others[:3], others[3:], "too few public rows"),
     ):
         with pytest.raises(PreflightError, match=said):
-            asked.prepare(X, Y, X_public=learned, scored=scored)
+            asked.prepare(X, Y, X_public=np.concatenate([learned, scored]), scored=len(scored))
+
+
+def test_public_rows_that_only_score_are_compared_with_the_others_and_change_no_map():
+    public = RANDOM.normal(size=(400, 3))
+    labels = (public[:, 0] > 0).astype(int)
+    order = np.argsort(public[:, 0])
+    given: Any = {"entity_ids": IDS, "scored": 100}
+    with pytest.warns(PreflightWarning, match="The last 100 public rows"):
+        doubted = model().prepare(X, Y, X_public=public[order], y_public=labels[order], **given)
+    assert len(doubted.doubts) == 1
+    assert np.array_equal(doubted.scored, public[order][300:])
+    later = model().prepare(X, Y, X_public=public[order], y_public=labels[order], later=True, **given)
+    assert later.doubts == ()
+    alone = model().prepare(X, Y, X_public=public[order][:300], y_public=labels[order][:300], entity_ids=IDS)
+    assert np.array_equal(later.public.teacher_rows, alone.public.teacher_rows)
+    with pytest.raises(InvalidParameterError, match="less than the 400 public rows"):
+        model().prepare(X, Y, X_public=public, entity_ids=IDS, scored=400)
+
+
+def test_a_map_is_learned_by_name_from_the_public_rows():
+    learned = PublicPCA.learn(PublicRows(PUBLIC, "X_public"), 2, whiten=True)
+    by_name = prepared(model(TREES, features=LearnedMap("pca", components=2)))
+    assert np.array_equal(by_name.public.teacher_rows, learned.transform(PUBLIC))
+    assert clone(model(features=LearnedMap("pca", components=2))).features == LearnedMap("pca", components=2)
+    with pytest.raises(InvalidParameterError, match="`name` of LearnedMap must be one of"):
+        LearnedMap("kernel")
+    with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must fit the public rows"):
+        prepared(model(features=LearnedMap("images", image_shape=(7, 7))))
 
 
 class Fixed:

@@ -465,11 +465,11 @@ def _first_of(names: Sequence[str], comma: str = ", ") -> str:
 
 def sorted_by(
     columns: Mapping[str, Array],
-    labels: Array,
+    labels: Array | None,
     last: int,
 ) -> Iterator[str]:
     """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
-    named = [("label", labels, _OF_LABELS)]
+    named = [] if labels is None else [("label", labels, _OF_LABELS)]
     named += [(f"column '{name}'", cells, _OF_COLUMN) for name, cells in islice(columns.items(), _FIRST_COLUMNS)]
     found = list[str]()
     for name, cells, least in named:

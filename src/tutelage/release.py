@@ -10,7 +10,7 @@ from sklearn import config_context
 
 from tutelage._internal.records import by_keywords
 from tutelage._internal.releases import on_one_day, today
-from tutelage._internal.typing import Private
+from tutelage._internal.typing import Matrix, Private
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.accounting.together import WITHOUT_LEDGER
@@ -114,6 +114,8 @@ class PreparedRelease(Private):
     ledger: Ledger
     once: Once
     noise: NoiseSource
+    scored: Matrix  # public rows that only score
+    doubts: tuple[str, ...]  # about these
     finish: Callable[[Released], Any]  # makes what `release` returns
     _progress: _Progress = field(default_factory=_Progress, init=False)
 

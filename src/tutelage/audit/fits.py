@@ -7,7 +7,6 @@ and cast the ballots of the same requests again. The result is for the data set 
 import warnings
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import InvalidDataError
-from tutelage.features.columns import numbered_rows, public_features
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Training
 from tutelage.methods.votes import fewer_votes
@@ -55,7 +53,7 @@ def check_fit(
     X_public: npt.ArrayLike | None = None,
     *,
     y_public: npt.ArrayLike | None = None,
-    scored: Any = None,
+    scored: int = 0,
     draws: int = 40_000,
     entities: int = 4,
     progress: bool = False,
@@ -72,8 +70,8 @@ def check_fit(
         Public rows. Leave them out where `model` has a public schema.
     y_public : array of shape (rows,), optional
         Their labels, where `fit` gets them.
-    scored : array of shape (rows, features), optional
-        Further public rows, which only score the student.
+    scored : int
+        How many of the last public rows only score the student.
     draws : int
         Noisy labels, or sums, to draw for each check of the mechanism.
     entities : int
@@ -88,7 +86,9 @@ def check_fit(
     ids: Entries = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
-        whole = trial.prepare(private.X, private.y, X_public=X_public, y_public=y_public, insist=True, **ids)
+        whole = trial.prepare(
+            private.X, private.y, X_public=X_public, y_public=y_public, scored=scored, insist=True, **ids
+        )
     mechanism = whole.method.mechanism
     people = whole.people
     if not isinstance(people, PeopleInMemory):
@@ -107,12 +107,7 @@ def check_fit(
     kept_rows = PrivateRows(people.rows, people.labels, **ids)
     few = _sampled(kept_rows)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
-    public = None if X_public is None else whole.public.rows
-    if public is not None and scored is not None:
-        features = public_features(X_public, private.y, private.entity_ids, private.silos, y_public)
-        columns: Any = trial.columns
-        as_numbers = numbered_rows(scored, numbered_rows(features, columns).columns).rows
-        public = np.concatenate([public, np.asarray(as_numbers, dtype=np.float64)])
+    public = None if X_public is None else np.concatenate([whole.public.rows, whole.scored])
     return [*noise, *check_rows(kept_rows, public), moves]
 
 

@@ -13,10 +13,11 @@ from tutelage.audit.checklist import PrivateRows, check_cells
 from tutelage.audit.fits import check_fit
 from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import load_config
-from tutelage.cli.prepare import arguments, build_estimator, check_public_rows
+from tutelage.cli.prepare import arguments, build_estimator
 from tutelage.cli.sources import load_sources
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.exceptions import ConfigError
+from tutelage.features import PublicColumns
 
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
@@ -46,7 +47,6 @@ def audit(
             "do not fit, name a smaller `file`."
         )
     data = load_sources(settings)
-    check_public_rows(settings, data)
     given = arguments(settings, data)
     private = PrivateRows(*(given[name] for name in ("X", "y", "entity_ids", "silos")))
     model = build_estimator(settings, data)
@@ -55,12 +55,14 @@ def audit(
         private,
         given.get("X_public"),
         y_public=given.get("y_public"),
-        scored=given.get("scored"),
+        scored=settings.public.evaluate_last or 0,
         draws=draws,
         entities=entities,
         progress=not as_json,
     )
-    columns = settings.schema or data.columns
+    columns = settings.schema
+    if columns is None and data.kinds is not None:
+        columns = PublicColumns.learn(data.features, kinds=data.kinds)
     if columns is not None:
         found.append(check_cells(private.X, data.public, columns))
     passed = all(one.verdict != "fail" for one in found)

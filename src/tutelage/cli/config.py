@@ -14,7 +14,7 @@ from tutelage.cli.settings import Section, entries_in, read_entries, read_entry,
 from tutelage.cli.words import on_command_line
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
-from tutelage.features import Schema
+from tutelage.features import LearnedMap, Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.ledger.ledger import delta_of
 from tutelage.methods import Method
@@ -272,6 +272,20 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.features.map or default
 
     @property
+    def public_source(self) -> str:
+        """Where the public rows are from, for a card."""
+        return self.public.file or f"the public rows of {self.dataset}"
+
+    @property
+    def learned_map(self) -> LearnedMap | None:
+        """The map that [features] names."""
+        of = self.features
+        if of.map is None:
+            return None
+        shape = None if of.image_shape is None else tuple(of.image_shape)
+        return LearnedMap(of.map, of.components, shape, self.public_source)
+
+    @property
     def folder(self) -> Path:
         """The output folder."""
         return self.base / user_path(self.output.folder, "output.folder")
@@ -311,6 +325,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             **given,
             classes=self.target.classes,
             method=self.method,
+            features=self.learned_map,
             random_state=self.run.seed,
             n_jobs=self.run.jobs,
             goal=self.target.goal,

@@ -14,7 +14,7 @@ from typer import Abort, prompt
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
-from tutelage.cli.prepare import check_public_rows, prepared
+from tutelage.cli.prepare import prepared
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import load_sources
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
@@ -324,7 +324,6 @@ def _look(config: RunConfig) -> None:
     """Tell the owner what `tutelage run` would warn of or refuse before it spends anything."""
     try:
         data = load_sources(config)
-        check_public_rows(config, data)
         prepared(config, data)
     except TutelageError as error:
         for problem in error.said(on_command_line):

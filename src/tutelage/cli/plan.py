@@ -13,7 +13,7 @@ from typer import Exit, Option
 from tutelage._internal.files import rows_in
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.prepare import check_public_rows, learn_features, n_pool, prepared
+from tutelage.cli.prepare import prepared
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import AsJson, confirmed, plain_console, remark, say
 from tutelage.exceptions import ConfigError
@@ -78,7 +78,6 @@ def plan(
         if settings.private is not None and settings.private.silo is not None:
             raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
         data = load_sources(settings)
-        check_public_rows(settings, data)
         prepared(settings, data)
         target |= _of_configuration(settings, data, target)
         if settings.method is not None and "method" not in target:
@@ -148,7 +147,7 @@ def _epsilon(settings: RunConfig) -> float | None:
 
 def _of_configuration(settings: RunConfig, data: Sources, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
-    pool = np.arange(n_pool(settings, data))
+    pool = np.arange(data.n_public - (settings.public.evaluate_last or 0))
     if data.labels is not None:
         pool = pool[[not is_missing(cell) for cell in data.labels[: len(pool)].tolist()]]
     private = settings.private
@@ -160,8 +159,8 @@ def _of_configuration(settings: RunConfig, data: Sources, given: Mapping[str, An
         "unit": None if private is None else private.entity,
         "classes": len(data.classes),
         "X_public": data.public_rows(pool),
-        "columns": data.columns,
-        "features": learn_features(settings, data),
+        "columns": data.kinds,
+        "features": settings.learned_map,
     }
     if data.labels is None:
         return target

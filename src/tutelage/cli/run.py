@@ -21,7 +21,7 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
-from tutelage.cli.prepare import check_public_rows, n_pool, prepared, source_of
+from tutelage.cli.prepare import prepared
 from tutelage.cli.publish import read_proposal
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
@@ -117,12 +117,6 @@ def _fit_and_write(
 ) -> tuple[Any, PrivacyCard]:
     """Fit the model of a configuration, and write it with its labels and its card; `once` is of this run alone."""
     data = load_sources(settings)
-    is_doubted = check_public_rows(settings, data) and not once["insist"]
-    if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
-        raise PreflightError(
-            "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
-            "[public]; or pass --insist, and then the card calls the guarantee weak."
-        )
     checkpoints = results.private / _CHECKPOINTS
 
     def filed(name: str, votes: Any) -> None:
@@ -135,6 +129,12 @@ def _fit_and_write(
     proposed = settings.privacy.proposal
     once["proposal"] = None if proposed is None else read_proposal(settings.base / user_path(proposed))
     release = prepared(settings, data, choice, progress=progress, checkpoints=checkpoints, **once)
+    is_doubted = bool(release.doubts) and not once["insist"]
+    if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
+        raise PreflightError(
+            "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
+            "[public]; or pass --insist, and then the card calls the guarantee weak."
+        )
     if choice is not None and choice.found is None:
         remark(f"plan: {release.method.title}, as in an earlier release of this question.")
     if once["release"] is not None:
@@ -207,7 +207,7 @@ def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
 def _feature_map(settings: RunConfig) -> str:
     """Return what a card says about the feature map."""
     name = settings.map
-    return "none" if name is None else f"{name}, learned from {source_of(settings)}, published with the student"
+    return "none" if name is None else f"{name}, learned from {settings.public_source}, published with the student"
 
 
 def _judged(settings: RunConfig, data: Sources, model: Any) -> Judged:
@@ -218,7 +218,7 @@ def _judged(settings: RunConfig, data: Sources, model: Any) -> Judged:
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
-        scored[: n_pool(settings, data)] = False
+        scored[: -settings.public.evaluate_last] = False
     if not scored.any():
         return Judged()
     return model.judged(data.public_rows(np.flatnonzero(scored)), data.labels[scored])

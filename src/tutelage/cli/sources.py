@@ -13,8 +13,7 @@ from tutelage._internal.typing import Array, Private
 from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
-from tutelage.features import PublicColumns
-from tutelage.features.columns import labels_of_public
+from tutelage.features.columns import labels_of_public, public_features
 from tutelage.tables import Table, read_batches, read_table
 from tutelage.targets import Classes
 
@@ -26,14 +25,20 @@ class Sources(Private):
 
     private: dict[str, Any]  # X, y, entity_ids and silos, as `fit` takes them, and other private columns
     public: Any = None  # all public rows; None where a schema takes their place
-    label: str | None = None  # the column of public labels, if rows are a table
+    label: str | None = None  # the column of public numbers, beside a schema
     labels: Any = None  # of all public rows
     classes: Any = None  # as declared, or as public labels have them
-    columns: PublicColumns | None = None  # how named columns become numbers, by all public rows
+    kinds: Any = None  # of named columns, as far as they are declared
 
     def public_rows(self, rows: Any) -> Any:
-        """Return some of the public rows, by a slice or their numbers."""
-        return self.public.take(rows) if isinstance(self.public, Table) else self.public[rows]
+        """Return some of the public rows, by their numbers."""
+        features = self.features
+        return features.take(rows) if isinstance(features, Table) else features[rows]
+
+    @property
+    def features(self) -> Any:
+        """The public rows without columns of labels and ids."""
+        return public_features(self.public, *self.private.values())
 
     @property
     def n_public(self) -> int:
@@ -58,11 +63,10 @@ def _bundled(name: str) -> Sources:
     rows, public = split.tables()
     return Sources(
         private={"X": rows, "y": "income", "entity_ids": None, "silos": None},
-        public=public,
-        label="income",
+        public=public.without(["income"]),
         labels=public.column("income"),
         classes=split.classes,
-        columns=PublicColumns.learn(public, split.feature_names, split.kinds),
+        kinds=split.kinds,
     )
 
 
@@ -83,18 +87,16 @@ def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
         if name not in public.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public.source}. Check the spelling.")
     kinds = {name: kind for name, kind in config.columns.items() if kind != "ignore"}
-    others = {*special, label, *private.ignore, *(config.columns.keys() - kinds.keys())}
-    names = [name for name in public.columns if name not in others]
-    if not names:
+    ignored = {*private.ignore, *(config.columns.keys() - kinds.keys())}
+    if not public.columns.keys() - {*special, label, *ignored}:
         raise ConfigError(f"{public.source} must have feature columns besides those named in the configuration.")
     labels = None if label is None else public.column(label)
     return Sources(
         private=given,
-        public=public,
-        label=label,
+        public=public.without(({label, *ignored} & public.columns.keys()) - {*special}),
         labels=labels,
         classes=_classes(config, labels),
-        columns=PublicColumns.learn(public, names, kinds),
+        kinds=kinds,
     )
 
 

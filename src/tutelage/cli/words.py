@@ -26,6 +26,7 @@ _ENTRIES = {
     "data_changed": "--data-changed",
     "insist": "--insist",
     "proposal": "`proposal` in [privacy]",
+    "scored": "`evaluate_last` in [public]",
 }
 _SECTIONS = ("private", "public", "privacy", "output")
 _OPTIONS = {"X_public": "--public", "y_public": "--label", "method": "the [method] of --for"}

@@ -103,7 +103,15 @@ class Estimator(Inputs):
     @on_one_day()
     @config_context(transform_output="default")
     def prepare(
-        self, X: Any, y: Any, *, choose: Chooser | None = None, proposal: Proposal | None = None, **more: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        choose: Chooser | None = None,
+        proposal: Proposal | None = None,
+        scored: int = 0,
+        later: bool = False,
+        **more: Any,
     ) -> PreparedRelease:
         """Return the release that `fit` would make, checked and with its noise; it raises and warns as `fit` does.
 
@@ -120,13 +128,19 @@ class Estimator(Inputs):
         proposal : Proposal, optional
             A smaller ε, recorded in the `ledger` before anything was released (`tutelage.publishing.record`). `release`
             tests it on the votes, and returns the estimator with `publication_`: the ε to publish.
+        scored : int
+            How many of the last public rows only score the student: nothing is learned from them but what columns are.
+            They are compared with the private rows and with the other public rows. `y_public` may then hold labels also
+            where the method does not start from these.
+        later : bool
+            Whether these rows are meant to differ from the others, as later ones do.
         """
-        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "scored", "others"}:
+        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "others"}:
             problems = (
                 Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
             )
             raise UnknownParameterError(*problems)
-        return self._prepared(Rows.of(X, y, **more, proposal=proposal), choose)
+        return self._prepared(Rows.of(X, y, **more, proposal=proposal, scored=scored, later=later), choose)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
@@ -169,6 +183,8 @@ class Estimator(Inputs):
             taken, shown = self._rows_in_batches(run, rows, batches)
             n_people = taken.people.n_people
         budget = self._budget(taken)
+        for doubt in self._doubts:
+            warn(doubt, PreflightWarning)
         self._look(taken)
         budget.check()
         if choose is not None:
@@ -204,6 +220,8 @@ class Estimator(Inputs):
             ledger=ledger,
             once=run.once,
             noise=run.noise,
+            scored=self._scored,
+            doubts=self._doubts,
             finish=lambda found: self._finished(found, run, method, public),
         )
 

@@ -78,10 +78,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
         The columns of the rows. A `Schema` has their names, ranges and categories by public knowledge, in place of
         public rows: see docs/howto/no-public-rows.md. The others say how named columns become numbers: a mapping has
         the kinds of columns that you know, as `PublicColumns.learn` takes them. Default: as `X_public` shows them.
-    features : public feature map, optional
+    features : public feature map or LearnedMap, optional
         Map that the rows of teachers and student pass through, after `columns`: a map of `tutelage.features`, or a
-        pipeline of such maps. It may be published. Default, if every person casts ballots: `PublicSteps` for tables
-        and arrays, and `image_features` for images.
+        pipeline of such maps. It may be published. A `LearnedMap` is learned from `X_public`. Default, if every person
+        casts ballots: `PublicSteps` for tables and arrays, and `image_features` for images.
     goal : str, default="accuracy"
         What `score` and the card judge the student by: ``"accuracy"``, ``"balanced_accuracy"``,
         ``"average_precision"`` or, for any share, ``"recall at 5 %"``. The last two are for two classes, of which the

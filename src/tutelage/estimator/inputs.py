@@ -34,6 +34,7 @@ from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
 from tutelage.features.columns import (
     ColumnMap,
+    LearnedMap,
     dense_rows,
     labels_of_public,
     numbered_as,
@@ -52,7 +53,7 @@ from tutelage.people.batches import BatchReader, PeopleInBatches
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
-from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight
+from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight, sorted_by
 from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
 from tutelage.release import Once
@@ -102,7 +103,8 @@ class Rows(Private):
     entity_ids: Any = None
     silos: Any = None
     whole_rows: Any = None
-    scored: Any = None  # further public rows, which only score: a private row among them is found
+    scored: int = 0  # how many of the last public rows only score: a private row among them is found
+    later: bool = False  # whether these are meant to differ from the others
     others: Any = None  # further private columns by name: one that may be an id is found
     once: Once = Once()
 
@@ -159,6 +161,8 @@ class Inputs(Parameters):
     n_features_in_: int
     target_: Encoding
     _ledger: Path | Ledger | None = None  # while a release is prepared
+    _scored: Matrix  # public rows that only score, likewise
+    _doubts: tuple[str, ...]  # about these
 
     @property
     def _delta(self) -> float:
@@ -170,7 +174,7 @@ class Inputs(Parameters):
             self.resolved,
             rows.once,
             batches=rows.batches is not None,
-            labels=rows.y_public is not None,
+            labels=rows.y_public is not None and not rows.scored,
             silos=rows.silos is not None,
         )
         if problems := [*problems_in(parameters), *self._problems_of_rows(rows)]:
@@ -254,7 +258,7 @@ class Inputs(Parameters):
         cells = _cells(run, given, self._owner)
         y, entity_ids, silos, y_public = cells.y, cells.entity_ids, cells.silos, cells.y_public
         _require_plain(y=y, X_public=public_labels, y_public=y_public, entity_ids=entity_ids, silos=silos)
-        run, X, X_public, table = self._numbered(run, cells.X, cells.X_public, entity_ids)
+        run, X, X_public, table = self._numbered(run, cells.X, cells.X_public, entity_ids, scored=given.scored)
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
             raise InvalidDataError(MISSING_LABEL)
@@ -287,7 +291,7 @@ class Inputs(Parameters):
             return PeopleInMemory(rows[keep], targets, shards, left_out, everybody, whole)
 
         people = deal(run.method)
-        public, known_labels = self._known(run, public, given.X_public, y_public)
+        public, known_labels = self._learned_from(run, given, *self._known(run, public, given.X_public, y_public))
         sight = self._sight(
             run,
             given,
@@ -298,13 +302,30 @@ class Inputs(Parameters):
             as_given,
             entity_ids=entities,
             silos=owners,
-            scored=None if given.scored is None else self._numbers_of(given.scored),
         )
         return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
 
     def _known(self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
         """Return public rows as numbers, and their labels as such, if there are any."""
         return public, None if y_public is None else self.target_.public(y_public, len(public))
+
+    def _learned_from(
+        self, run: Resolved, given: Rows, public: Matrix, labels: IntArray | None
+    ) -> tuple[Matrix, IntArray | None]:
+        """Return public rows, and their labels if the method starts from them; set apart those that only score."""
+        self._doubts = ()
+        self._scored = public[:0]
+        if not given.scored:
+            return public, labels
+        if not given.later:
+            columns = self.columns_
+            is_named = isinstance(columns, PublicColumns)
+            names = columns.get_feature_names_out() if is_named else range(public.shape[1])
+            named = {str(name): cells for name, cells in zip(names, public.T, strict=True)}
+            self._doubts = tuple(sorted_by(named, labels, given.scored))
+        known = labels[: -given.scored] if labels is not None and run.method.needs.start else None
+        self._scored = public[-given.scored :]
+        return public[: -given.scored], known
 
     def _opened(self) -> Path | Ledger | None:
         """Return the open ledger, or the path of one that does not exist yet."""
@@ -324,7 +345,7 @@ class Inputs(Parameters):
         label, entity = rows.y, rows.entity_ids
         X_public, y_public = _apart(rows.X_public, rows.y_public)
         features = public_features(X_public, label, entity)
-        run, _, X_public, _ = self._numbered(run, features, features)
+        run, _, X_public, _ = self._numbered(run, features, features, scored=rows.scored)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
                 Problem(
@@ -344,7 +365,7 @@ class Inputs(Parameters):
             checked=partial(_checked_rows, allow_nan=self._allow_nan),
             encoded=self.target_.private,
         )
-        public, known_labels = self._known(run, public, rows.X_public, y_public)
+        public, known_labels = self._learned_from(run, rows, *self._known(run, public, rows.X_public, y_public))
         run, shown = self._begun(run, public, known_labels)
         unit = unit_of_single_people(self._unit_name(entity), named=entity is not None)
         settings = reader, unit, run.teacher_map, shown[0].shape[1]
@@ -358,7 +379,6 @@ class Inputs(Parameters):
             public,
             nothing,
             nothing,
-            scored=None if rows.scored is None else self._numbers_of(rows.scored),
             n_people=people.n_people,
         )
 
@@ -438,9 +458,12 @@ class Inputs(Parameters):
         return np.random.SeedSequence(self.random_state).spawn(3)
 
     def _numbered(
-        self, run: Resolved, X: Any, X_public: Any, entity_ids: Any = None
+        self, run: Resolved, X: Any, X_public: Any, entity_ids: Any = None, *, scored: int = 0
     ) -> tuple[Resolved, Any, Any, Table | None]:
-        """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
+        """Return rows of any form as numbers, and the maps without named columns; set what predictions need.
+
+        Columns are known by all public rows, and maps by those that do not only score.
+        """
         self.columns_, schema = None, run.schema
         if schema is not None:
             self.columns_, self.student_map_, self._allow_nan = schema, None, False
@@ -452,13 +475,29 @@ class Inputs(Parameters):
             raise InvalidParameterError(
                 Problem(f"{self._owner}.columns", "be left out if rows have no named columns", fix="Name the columns.")
             )
+        if scored and not 0 < scored < len(public.rows):
+            raise InvalidParameterError(
+                Problem(
+                    f"{self._owner}.prepare.scored",
+                    f"be less than the {len(public.rows)} public rows, and not negative",
+                    shown(scored),
+                )
+            )
         private, table = numbered_as(public, X)
-        if not run.trains and run.teacher_map is None:
+        wanted = LearnedMap() if run.teacher_map is None and not run.trains else run.teacher_map
+        if isinstance(wanted, LearnedMap):
             if is_plain:
                 checked = partial(check_array, public.rows, input_name="X")
                 public = public._replace(rows=_validated(checked, allow_nan=True))
-            teacher_map = public.feature_map()
+            try:
+                teacher_map = public._replace(rows=public.rows[: len(public.rows) - scored]).feature_map(wanted)
+            except ValueError as error:  # about public rows and settings only
+                raise InvalidParameterError(
+                    Problem(f"{self._owner}.features", "fit the public rows", fix=as_is(error))
+                ) from None
             run = replace(run, teacher_map=teacher_map, student_map=teacher_map if run.same_map else run.student_map)
+        if scored:  # which may have said what columns are
+            run = replace(run, columns=public.columns)
         self.student_map_, self._allow_nan = run.student_map, run.allow_nan
         self.columns_ = public.columns
         return run, private, public.rows, table
@@ -519,7 +558,6 @@ class Inputs(Parameters):
         *,
         entity_ids: Any = None,
         silos: Any = None,
-        scored: Matrix | None = None,
         n_people: int | None = None,
     ) -> Sight:
         """Return what `preflight` looks at."""
@@ -536,7 +574,7 @@ class Inputs(Parameters):
         return Sight(
             private=rows,
             public=public,
-            scored=scored,
+            scored=self._scored if len(self._scored) else None,
             numbers=features if learned is None else learned.numbers,
             categories=() if learned is None else learned.categorical,
             columns={name: cells for name, cells in columns.items() if name not in apart},

@@ -19,7 +19,7 @@ from tutelage._internal.records import by_keywords
 from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
 from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
-from tutelage.features.columns import ColumnMap, require_no_columns
+from tutelage.features.columns import ColumnMap, LearnedMap, require_no_columns
 from tutelage.features.schema import Schema
 from tutelage.ledger import Ledger
 from tutelage.ledger.cohorts import require_release_name
@@ -277,7 +277,7 @@ class Parameters(BaseEstimator):
         kind, rule = self._columns
         if not isinstance(self.columns, kind | None):
             yield Problem(f"{self._owner}.columns", f"be {rule}", shown(self.columns))
-        if self.features is not None:
+        if not isinstance(self.features, LearnedMap | None):
             yield from problems_in(partial(require_public_map, self.features, self._owner, "features"))
             yield from problems_in(partial(require_no_columns, self.features, self._owner, "features"))
         yield from problems_in(self._unchecked)

@@ -1,7 +1,7 @@
 """Public feature maps: what turns private values into numbers is fixed, or learned from public rows only."""
 
 from tutelage.features.base import PublicFeatureMap, PublicRows
-from tutelage.features.columns import PublicColumns
+from tutelage.features.columns import LearnedMap, PublicColumns
 from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
@@ -11,6 +11,7 @@ from tutelage.features.texts import text_features
 
 __all__ = [
     "EdgesAndLevels",
+    "LearnedMap",
     "PublicColumns",
     "PublicEncoder",
     "PublicFeatureMap",

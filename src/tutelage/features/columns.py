@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
+from sklearn.utils import InputTags, Tags, TargetTags
 
-from tutelage._internal.records import Entries, Names
+from tutelage._internal.records import Entries, Names, frozen
 from tutelage._internal.typing import Array, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
@@ -244,6 +245,40 @@ FEATURE_MAPS = ("images", "pca", "steps")
 """Their names in configurations."""
 
 
+@final
+@frozen
+class LearnedMap:
+    """A feature map to be learned from the public rows of a fit.
+
+    Parameters
+    ----------
+    name : {"steps", "pca", "images"}, optional
+        Steps at quantiles of each column, principal components, or edges and components of images. Default: "steps",
+        and "images" if the rows are images.
+    components : int, optional
+        For "pca" (default 64) and "images" (default 200).
+    image_shape : tuple of int, optional
+        For "images", if rows are flat: height, width, and the number of channels, if there are any.
+    source : str
+        Where the public rows are from, for cards.
+    """
+
+    name: str | None = None
+    components: int | None = None
+    image_shape: tuple[int, ...] | None = None
+    source: str = "X_public"
+
+    def __post_init__(self) -> None:
+        if self.name not in (None, *FEATURE_MAPS):
+            raise InvalidParameterError(
+                Problem("LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", shown(self.name))
+            )
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say whether the learned map takes rows with missing cells."""
+        return Tags(None, TargetTags(required=False), input_tags=InputTags(allow_nan=self.name in (None, "steps")))
+
+
 class NumberedRows(NamedTuple):
     """Public rows as numbers; plain rows are not checked yet."""
 
@@ -252,22 +287,16 @@ class NumberedRows(NamedTuple):
     table: Table | None = None  # the rows as they came, if their columns have names
     image_shape: tuple[int, ...] | None = None
 
-    def feature_map(
-        self,
-        name: str | None = None,
-        *,
-        source: str = "X_public",
-        components: int | None = None,
-        image_shape: Sequence[int] | None = None,
-    ) -> Any:
-        """Return a map of this name, learned from the public rows; by default that for people who cast ballots."""
-        name = name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else IMAGE_MAP_OF_PEOPLE)
-        public = PublicRows(self.rows, source)
+    def feature_map(self, wanted: LearnedMap) -> Any:
+        """Return the map, learned from the public rows; by default that for people who cast ballots."""
+        name = wanted.name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else IMAGE_MAP_OF_PEOPLE)
+        public = PublicRows(self.rows, wanted.source)
         if name == "images":
-            shape = self.image_shape if image_shape is None else tuple(image_shape)
-            return image_features(public, shape, n_components=components or _OF_IMAGES)
+            return image_features(
+                public, wanted.image_shape or self.image_shape, n_components=wanted.components or _OF_IMAGES
+            )
         if name == "pca":
-            return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
+            return PublicPCA.learn(public, wanted.components or _COMPONENTS, whiten=True)
         n_numbers = self.rows.shape[1]
         n_features = 0
         if isinstance(self.columns, PublicColumns):

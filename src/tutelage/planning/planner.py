@@ -12,7 +12,7 @@ from tutelage._internal.typing import Array, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
 from tutelage.features.base import FeatureMap, require_public_map
-from tutelage.features.columns import ColumnMap, numbered_rows, public_features
+from tutelage.features.columns import ColumnMap, LearnedMap, numbered_rows, public_features
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
@@ -45,7 +45,7 @@ def plan(
     X_public: Any = None,
     y_public: Any = None,
     columns: ColumnMap | Mapping[str, Any] | None = None,
-    features: FeatureMap | None = None,
+    features: FeatureMap | LearnedMap | None = None,
     stand_in: tuple[Any, Any] | None = None,
     public_rows: int | None = None,
     classes: int | None = None,
@@ -76,7 +76,7 @@ def plan(
         Their labels, or the name of the column that holds them.
     columns : PublicColumns, PublicTransformer or mapping, optional
         What the named columns of $X_public are, as for `PATEClassifier`.
-    features : public feature map, optional
+    features : public feature map or LearnedMap, optional
         Applied to all rows first. Default: as in `PATEClassifier`.
     stand_in : tuple of rows and labels, optional
         Labeled rows of another, similar data set, if the public rows have no labels.
@@ -166,7 +166,7 @@ def _known(
     X_public: Any,
     y_public: Any,
     columns: Any,
-    features: FeatureMap | None,
+    features: FeatureMap | LearnedMap | None,
     stand_in: Any,
     public_rows: int | None,
 ) -> PublicLabels | None:
@@ -214,7 +214,7 @@ def _numbers(
     X: Any,
     y: Any,
     columns: Any,
-    features: FeatureMap | None,
+    features: FeatureMap | LearnedMap | None,
 ) -> tuple[Matrix, Matrix, Array]:
     """Return rows as numbers and as people's ballots see them, and their labels."""
     labels = y
@@ -228,7 +228,8 @@ def _numbers(
     came = np.asarray(named.rows, dtype=np.float64)
     if came.ndim != 2:
         raise InvalidDataError(_ROWS)
-    by: Any = named._replace(rows=came).feature_map() if features is None else require_public_map(features, "plan")
+    by: Any = features or LearnedMap()
+    by = named._replace(rows=came).feature_map(by) if isinstance(by, LearnedMap) else require_public_map(by, "plan")
     rows = np.asarray(by.transform(came))
     if not np.isfinite(rows).all():
         raise InvalidDataError(_ROWS)
