@@ -1,12 +1,10 @@
 """A budget that is raised, and people who withdraw: what was said before stays true, and nothing else changes."""
 
-import json
 import os
 import re
 import signal
 import warnings
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from ledgers import edit, rechained
 from processes import at_once, ended, forked
+from test_card import put
 from test_cohorts import copied
 from tutelage import LabelingSession, Ledger, LNMax, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage.accounting.composition import most_shifts
@@ -36,7 +35,7 @@ from tutelage.ledger.store import Transaction
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
-from tutelage.publishing.proof import proved_card
+from tutelage.publishing.proof import prove
 from tutelage.reporting import read_card
 from tutelage.teachers import Ridge
 
@@ -180,16 +179,18 @@ def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
     cards.append(second.save(tmp_path / "budget") / "card.json")
     Ledger.open(path).raise_budget(2.0, **WHY)
     history = Ledger.open(path).history()
-    alone, whole = (proved_card(read_card(card), str(card), history) for card in cards)
+    alone, whole = map(read_card, cards)
     for card in (alone, whole):  # a smaller ε so far is found without the ledger, too
+        prove(card, "", history)
         with pytest.raises(InvalidDataError, match="states so far an ε = 0"):
-            proved_card(replace(card, budget=card.budget | {"so_far": 0.3}), "", None)
+            prove(put(card, ("budget", "so_far"), 0.3), "")
     assert alone.epsilon.epsilon < 0.4001 < whole.epsilon.epsilon == 1
     assert "released from this budget, until it is raised, has ε = 1.0" in whole.as_markdown().replace("\n", " ")
-    assert _from_results(cards[0], history.until_head(alone.budget["head"], ""), claimed=False).epsilon == alone.epsilon
+    assert _from_results(cards[0], history.until_head(alone.budget.head, ""), claimed=False).epsilon == alone.epsilon
     now = _from_results(cards[1], history, claimed=False)
-    assert (now.epsilon.epsilon, now.budget["raised"][0]["before"]) == (2, 1)
-    assert proved_card(now, "", history).epsilon == history.state.guarantee()
+    assert (now.epsilon.epsilon, now.budget.raised[0].before) == (2, 1)
+    prove(now, "", history)
+    assert now.epsilon == history.state.guarantee()
     again = fit(path, budget=2.0, question="second", **own)  # the same release, at no cost
     assert (again.release_.cost, shown(again), again.epsilon_.epsilon) == (0, shown(second), 2.0)
     with pytest.raises(LedgerMismatchError, match=r"`budget` must be 2, that of the ledger\. Got 1"):
@@ -328,7 +329,7 @@ def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(c
     assert re.search("`budget` must be 2.*`delta` must be 2e-05", run("budget = 1", "delta = 1e-5").stderr, re.DOTALL)
     for terms in ((), done.stdout.splitlines()[-2:]):
         assert run(*terms).returncode == 0
-        assert json.loads((folder / "out" / "card.json").read_text())["delta"] == 2e-5
+        assert read_card(folder / "out" / "card.json").epsilon.delta == 2e-5
 
 
 @pytest.mark.parametrize("release", [None, "January"])

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
 
@@ -12,15 +13,34 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import Markup
+from msgspec import Struct, structs
 
 from conftest import REPOSITORY
 from tutelage import VoteHistogram
+from tutelage._internal.records import plain
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
-from tutelage.exceptions import InvalidParameterError, NotPublishableError
+from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
-from tutelage.reporting.lints import lint
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Curve, Errors, FrontierPoint, Influence, Reached
+from tutelage.reporting.card import card_in
+from tutelage.reporting.lints import Case, lint
+from tutelage.reporting.record import (
+    FIRST_PAGE,
+    STATEMENTS,
+    BudgetPart,
+    Curve,
+    Errors,
+    FrontierPoint,
+    Guarantee,
+    Influence,
+    Judged,
+    Proposed,
+    Reached,
+    ReleasePart,
+    StudentPart,
+    recorded,
+)
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -38,11 +58,17 @@ def card(epsilon=None, **changes: Any) -> PrivacyCard:
     values = {
         "event": Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 500), "mechanism": "LNMax(scale=20.0)",
         "noise_source": "exact", "queries": 500, "answered": 480, "teachers": 250, "classes": ("no", "a | b"),
-        "features": ("age", "dose"), "student": "forest", "student_accuracy": 0.8346, "evaluation_rows": 11_282,
-        "versions": {"tutelage": "1"}, "budget": BUDGET,
+        "features": ("age", "dose"), "name": "forest", "versions": {"tutelage": "1"}, **BUDGET,
         "created": "2026-01-01T00:00:00+00:00", **changes,
     }  # fmt: skip
-    return PrivacyCard(epsilon=epsilon, **values)
+    values["event"] = recorded(values["event"])
+
+    def of(kind: type[Any], **more: Any) -> Any:
+        """Return the part that has these fields."""
+        return kind(**{name: values.pop(name) for name in kind.__struct_fields__ if name in values}, **more)
+
+    parts = {"guarantee": of(Guarantee, epsilon=epsilon), "release": of(ReleasePart)}
+    return PrivacyCard(**parts, student=of(StudentPart, judged=of(Judged)), budget=of(BudgetPart), **values)
 
 
 def full_card(**changes: Any) -> PrivacyCard:
@@ -55,8 +81,8 @@ def full_card(**changes: Any) -> PrivacyCard:
     values: dict[str, Any] = {
         "sanitised": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
-        "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
-        "public_labels_accuracy": 0.8,
+        "by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
+        "public_labels": 0.8,
         "influences": (Influence("age", "yes", "17 to 20", "80 to 90", 1.5), Influence("<b>", "no", "x", "y", 0.25)),
         "curves": (
             Curve("age", "yes", True, ["17 to 20", "20 to 90"], [-0.5, 1.25], [0.125, 0.5]),
@@ -67,7 +93,7 @@ def full_card(**changes: Any) -> PrivacyCard:
         "class_weight": {"no": 0.5, "yes": 2.25},
         "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
         "frontier": tuple(FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)),
-        "findings": lint(epsilon=12.0, threshold=300, teachers=250, classes=3),
+        "findings": lint(Case(epsilon=12.0, threshold=300, teachers=250, classes=3)),
         "statements": {topic: f"About {topic}: as agreed." for topic in STATEMENTS},
         **changes,
     }
@@ -106,16 +132,15 @@ class Outline(HTMLParser):
 def test_a_card_names_everything_an_officer_asks_for_and_rounds_epsilon_up(tmp_path):
     path, *_ = card().save(tmp_path)
     filed = json.loads(path.read_text())
-    expected = {
-        "public_epsilon": 11.40896, "delta": 1e-5, "queries": 500, "answered": 480, "teachers": 250,
-        "mechanism": "LNMax(scale=20.0)", "unit": "patient_id", "student_accuracy": 0.8346, "private": True,
-        "neighboring": "entity",
-    }  # fmt: skip
-    assert {name: filed[name] for name in expected} == expected
-    assert filed["event"]["of"]["unit"]["name"] == "patient_id"
-    counts = (ClassAccuracy("no", 150, 140), ClassAccuracy("yes", 50, 10))
-    scored = card(student_accuracy=0.75, evaluation_rows=200, accuracy_by_class=counts)
-    assert scored.as_dict()["majority_share"] == 0.75
+    expected = {"epsilon": 11.40896, "delta": 1e-5, "unit": {"name": "patient_id", "neighboring": "entity"}}
+    expected |= {"method": "a theorem", "order": None, "simulated": False, "output_dependent": False}
+    assert filed["guarantee"]["epsilon"] == expected
+    expected = {"queries": 500, "answered": 480, "teachers": 250, "mechanism": "LNMax(scale=20.0)"}
+    assert {name: filed["release"][name] for name in expected} == expected
+    assert filed["guarantee"]["event"]["of"]["unit"]["name"] == "patient_id"
+    scored = card(by_class=(ClassAccuracy("no", 150, 140), ClassAccuracy("yes", 50, 10)))
+    judged = scored.student.judged
+    assert (judged.accuracy, judged.majority, judged.rows) == (0.75, 0.75, 200)
     text = scored.as_markdown()
     assert "75.00% of the same rows" in text
     assert "(11.409, 1e-05)-differential privacy" in text
@@ -131,7 +156,7 @@ def test_simulated_noise_marks_all_forms_as_not_private():
         assert "NOT PRIVATE" in text
     with pytest.raises(NotPublishableError, match="must be marked so too"):
         card(event=Composed((seeded,)))
-    assert simulated.as_dict()["private"] is False
+    assert simulated.as_dict()["guarantee"]["epsilon"]["simulated"] is True
     assert simulated.usage == ""
 
 
@@ -139,9 +164,11 @@ LIST: Any = [4711, 289]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield every value inside a record, with its path; an event is one value."""
+    """Yield every value inside a record, with its path."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple | list) else ()
-    if is_dataclass(value) and not isinstance(value, Event):
+    if isinstance(value, Struct):
+        inner = structs.asdict(value).items()
+    elif is_dataclass(value):
         inner = ((item.name, getattr(value, item.name)) for item in fields(value))
     for key, part in inner:
         yield (*path, key), part
@@ -152,6 +179,8 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     """Return the record with another value at a path."""
     if not path:
         return new
+    if isinstance(value, Struct):
+        return structs.replace(value, **{path[0]: put(getattr(value, path[0]), path[1:], new)})
     if is_dataclass(type(value)):
         return replace(value, **{path[0]: put(getattr(value, path[0]), path[1:], new)})
     whole: Any = value
@@ -162,24 +191,27 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def test_no_place_on_a_card_takes_a_private_value_however_deep():
-    proposal = {"kind": "x", "caps": [0.1], "chances": [1], "unit": {"name": "x"}}
-    whole = full_card(alone=full_card().epsilon, proposal=proposal, batches=full_card().batches[:1])
+    proposal = Proposed("x", 1, 0.5, 1e-5, 2.0, (0.1,), (1,), PATIENT)
+    of_event = (NotPublishableError, InvalidParameterError, UnsupportedEventError)
+    whole = full_card(alone=full_card().epsilon, proposal=proposal, batches=full_card().budget.batches[:1])
     for path, _ in places(whole):
-        allowed = (NotPublishableError, InvalidParameterError) if path[0] == "findings" else NotPublishableError
-        lists = path[-1] in ("caps", "chances", "effects", "noise")  # of public numbers
+        lists = path[-1] in ("effects", "noise")  # of public numbers
         for hidden in (*PRIVATE.values(), *([] if lists else [LIST])):
             for value in (hidden, ({"deep": (hidden,)},)):
-                with pytest.raises(allowed) as refused:
+                with pytest.raises(of_event if "event" in path else NotPublishableError) as refused:
                     put(whole, path, value)
-                assert path[0] in str(refused.value) or path[0] == "findings"
+                assert path[0] in str(refused.value) or "event" in path
                 assert not re.search("4711|289|5577", str(refused.value))
 
 
 @pytest.mark.parametrize("changes", [
     {"proposal": {"caps": [0.1, [4711.0]]}}, {"proposal": {"chances": [0.4711]}},
-    {"budget": {**BUDGET, "exact epsilon": 0.4711}}, {"queries": 4711.5}, {"epsilon": 0.4711},
+    {"public_labels": math.nan}, {"spent": math.inf}, {"errors": (Errors(math.nan, 1.0, 1, 1.0, 1.0, 0.5),)},
+    {"spent": {"exact epsilon": 0.4711}}, {"queries": 4711.5}, {"epsilon": 0.4711}, {"spent": Decimal("0.4711")},
+    {"name": {"exact epsilon": 0.4711}}, {"mechanism": b"4711"}, {"mechanism": Markup("4711")},
+    {"frontier": ({"queries": 4711, "epsilon": 0.4711},)},
     {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
-    {"event": Composed((Repeated(LIST, 3),))}, {"student_accuracy": np.float64(0.4711)}, {"queries": True},
+    {"event": Composed((Repeated(LIST, 3),))}, {"public_labels": np.float64(0.4711)}, {"queries": True},
 ])  # fmt: skip
 def test_numbers_are_refused_where_they_do_not_belong(changes):
     with pytest.raises(NotPublishableError) as refused:
@@ -208,9 +240,13 @@ def test_only_known_events_stand_on_a_card():
 
 
 @pytest.mark.parametrize(("changes", "name"), [
-    ({"student_accuracy": math.nan}, "student_accuracy"),
+    ({"public_labels": 1.01}, "public_labels"),
+    ({"spent": -0.1}, "spent"),
+    ({"head": "AB" * 32}, "head"),
+    ({"head": "ab" * 32 + "\n"}, "head"),
+    ({"mechanism": "\ud800"}, "lone surrogates"),
     ({"answered": 501}, "answered"),
-    ({"accuracy_by_class": (ClassAccuracy("no", 4, 5),)}, "accuracy_by_class"),
+    ({"by_class": (ClassAccuracy("no", 4, 5),)}, "right"),
     ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
     ({"epsilon": PublicEpsilon(-3.0, 1e-5, PATIENT, "")}, "epsilon"),
     ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
@@ -223,8 +259,10 @@ def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_k
 
 def test_a_card_needs_what_the_ledger_says():
     for name in BUDGET.keys() - {"remaining"}:
-        with pytest.raises(InvalidParameterError, match=f"must have an entry `{name}`"):
-            card(budget={key: value for key, value in BUDGET.items() if key != name})
+        record = plain(card())
+        del record["budget"][name]
+        with pytest.raises(InvalidParameterError, match=f"missing required field `{name}`"):
+            card_in(record)
 
 
 def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
@@ -271,14 +309,14 @@ def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_h
 
 def test_one_sentence_says_how_the_three_epsilons_of_a_release_belong_together():
     """Of the release, of the budget that it used, and of what was released so far: 1.2345, 2.5 of 3, and 1.6."""
-    made = full_card(budget={**BUDGET, "so_far": 1.59995})
+    made = full_card(so_far=1.59995)
     used = "It used 2.5000 of the budget of 3."
     assert made.whole_budget.epsilon == 3.0
     assert "is (3.0, 1e-05)-differentially private" in made.as_markdown()
     assert made.usage == f"This release: ε = 1.2345. {used} If you stop here because of what you saw, quote 1.6000."
-    without = replace(made, budget={**BUDGET, "so_far": 3.1})
+    without = full_card(so_far=3.1)
     assert without.usage == f"This release: ε = 1.2345. {used}"  # the budget covers everything, too
-    of_all = replace(made, epsilon=replace(made.epsilon, epsilon=3.0), alone=made.epsilon)
+    of_all = card(replace(made.epsilon, epsilon=3.0), alone=made.epsilon, so_far=1.59995)
     assert of_all.usage.startswith(f"Everything released from this budget: ε = 3.0000. {used} If")
 
 
@@ -319,8 +357,8 @@ def widths(page: str, kind: int) -> list[float]:
 @given(BATCHES, st.floats(0.1, 100))
 def test_bars_fit_into_their_cells_and_their_numbers_add_up(batches, left):
     spent = sum(batch.share for batch in batches)
-    made = card(budget={**BUDGET, "budget": spent + left, "spent": spent}, batches=tuple(batches))
-    page, spending = made.as_html(), made.spending
+    made = card(budget=spent + left, spent=spent, batches=tuple(batches))
+    page, spending = made.as_html(), made.budget.spending
     answers, checks, rest = (widths(page, kind) for kind in (1, 2, 3))
     assert all(first + second <= 100.02 for first, second in zip(answers, checks, strict=True))
     assert max([*rest, *(first + second for first, second in zip(answers, checks, strict=True))]) >= 99.98

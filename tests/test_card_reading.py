@@ -12,13 +12,16 @@ from markdown_it import MarkdownIt
 
 from test_card import PATIENT, Outline, card, full_card, places, put
 from tutelage._internal.drawing import straight
+from tutelage._internal.records import plain
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TutelageError
 from tutelage.planning import plan
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.card import FORMAT, card_from_dict
+from tutelage.reporting.card import card_in
+from tutelage.reporting.record import Proposed, Raised
 
 RECORD = full_card().as_dict()
+CONTENT = plain(full_card())
 ANYWHERE = " ".join((
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onload='alert(1)", "</td></tr></table><h1>x",
     "</style><script>alert(1)</script>", "--><svg onload=alert(1)>", "]]>", "<!-- x", "&lt;b&gt; &#x202e; &amp;",
@@ -64,32 +67,38 @@ def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_remove
 
 
 def test_a_simulated_card_stays_simulated(tmp_path):
-    taint = {**RECORD, "private": False, "event": card().as_dict()["event"]}
+    taint = put(card().as_dict(), ("guarantee", "epsilon", "simulated"), True)
     assert read_card(written(tmp_path, taint)).epsilon.simulated
-    event = json.loads(json.dumps(card().as_dict()["event"]).replace('"simulated": false', '"simulated": true'))
-    assert read_card(written(tmp_path, {**RECORD, "event": event, "private": True})).epsilon.simulated
-    assert read_card(written(tmp_path, {**taint, "private": True, "noise": "simulated"})).epsilon.simulated
+    event = json.loads(json.dumps(RECORD["guarantee"]["event"]).replace('"simulated": false', '"simulated": true'))
+    assert "must be marked so too" in refused(tmp_path, put(RECORD, ("guarantee", "event"), event))
 
 
-TEXTS = {
-    "created", "epsilon_method", "unit", "mechanism", "noise_source", "selection", "feature_map", "student",
-}  # fmt: skip
-DERIVED = {"epsilon_kind", "majority_share"}
+@pytest.mark.parametrize(("path", "value"), [*places(CONTENT)], ids=str)
+def test_every_entry_is_checked(path, value):
+    wrong: list[Any] = [1 if type(value) is str else "x", [[]], {"a": [1]}]
+    if type(value) is dict and path[-1] != "class_weight":
+        wrong.append(value | {"more": 1})
+    for one in wrong:
+        with pytest.raises(TutelageError):
+            card_in(put(CONTENT, path, one))
 
 
-@pytest.mark.parametrize("name", [name for name in RECORD if name not in DERIVED])
-def test_every_entry_is_checked(name, tmp_path):
-    for wrong in (1 if name in TEXTS else "x", [[]], {"a": [1]}, -1):
-        assert "is not a privacy card" in refused(tmp_path, {**RECORD, name: wrong})
+def test_what_is_read_is_what_would_be_written():
+    epsilon = dict(CONTENT["guarantee"]["epsilon"])
+    del epsilon["order"]
+    with pytest.raises(InvalidDataError, match="leaves out"):
+        card_in(put(CONTENT, ("guarantee", "epsilon"), epsilon))
 
 
 @pytest.mark.parametrize(("record", "message"), [
-    ({**RECORD, "format": FORMAT + 1}, "another format"),
-    (put(RECORD, ("budget", "head"), "x"), "64 hexadecimal digits"),
-    (put(RECORD, ("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
-    (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
+    ({**RECORD, "format": 2}, "another format"),
+    (put(RECORD, ("budget", "head"), "x"), "the budget.head of a card must fit its form"),
+    (put(RECORD, ("student", "judged", "by_class", 0, "right"), 91), "from 0 to 90"),
+    (json.dumps(put(RECORD, ("student", "name"), "\ud800")), "lone surrogates"),
     ('{"format": NaN}', "finite numbers"),
-    (json.dumps(RECORD).replace('"public_epsilon": 1.2345', '"public_epsilon": 1e999'), "must be a finite number"),
+    (json.dumps(RECORD).replace('"epsilon": 1.2345', '"epsilon": 1e999'), "finite numbers"),
+    (json.dumps(RECORD).replace('"epsilon": 1.2345', '"epsilon": ' + "9" * 400), "must fit its form"),
+    (json.dumps(RECORD)[:-1] + ', "format": 1}', "not a JSON file"),
     ("[" * 100_000, "not a JSON file"),
 ])  # fmt: skip
 def test_refusals_say_what_is_wrong(record, message, tmp_path):
@@ -98,7 +107,8 @@ def test_refusals_say_what_is_wrong(record, message, tmp_path):
 
 def test_deep_and_huge_files_are_refused(tmp_path):
     deep = '{"event": "Repeated", "count": 1, "of": ' * 5000 + "0" + "}" * 5000
-    refused(tmp_path, json.dumps({**RECORD, "event": 0}).replace('"event": 0', f'"event": {deep}'))
+    marked = json.dumps(put(RECORD, ("guarantee", "event"), 4711))
+    refused(tmp_path, marked.replace("4711", deep))
     path = tmp_path / "card.json"
     for content, said in ((b"\xff\xfe", "not a JSON file"), (bytes(17 * 2**20), "is larger than 16 MiB")):
         path.write_bytes(content)
@@ -116,10 +126,10 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@given(path=st.sampled_from([path for path, _ in places(RECORD)]), value=JSON)
+@given(path=st.sampled_from([path for path, _ in places(CONTENT)]), value=JSON)
 def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
     try:
-        made = card_from_dict(put(RECORD, path, value))
+        made = card_in(put(CONTENT, path, value))
     except TutelageError:
         return
     assert isinstance(made, PrivacyCard)
@@ -134,15 +144,24 @@ def test_whatever_is_changed_in_a_card_it_is_refused_or_harmless(path, value):
 
 HARMLESS = "harmless"
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-PROPOSAL = {"kind": "a", "unit": {"name": "b", "neighboring": "c"}}
-WHOLE = full_card(alone=COST, if_added_or_removed=0.5, proposal=PROPOSAL, batches=full_card().batches[:2]).as_dict()
+WHOLE = plain(
+    full_card(
+        alone=COST,
+        if_added_or_removed=0.5,
+        proposal=Proposed("a", 1, 0.5, 1e-5, 2.0, (0.1,), (1,), PATIENT),
+        batches=full_card().budget.batches[:2],
+        raised=(Raised(1.0, 3.0, 1e-5, "by", "why", "2026-01-01"),),
+        cohorts={},
+        opened="2026-01-01",
+    )
+)
 FORMS: dict[str, Callable[[PrivacyCard], str]] = {
     "html": PrivacyCard.as_html,
     "notebook": PrivacyCard._repr_html_,
     "markdown": lambda made: MARKDOWN.render(made.as_markdown()),
 }
 # Texts that are of a list, texts that are computed again, and texts that a page cuts or changes.
-CODES = {"noise", "neighboring", "head", "severity", "event"}
+CODES = {"neighboring", "head", "severity", "event"}
 CHANGED = {"created", "written", "code"}
 
 
@@ -153,24 +172,28 @@ def seen(page: str) -> tuple[Any, str]:
     return found.tags, " ".join("".join(found.text).split())
 
 
-ATTACKED = [path for path, value in places(WHOLE) if type(value) is str and path != ("epsilon_kind",)]
+TEXTS = [path for path, value in places(WHOLE) if type(value) is str]
+UNITS = [path for path in TEXTS if path[-2:] == ("unit", "name") and not {"event", "proposal"} & {*path}]  # all alike
+ATTACKED = [path for path in TEXTS if path not in UNITS[1:]]
 REST = [pytest.param(path, marks=pytest.mark.rest) for number, path in enumerate(ATTACKED) if number % 8]
 
 
-@pytest.mark.parametrize("path", [("versions",), *ATTACKED[::8], *REST], ids=str)
+@pytest.mark.parametrize("path", [("release", "versions"), *ATTACKED[::8], *REST], ids=str)
 def test_a_text_of_a_card_is_shown_as_it_is_and_changes_nothing_else(path):
-    assert not [name for name, value in WHOLE.items() if value in (None, [], {}, "")], "fill it, to have it attacked"
+    assert not [one for one, value in places(WHOLE) if value in ([], {}, "")], "fill it, to have it attacked"
 
     def made(text: str) -> PrivacyCard:
-        record = put(WHOLE, path, {text: text} if path == ("versions",) else text)
-        card = card_from_dict(record)
+        record = WHOLE
+        for place in UNITS if path in UNITS else [path]:
+            record = put(record, place, {text: text} if path[-1] == "versions" else text)
+        card = card_in(record)
         assert json.loads(json.dumps(card.as_dict()))[path[0]] == record[path[0]]
         return card
 
     try:
         made(ANYWHERE)
     except TutelageError:
-        assert path[-1] in CODES
+        assert {*CODES} & {*path}
         return
     begins = f"\n{HARMLESS}" in made(HARMLESS).as_markdown()
     for form, shown in FORMS.items():

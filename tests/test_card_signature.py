@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test_card import put
 from test_cli_card import refusal
 from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage._internal.releases import MANIFEST, SIGNATURE, Manifest
@@ -20,6 +21,7 @@ from tutelage.federation import Identity, Role
 from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting.signature import check_signature, signature_of
 
+EPSILON = ("guarantee", "epsilon", "epsilon")
 SIGNED = ("card.json", "card.md", "card.html")
 SIGN = ("--ledger", "a.ledger", "--output", "out", "--sign", "keys/officer.private.json")
 
@@ -106,7 +108,7 @@ def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
 @pytest.mark.parametrize(("name", "change", "said"), [
     ("card.html", lambda text: text.replace("guess the true version", "guess"), "does not show what card.json says"),
     ("card.md", lambda text: text.replace("Verdict on ε: **", "**very "), "does not show what card.json says"),
-    ("card.json", lambda text: json.dumps(json.loads(text) | {"public_epsilon": 0.01}), "what was released proves"),
+    ("card.json", lambda text: json.dumps(put(json.loads(text), EPSILON, 0.01)), "what was released proves"),
 ])  # fmt: skip
 def test_a_signed_card_that_shows_something_else_or_states_less_than_is_proved_is_refused(
     name, change, said, called, signed, officer

@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import GOLDEN
 from processes import descendants, until, wait_for_end
 from tutelage.privacy import round_up
+from tutelage.reporting import PrivacyCard, read_card
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 
@@ -136,10 +137,10 @@ def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> sub
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
 
 
-def ran(folder: Path) -> dict[str, Any]:
+def ran(folder: Path) -> PrivacyCard:
     """Run the configuration of a folder, and return the card."""
     succeeded(tutelage("run", "config.toml", cwd=folder))
-    return json.loads((folder / "out" / "card.json").read_text())
+    return read_card(folder / "out" / "card.json")
 
 
 def heed_interrupts() -> None:
@@ -169,9 +170,10 @@ def is_finding(line: str) -> bool:
 
 
 def test_a_run_leaves_a_student_its_labels_and_a_card(finished, called):
-    card = json.loads((finished / "out" / "card.json").read_text())
-    assert card["student_accuracy"] > 0.9
-    assert (card["queries"], card["teachers"], card["unit"], card["evaluation_rows"]) == (40, 15, "patient", 80)
+    card = read_card(finished / "out" / "card.json")
+    assert (card.student.judged.accuracy or 0) > 0.9
+    assert (card.release.queries, card.release.teachers, card.epsilon.unit.name) == (40, 15, "patient")
+    assert card.student.judged.rows == 80
     labels = pd.read_csv(finished / "out" / "labels.csv")["label"]
     assert len(labels) == 40
     assert set(labels) <= {"no", "yes"}
@@ -185,12 +187,13 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(finished, called):
 
 
 def test_a_run_prints_numbers_of_the_card_only(finished):
-    card = json.loads((finished / "out" / "card.json").read_text())
-    public = [f"{card['student_accuracy']:.2%}"[:-1], f"{round_up(card['public_epsilon']):.4f}", "1e-05", "2.0"]
-    public += [f"{card['majority_share']:.2%}"[:-1], str(card["queries"]), str(card["teachers"])]
-    budget = card["budget"]
-    public += [f"{budget['budget']:.4f}", f"{round_up(budget['spent']):.4f}", f"{round_up(budget['spent']):.4f}"]
-    shown = (finished / "said.txt").read_text().replace(budget["head"], "")
+    card = read_card(finished / "out" / "card.json")
+    judged = card.student.judged
+    public = [f"{judged.accuracy:.2%}"[:-1], f"{round_up(card.epsilon.epsilon):.4f}", "1e-05", "2.0"]
+    public += [f"{judged.majority:.2%}"[:-1], str(card.release.queries), str(card.release.teachers)]
+    budget = card.budget
+    public += [f"{budget.budget:.4f}", f"{round_up(budget.spent):.4f}", f"{round_up(budget.spent):.4f}"]
+    shown = (finished / "said.txt").read_text().replace(budget.head, "")
     assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
 
 
@@ -203,15 +206,15 @@ def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_tho
         output='[features]\nmap = "pca"\ncomponents = 2',
     )
     card = ran(folder)
-    assert (card["student"], card["evaluation_rows"], card["queries"]) == ("LabelPropagationStudent", 20, 30)
-    assert card["selection"] == "medoids, in one round; by public rows and released labels alone"
+    assert (card.student.name, card.student.judged.rows, card.release.queries) == ("LabelPropagationStudent", 20, 30)
+    assert card.release.selection == "medoids, in one round; by public rows and released labels alone"
     asked = pd.read_csv(folder / "out" / "labels.csv")["public_row"].tolist()
     assert (len(set(asked)), max(asked) < 100) == (30, True)
     assert asked != sorted(asked)
     student = load_student(folder / "out" / "student.skops")
     assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "labelpropagationstudent"]
     assert len(student[-1].propagated_) == 100
-    assert card["feature_map"] == "pca, learned from public.csv, published with the student"
+    assert card.release.feature_map == "pca, learned from public.csv, published with the student"
 
 
 def configure_arrays(folder: Path, **sections: str) -> None:
@@ -226,7 +229,7 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     np.savez(folder / "private.npz", X=X, y=y, patient=np.arange(300))
     np.savez(folder / "public.npz", X=Z, y=z)
     configure_arrays(folder, public='label = "y"')
-    assert ran(folder)["student_accuracy"] > 0.8
+    assert (ran(folder).student.judged.accuracy or 0) > 0.8
     assert load_student(folder / "out" / "student.skops").predict(X[:1]).dtype.kind == "i"
 
 

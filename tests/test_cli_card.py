@@ -13,6 +13,7 @@ from test_cli import configure, finished, folder, refusal, runs, succeeded  # no
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, PublicationTest, SummedNoise
 from tutelage.privacy import ONE_TEACHER
+from tutelage.published import budget_of
 from tutelage.reporting import read_card
 from tutelage.reporting.record import STATEMENTS
 
@@ -135,14 +136,14 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
 
     assert card_now() == first
     assert first.statements == {"trust": "The hospital."}
-    assert first.alone is None
+    assert first.guarantee.alone is None
     ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
     now = card_now()
-    assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
-    assert (now.mechanism, now.queries, len(now.batches)) == (first.mechanism, first.queries, 2)
-    assert now.budget == ledger.history().before_releases.state.as_dict()
+    assert (now.epsilon.epsilon, now.guarantee.alone) == (60.0, first.epsilon)
+    assert (now.release, len(now.budget.batches)) == (first.release, 2)
+    assert now.budget == budget_of(ledger.history().before_releases.state, now.budget.batches, now.budget.frontier)
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
-    (found,) = (each for each in card_now().findings or () if "shares" in each.code)
+    (found,) = (each for each in card_now().findings if "shares" in each.code)
     assert "only if 5 of the hospitals that took part" in found.reason
     ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit, simulated=True), 1)
     card_now()
@@ -156,10 +157,10 @@ def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_n
     succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
     card = read_card(charged / "out" / "card.json")
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
-    assert card.queries == 60
-    assert [(batch.queries, batch.checks > 0) for batch in card.batches] == [(40, False), (20, True), (0, True)]
-    assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.state().spent)
-    assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
+    assert card.release.queries == 60
+    assert [(batch.queries, batch.checks > 0) for batch in card.budget.batches] == [(40, False), (20, True), (0, True)]
+    assert sum(batch.share for batch in card.budget.batches) == pytest.approx(ledger.state().spent)
+    assert [one.code for one in card.findings] == ["not-checked"]  # the ledger does not store all settings
     assert str(2**58) not in (charged / "out" / "card.md").read_text()
 
 
@@ -189,17 +190,16 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
 
 
 EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers
-    (("public_epsilon",), 22.8581, " = 22.8581, and what was released proves 22.881"),
-    (("delta",), 1e-9, " = 22.881, and what was released proves 30.5"),
-    (("unit",), "hospital", "another unit of privacy"),
-    (("event", "of", "sigma"), 1.0, "states the budget = 22.881, and what was released proves 103.2"),
+    (("guarantee", "epsilon", "epsilon"), 22.8581, " = 22.8581, and what was released proves 22.881"),
+    (("guarantee", "epsilon", "delta"), 1e-9, " = 22.881, and what was released proves 30.5"),
+    (("guarantee", "event", "of", "unit", "name"), "hospital", "another unit of privacy"),
+    (("guarantee", "event", "of", "sigma"), 1.0, "states the budget = 22.881, and what was released proves 103.2"),
     (("budget", "remaining"), 5.0, "states spent + remaining as "),
-    (("batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share of the budget"),
-    (("frontier", 4, "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
-    (("student_accuracy",), 0.999, "states `student_accuracy` as 0.999. By its classes, it is "),
+    (("budget", "batches", 0, "answers"), 0.25, "states the sum of its batches as 0.25. By the spent share"),
+    (("budget", "frontier", 4, "epsilon", "epsilon"), 0.01, "states for 160 queries an ε = 0.01, and"),
 ]  # fmt: skip
 WITH_LEDGER = [
-    (("event", "count"), 20, "does not fit its ledger"),
+    (("guarantee", "event", "count"), 20, "does not fit its ledger"),
     (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 5."),
     (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 40."),
 ]
@@ -222,7 +222,7 @@ def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, 
     path = finished / "card.json"
     record = json.loads((finished / "out" / "card.json").read_text())
     (large,) = (one for one in record["findings"] if one["code"] == "epsilon-too-large")
-    for findings in ([{**large, "reason": "Never mind."}], None):
+    for findings in ([{**large, "reason": "Never mind."}], []):
         path.write_text(json.dumps({**record, "findings": findings}))
         assert called("card", "card.json", "--output", "new", cwd=finished).returncode == 0
         assert large in json.loads((finished / "new" / "card.json").read_text())["findings"]
@@ -237,8 +237,8 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     called("run", "config.toml", "--overwrite", cwd=folder)
     path = folder / "card.json"
     record = json.loads((folder / "out" / "card.json").read_text())
-    assert record["public_epsilon"] == 60
-    bare = {"public_epsilon": 1.5, "epsilon_order": None, "findings": []}
-    path.write_text(json.dumps({**record, **bare}))
+    assert record["guarantee"]["epsilon"]["epsilon"] == 60
+    bare = put(put(record, ("guarantee", "epsilon", "epsilon"), 1.5), ("guarantee", "epsilon", "order"), None)
+    path.write_text(json.dumps({**bare, "findings": []}))
     refused = called("card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder)
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)

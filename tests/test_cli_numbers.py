@@ -44,7 +44,7 @@ def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(con
     assert shown["prediction"].to_numpy() == pytest.approx(predicted)
     assert (shown["from"] < shown["to"]).all()
     card = read_card(folder / "out" / "card.json")
-    assert (card.classes, card.errors, card.student) == ((), (), "AdditiveRegressor")
+    assert (card.release.classes, card.student.judged.errors, card.student.name) == ((), (), "AdditiveRegressor")
     assert "class" not in (folder / "out" / "card.md").read_text().lower()
     succeeded(called("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder))
 

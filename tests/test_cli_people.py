@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people
+from test_card import put
 from test_cli import FILES, refusal, succeeded, tutelage, write_people
 from tutelage import VoteHistogram
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
 from tutelage.cli.config import load_config
+from tutelage.events import CappedArgmaxGaussian
 from tutelage.methods import NoisyMoments
 from tutelage.privacy import round_up
-from tutelage.reporting import read_card
+from tutelage.reporting import PrivacyCard, read_card
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 OVER = ("run", "config.toml", "--overwrite")
@@ -38,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 def finished(runs, tmp_path):
     """A function that brings a finished run to the test's folder and returns its card; each kind runs once."""
 
-    def bring(by: dict[str, str]) -> dict:
+    def bring(by: dict[str, str]) -> PrivacyCard:
         made = runs / by["name"]
         if not made.exists():
             made.mkdir()
@@ -46,7 +48,7 @@ def finished(runs, tmp_path):
             configure_people(made, by)
             (made / "said.txt").write_text(tutelage("run", "config.toml", cwd=made).stdout)
         shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-        return json.loads((tmp_path / "out" / "card.json").read_text())
+        return read_card(tmp_path / "out" / "card.json")
 
     return bring
 
@@ -82,12 +84,13 @@ def test_settings_that_mean_nothing_are_refused_in_one_sentence(by, sections, sa
 
 def test_a_run_asks_every_public_row_and_its_card_says_how(finished, tmp_path):
     card = finished(NEAREST)
-    assert card["mechanism"].startswith("CappedGNMax(sigma=")
-    assert card["queries"] == card["answered"] == 120
-    assert (card["event"]["of"]["event"], card["event"]["count"]) == ("CappedArgmaxGaussian", 1)
-    assert 1.9 < card["public_epsilon"] <= 2.0
-    assert card["student_accuracy"] > 0.8
-    assert (card["frontier"], card["teachers"]) == ([], None)  # how many people there are is private
+    assert card.release.mechanism.startswith("CappedGNMax(sigma=")
+    assert card.release.queries == card.release.answered == 120
+    ((event, times),) = card.event.flatten()
+    assert (type(event), times) == (CappedArgmaxGaussian, 1)
+    assert 1.9 < card.epsilon.epsilon <= 2.0
+    assert (card.student.judged.accuracy or 0) > 0.8
+    assert (card.budget.frontier, card.release.teachers) == ((), None)  # how many people there are is private
     assert labels_of(tmp_path) == {"no", "yes"}
     assert "not stated" in (tmp_path / "said.txt").read_text()
     for name in ("card.json", "card.md", "card.html"):
@@ -121,7 +124,7 @@ def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sectio
 
 @pytest.mark.rest
 def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(finished, tmp_path):
-    made = finished(NEAREST)["mechanism"]
+    made = finished(NEAREST).release.mechanism
     configure_people(tmp_path, NEAREST, privacy="")
     result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=tmp_path)
     reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
@@ -133,14 +136,14 @@ def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(finish
 
 def test_a_run_labels_every_public_row_by_sums_and_its_card_says_how(finished, tmp_path):
     card = finished(VECTORS)
-    assert card["mechanism"].startswith("NoisySum(noise_multiplier=")
-    assert card["queries"] == card["answered"] == 120
-    assert (card["student"], card["frontier"]) == ("LogisticRegression", [])
-    assert card["student_accuracy"] > 0.85
-    assert 1.9996 <= card["public_epsilon"] <= 2.0
+    assert card.release.mechanism.startswith("NoisySum(noise_multiplier=")
+    assert card.release.queries == card.release.answered == 120
+    assert (card.student.name, card.budget.frontier) == ("LogisticRegression", ())
+    assert (card.student.judged.accuracy or 0) > 0.85
+    assert 1.9996 <= card.epsilon.epsilon <= 2.0
     assert labels_of(tmp_path) == {"no", "yes"}
     # How many people there are is private: what the card says is the number that was released under noise.
-    assert 0 < abs(card["teachers"] - 1100) < 300
+    assert 0 < abs((card.release.teachers or 0) - 1100) < 300
 
 
 def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
@@ -153,25 +156,26 @@ def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
 
 
 def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(finished, tmp_path):
-    budget = finished(VECTORS)["budget"]
-    assert budget["accounting"] == "gaussian"
+    budget = finished(VECTORS).budget
+    assert budget.accounting == "gaussian"
     for ledger in ((), ("--ledger", "private.csv.ledger")):
         succeeded(tutelage("card", "out", *ledger, cwd=tmp_path))
-        assert json.loads((tmp_path / "out" / "card.json").read_text())["budget"] == budget
+        assert read_card(tmp_path / "out" / "card.json").budget == budget
 
 
 FEWER = "states if units are only added or removed an ε"
 
 
-@pytest.mark.parametrize(("budget", "changes", "said"), [
-    ({"accounting": "exact"}, {}, "card.json states"),
-    ({"spent": 1.0, "remaining": 1.0}, {}, "card.json states"),
-    ({}, {"epsilon_if_added_or_removed": 0.1}, FEWER),
-    ({}, {"public_epsilon": 2.0}, FEWER),
+@pytest.mark.parametrize(("changes", "said"), [
+    ({("budget", "accounting"): "exact"}, "card.json states"),
+    ({("budget", "spent"): 1.0, ("budget", "remaining"): 1.0}, "card.json states"),
+    ({("guarantee", "if_added_or_removed"): 0.1}, FEWER),
+    ({("guarantee", "epsilon", "epsilon"): 2.0}, FEWER),
 ])  # fmt: skip
-def test_an_edited_budget_or_epsilon_of_fewer_changes_is_found(budget, changes, said, finished, tmp_path):
-    card = finished(VECTORS)
-    edited = {**card, **changes, "budget": {**card["budget"], **budget}}
+def test_an_edited_budget_or_epsilon_of_fewer_changes_is_found(changes, said, finished, tmp_path):
+    edited = finished(VECTORS).as_dict()
+    for place, value in changes.items():
+        edited = put(edited, place, value)
     (tmp_path / "card.json").write_text(json.dumps(edited))
     assert said in refusal(tutelage("card", "card.json", "--output", "new", cwd=tmp_path), 1)
 
@@ -179,7 +183,7 @@ def test_an_edited_budget_or_epsilon_of_fewer_changes_is_found(budget, changes, 
 def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tmp_path):
     finished(VECTORS)
     card = read_card(tmp_path / "out" / "card.json")
-    fewer = card.if_added_or_removed or 0.0
+    fewer = card.guarantee.if_added_or_removed or 0.0
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
     for form in ("card.md", "card.html"):

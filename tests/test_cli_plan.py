@@ -13,6 +13,7 @@ from test_cli import refusal, succeeded
 from test_cli_init import Terminal
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.planning.trials import Trial
+from tutelage.reporting import read_card
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
@@ -148,7 +149,7 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
     assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
     assert methods
     assert not any(one.needs.shards for one in methods)  # no teachers are tried for a name
-    planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
+    planned = read_card(tmp_path / "out" / "January" / "card.json").release
     with monkeypatch.context() as patched:
         patched.setattr("tutelage.planning.planned.plan", lambda *_, **__: pytest.fail("it came to a plan"))
         (tmp_path / "out").rename(tmp_path / "once")
@@ -160,6 +161,6 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
             patched.setattr("tutelage.cli.plan.make_plan", lambda **_: pytest.fail("it was planned again"))
             done = succeeded(called("run", config, "--as", name))
         assert "as in an earlier release of this question" in done.stderr
-        card = json.loads((tmp_path / "out" / name / "card.json").read_text())
-        assert [card[one] for one in ("mechanism", "selection")] == [planned[one] for one in ("mechanism", "selection")]
-        assert card["budget"]["cohorts"] == pytest.approx(spent, rel=1e-2)
+        card = read_card(tmp_path / "out" / name / "card.json")
+        assert (card.release.mechanism, card.release.selection) == (planned.mechanism, planned.selection)
+        assert card.budget.cohorts == pytest.approx(spent, rel=1e-2)

@@ -99,13 +99,15 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: passes)
     done = succeeded(tutelage("run", "config.toml", "--json", cwd=project))
     card, wanted = json.loads(done.stdout), json.loads((project / "p.json").read_text())["epsilon"]
-    assert wanted < card["public_epsilon"]
+    spent = card["budget"]["spent"]
+    card = card["guarantee"]
+    assert wanted < card["epsilon"]["epsilon"]
     assert (card["sanitised"] is not None) == passes
     if passes:
         assert card["sanitised"]["epsilon"] == pytest.approx(wanted)
     same = json.loads(succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)).stdout)
-    assert same["sanitised"] == card["sanitised"]
-    assert same["budget"]["spent"] == card["budget"]["spent"]
+    assert same["guarantee"]["sanitised"] == card["sanitised"]
+    assert same["budget"]["spent"] == spent
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +130,7 @@ def tested(runs, project, monkeypatch):
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
     path = tested / "card.json"
     card = json.loads((tested / "out" / "card.json").read_text())
-    second, proposal = card["sanitised"], card["proposal"]
+    second, proposal = card["guarantee"]["sanitised"], card["guarantee"]["proposal"]
     lower = {"sanitised": {**second, "epsilon": 0.01}}
     bolder = {**lower, "proposal": {**proposal, "caps": [cap / 100 for cap in proposal["caps"]]}}
     ledger = ("--ledger", "l.db")
@@ -139,7 +141,7 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
         ((), {"proposal": None}, "the card holds no proposal"),
         ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
     ):
-        path.write_text(json.dumps({**card, **changes}))
+        path.write_text(json.dumps({**card, "guarantee": card["guarantee"] | changes}))
         made = tutelage("card", "card.json", "--output", "new", *options, cwd=tested)
         assert said in refusal(made, code=1), changes
 
@@ -201,11 +203,11 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cla
     made = claimed()
     succeeded(tutelage(*ON_CARD, cwd=made))
     card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
-    assert card.sanitised is not None
-    assert card.sanitised.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
-    assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > card.sanitised.epsilon
-    assert (card.queries, [batch.queries for batch in card.batches]) == (40, [40, 0])
-    assert card.findings is not None
+    second = card.guarantee.sanitised
+    assert second is not None
+    assert second.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
+    assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > second.epsilon
+    assert (card.release.queries, [batch.queries for batch in card.budget.batches]) == (40, [40, 0])
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
     Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
@@ -301,16 +303,17 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(claimed):
     made = claimed()
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
-    second = read_card(made / "out" / "card.json").sanitised
+    second = read_card(made / "out" / "card.json").guarantee.sanitised
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
     succeeded(tutelage("card", "out", "--ledger", "l.db", cwd=made))
     card = read_card(made / "out" / "card.json")
-    assert (card.epsilon.epsilon, card.sanitised) == (20, second)
+    assert (card.epsilon.epsilon, card.guarantee.sanitised) == (20, second)
     record = json.loads((made / "out" / "card.json").read_text())
-    assert record["alone"]["epsilon"] < 20
-    alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}
-    (made / "card.json").write_text(json.dumps({**record, **alone, "sanitised": None, "proposal": None}))
+    alone = record["guarantee"]["alone"]
+    assert alone["epsilon"] < 20
+    bare = record["guarantee"] | {"epsilon": alone, "sanitised": None, "proposal": None}
+    (made / "card.json").write_text(json.dumps(record | {"guarantee": bare}))
     for known in ((), ("--ledger", "l.db")):  # the first ε would then leave out what came later
         refused = tutelage("card", "card.json", *known, "--output", "other", cwd=made)
         assert "By its budget, it is 20" in refusal(refused, 1)

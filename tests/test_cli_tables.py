@@ -132,7 +132,7 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
     again = succeeded(called("run", "config.toml", "--overwrite", cwd=typed))
     assert "Every query was labeled before" in again.stdout
     assert (typed / "out" / "labels.csv").read_text() == labels
-    assert "code" not in json.loads((typed / "out" / "card.json").read_text())["features"]
+    assert "code" not in json.loads((typed / "out" / "card.json").read_text())["release"]["features"]
 
 
 @pytest.mark.parametrize(("line", "message"), [

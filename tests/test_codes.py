@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
+from test_card import put
 from tutelage import boundary, events
 from tutelage.ballots import VoteHistogram
 from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
@@ -28,9 +29,10 @@ from tutelage.mechanisms import (
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
-from tutelage.reporting.card import card_from_dict
+from tutelage.reporting.card import card_in
 
 CARD = json.loads((GOLDEN / "format-1" / "card.json").read_text())
+del CARD["file"], CARD["format"]
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 ROWS = np.array([[1.5, 2.0], [0.0, -1.0]])
 COUNTS = np.array([[90, 10], [45, 55]])
@@ -52,8 +54,8 @@ def with_unit(record: dict[str, Any]) -> dict[str, Any]:
 
 READERS: dict[str, Callable[[], object]] = {
     "event": lambda: event_from_dict(with_unit(NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict())),
-    "proposal": lambda: Proposal.from_json(json.dumps(with_unit(CARD["proposal"]))),
-    "card": lambda: card_from_dict({**CARD, "neighboring": UNKNOWN}),
+    "proposal": lambda: Proposal.from_json(json.dumps(with_unit(CARD["guarantee"]["proposal"]))),
+    "card": lambda: card_in(put(CARD, ("guarantee", "epsilon", "unit", "neighboring"), UNKNOWN)),
 }
 
 

@@ -1,17 +1,17 @@
 """Drawings of tables of effects: their bands hold as often as they say, and pages show them as they are stored."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import test_additive
 import test_regression
 from test_card import Outline, full_card
 from tutelage import SimulationNoise
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.methods.requests import Answer, driven
 from tutelage.reporting import read_card
 from tutelage.reporting.record import Curve
@@ -69,7 +69,7 @@ def test_a_student_and_its_card_keep_the_bands_and_draw_them(kind, tmp_path):
     drawn = (line["effects"][output], line["noise"][output])
     assert (of_work.effects[0], of_work.noise[0]) == pytest.approx(drawn, rel=1e-3)
     again = read_card(folder / "card.json")
-    assert again.curves == tuple(curves)
+    assert again.student.curves == tuple(curves)
     assert again.as_html() == (folder / "card.html").read_text()
     page = Outline(model.student_._repr_html_())
     assert (len(page.all("figure")), len(page.all("script"))) == (3, 0)
@@ -91,10 +91,10 @@ def test_a_card_draws_curves_in_html_and_leaves_them_out_of_markdown():
     "wrong", [{"noise": [0.1]}, {"noise": [0.1, 0.1, -0.1]}, {"effects": [0.0, 1.0, float("nan")]}],
 )  # fmt: skip
 def test_a_card_refuses_curves_that_say_nothing_clear(wrong):
-    with pytest.raises((InvalidParameterError, InvalidDataError), match="curves"):
-        full_card(curves=(replace(CURVES[0], **wrong),))
+    with pytest.raises((InvalidParameterError, NotPublishableError), match="curves"):
+        full_card(curves=(structs.replace(CURVES[0], **wrong),))
 
 
 def test_a_card_of_numbers_below_zero_can_be_written():
     model = test_regression.of(target_range=(-5, 5)).fit(*test_regression.made_up(1_000))
-    assert model.card(*test_regression.made_up(100, 1)).errors[0].low == -5
+    assert model.card(*test_regression.made_up(100, 1)).student.judged.errors[0].low == -5

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -23,10 +24,12 @@ from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax
 from tutelage.privacy import ONE_TEACHER
+from tutelage.published import budget_of
 from tutelage.publishing import propose, publish_epsilon, record
-from tutelage.publishing.proof import claim_of, read_claim, write_claim
+from tutelage.publishing.proof import read_claim, write_claim
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
+from tutelage.reporting.record import Guarantee, Proposed, ReleasePart, StudentPart, recorded
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 
@@ -53,12 +56,22 @@ def write(folder: Path) -> None:
     write_claim(folder / "claim.json", published, accountant, proposal, ledger)
     ledger.reserve(ONE, 2, batch="interrupted")
     ledger.record_release(lambda _: "0" * 64)
-    card = PrivacyCard(
-        epsilon=published.data_independent, sanitised=claim_of(published).sanitised, proposal=record_of(proposal),
-        event=accountant.charged(), mechanism="LNMax(scale=5.0)", noise_source="exact", queries=40, answered=40,
-        teachers=150, classes=("a", "b", "c"), features=("age",), student="logistic regression", evaluation_rows=0,
-        student_accuracy=None, budget=ledger.state().as_dict(), created="2026-01-01",
+    guarantee = Guarantee(
+        epsilon=published.data_independent,
+        event=recorded(accountant.charged()),
+        sanitised=published.smaller,
+        proposal=msgspec.convert(record_of(proposal), Proposed),
+    )
+    made = ReleasePart(
+        mechanism="LNMax(scale=5.0)", noise_source="exact", queries=40, answered=40, teachers=150,
+        classes=("a", "b", "c"), features=("age",), created="2026-01-01",
     )  # fmt: skip
+    card = PrivacyCard(
+        guarantee=guarantee,
+        release=made,
+        student=StudentPart(name="logistic regression"),
+        budget=budget_of(ledger.state()),
+    )
     (folder / "card.json").write_text(json.dumps(card.as_dict(), indent=1))
     roles = [("north", Role.ENTITY), ("south", Role.ENTITY), ("lab", Role.AGGREGATOR)]
     members = [Identity.generate(name, role).member for name, role in roles]
@@ -91,7 +104,7 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     assert (release.labels.tolist(), release.cost, ledger.state()) == (expected["labels"], 0.0, state)
     card, (claim, *_) = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
     assert card.as_dict() == json.loads((folder / "card.json").read_text())
-    assert (card.epsilon, card.sanitised) == claim
+    assert (card.epsilon, card.guarantee.sanitised) == claim
     consortium = Consortium.load(folder / "consortium.json")
     assert consortium.fingerprint == expected["consortium"]
     assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(np.array(expected["student"]))

@@ -64,7 +64,7 @@ BRITISH = {
 }
 
 CARD, RECORD = (f"src/tutelage/reporting/{name}.py" for name in ("card", "record"))
-EXEMPT = {"dialect": (CARD, RECORD), "British": (CARD,)}  # a field that cards store, and a list of claims
+EXEMPT = {"dialect": (CARD, RECORD), "British": (CARD, RECORD)}  # a field that cards store, and a list of claims
 
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 MARKUP = re.compile(r"``.+?``|`[^`]+`|\]\([^)]*\)|<[^>]+>|https?://\S+|\$[^$]+\$|'[^'\s]+'", re.DOTALL)

@@ -3,8 +3,11 @@ from typing import Any
 
 import pytest
 
+from test_card import card
 from tutelage.exceptions import InvalidParameterError
-from tutelage.reporting.lints import Finding, lint
+from tutelage.reporting import ClassAccuracy
+from tutelage.reporting.lints import Case, lint
+from tutelage.reporting.record import Finding, Judged, Reached
 
 
 @pytest.mark.parametrize(("settings", "expected"), [
@@ -27,35 +30,41 @@ from tutelage.reporting.lints import Finding, lint
     ({"shares": 1}, [("noise-from-shares", "warning")]),
 ])  # fmt: skip
 def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
-    assert [(finding.code, finding.severity) for finding in lint(**settings)] == expected
+    assert [(finding.code, finding.severity) for finding in lint(Case(**settings))] == expected
 
 
 def test_a_severity_is_no_markup():
     markup: Any = '"><img src=x>'
-    with pytest.raises(InvalidParameterError, match="`severity` of Finding must be 'warning' or 'danger'"):
-        Finding("code", markup, "reason")
+    with pytest.raises(InvalidParameterError, match=r"the findings\[0\]\.severity of a card must") as refused:
+        card(findings=(Finding("code", markup, "reason"),))
+    assert "img" not in str(refused.value)
+
+
+def judged(*counts: tuple[str, int, int], **more: Any) -> tuple[Finding, ...]:
+    """Return the objections to a student with these rows and right ones of each class."""
+    return lint(Case(judged=Judged(by_class=tuple(ClassAccuracy(*one) for one in counts), **more)))
 
 
 def test_a_large_epsilon_is_said_with_its_own_odds():
-    (large,) = lint(epsilon=6.3369)
+    (large,) = lint(Case(epsilon=6.3369))
     assert "566 times as likely as it is on neighboring data" in large.reason
 
 
 def test_a_student_without_use_is_objected_to():
-    (lost,) = lint(accuracy=[("a", 60, 60), ("b", 50, 40), ("c", 9, 0), ("d", 0, 0)])
+    (lost,) = judged(("a", 60, 60), ("b", 50, 40), ("c", 9, 0), ("d", 0, 0))
     assert (lost.code, lost.severity) == ("lost-class", "warning")
     assert "c (9 rows)." in lost.reason
-    _, no_better = lint(accuracy=[("a", 60, 60), ("b", 40, 0)])
+    _, no_better = judged(("a", 60, 60), ("b", 40, 0))
     assert no_better.code == "no-better-than-majority"
-    (ranked,) = lint(accuracy=[("a", 60, 60), ("b", 40, 1)], goals=[("recall at 5 %", 0.4, 0.41, 0.05)])
+    (ranked,) = judged(("a", 60, 60), ("b", 40, 1), goals=(Reached("recall at 5 %", 0.4, 0.41, 0.05),))
     assert "Its recall at 5 % on the public labeled rows is 40.00%" in ranked.reason
-    assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()
-    assert lint(accuracy=[]) == lint(accuracy=[("a", 0, 0)]) == ()
+    assert judged(("a", 60, 59), ("b", 40, 2)) == ()
+    assert judged() == judged(("a", 0, 0)) == ()
 
 
 def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
     for entities, overlap in ((987_654, 0), (1, 987_654)):
-        for finding in lint(delta=0.1, entities=entities, public_overlap=overlap):
+        for finding in lint(Case(delta=0.1, entities=entities, public_overlap=overlap)):
             assert "987" not in finding.reason
 
 
@@ -64,5 +73,5 @@ def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
 ])  # fmt: skip
 def test_nonsense_is_refused(parameter, value):
     with pytest.raises(InvalidParameterError) as refused:
-        lint(**{parameter: value})
+        Case(**{parameter: value})
     assert refused.value.parameter == parameter

@@ -1,6 +1,5 @@
 """The contract that every method keeps: one fit of each, looked at from all sides. A new method joins the list."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tutelage import PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.features import Schema
 from tutelage.methods import METHODS, CappedVotes, Sizes, TeacherVotes
+from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.teachers import Ridge
 
@@ -102,7 +102,7 @@ def test_a_second_fit_costs_nothing_and_says_the_same(fit):
 def test_it_is_stored_with_its_card_and_predicts_the_same(fit, tmp_path):
     folder = fit.model.save(tmp_path / "out")
     np.testing.assert_array_equal(load_student(folder).predict(X[OTHER]), fit.model.predict(X[OTHER]))
-    assert json.loads((folder / "card.json").read_text())["public_epsilon"] == pytest.approx(fit.model.epsilon_.epsilon)
+    assert read_card(folder / "card.json").epsilon.epsilon == pytest.approx(fit.model.epsilon_.epsilon)
 
 
 def test_a_table_of_effects_adds_up_to_what_is_said(fit):

@@ -25,7 +25,8 @@ from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target, method_asked, methods_for, proved
 from tutelage.planning.references import guessed
 from tutelage.planning.trials import Trial, tried
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import Case, lint
+from tutelage.reporting.record import Judged, Reached
 from tutelage.teachers import ClassMeans
 
 QUICK = pytest.mark.usefixtures("short_trials", "one_deal")
@@ -219,7 +220,7 @@ def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
 ])  # fmt: skip
 def test_a_plan_recommends_what_a_card_does_not_object_to(judged, student, alone):
     found = judged(student, alone)
-    of_card = lint(goals=[("accuracy", student, alone, found.majority)], accuracy=[("a", 1, 1)])
+    of_card = lint(Case(judged=Judged(goals=(Reached("accuracy", student, alone, found.majority),))))
     assert (found.recommended is None) == any(one.code.startswith("no-better-than") for one in of_card)
 
 

@@ -478,7 +478,7 @@ def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_
     found = succeeded(called("run", "run.toml"))
     assert "seem" not in found.stderr
     card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert card["feature_map"] == "ranges and categories as other.csv proposed them, or corrected"
+    assert card["release"]["feature_map"] == "ranges and categories as other.csv proposed them, or corrected"
 
 
 COPIED = "say what is to be predicted, as copies do: copy"

@@ -1,7 +1,6 @@
 """What a fit publishes from Python: card, labels, student, and what notebooks show of guarantees."""
 
 import csv
-import json
 import pickle
 import re
 import xml.etree.ElementTree as ET
@@ -17,6 +16,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.methods import Method, NoisyMoments, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.reporting import read_card
 from tutelage.students import load_student
 
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
@@ -46,7 +46,7 @@ def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
     assert [int(row["public_row"]) for row in rows] == model.queries_.tolist()
     labels = ["" if label < 0 else str(model.classes_[label]) for label in model.release_.labels]
     assert [row["label"] for row in rows] == labels
-    assert json.loads((folder / "card.json").read_text())["public_epsilon"] == model.epsilon_.epsilon
+    assert read_card(folder / "card.json").epsilon == model.epsilon_
 
 
 @pytest.mark.rest
@@ -66,16 +66,20 @@ def test_delta_is_held_against_the_number_of_people_where_it_is_public_or_releas
 
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     card = model.card(TEST, TRUE, feature_names="abcd", statements={"private_data": "made up"})
-    assert card.student_accuracy == model.score(TEST, TRUE)
-    assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
+    assert card.student.judged.accuracy == model.score(TEST, TRUE)
+    assert [(entry.name, entry.rows) for entry in card.student.judged.by_class] == [
         (str(value), int((value == TRUE).sum())) for value in range(3)
     ]
-    assert card.batches
-    assert sum(batch.share for batch in card.batches) == pytest.approx(card.budget["spent"])
-    assert (card.statements, card.noise_source) == ({"private_data": "made up"}, "SimulationNoise")
+    assert card.budget.batches
+    assert sum(batch.share for batch in card.budget.batches) == pytest.approx(card.budget.spent)
+    assert (card.statements, card.release.noise_source) == ({"private_data": "made up"}, "SimulationNoise")
     bare = pickle.loads(pickle.dumps(model)).card()  # noqa: S301  a stored model still has one
-    assert (bare.epsilon, bare.budget["spent"], bare.batches) == (model.epsilon_, model.ledger_.spent, ())
-    assert (bare.student_accuracy, bare.features, card.features) == (None, tuple("0123"), tuple("abcd"))
+    assert (bare.epsilon, bare.budget.spent, bare.budget.batches) == (model.epsilon_, model.ledger_.spent, ())
+    assert (bare.student.judged.accuracy, bare.release.features, card.release.features) == (
+        None,
+        tuple("0123"),
+        tuple("abcd"),
+    )
     with pytest.raises(InvalidParameterError, match="must come with `y`, because both are needed"):
         model.card(TEST)
     with pytest.raises(InvalidDataError, match=r"`y` holds '7', which is not among the classes"):

@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 
 from test_card import card
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PublicEpsilon
-from tutelage.reporting.lints import lint, verdict_of
+from tutelage.reporting.lints import Case, lint, verdict_of
 from tutelage.reporting.meaning import RULE, advantage, bayes_factor, cases, percent, right_guesses, verdict
 
 EPSILONS = st.floats(0, 700)
@@ -72,7 +72,7 @@ def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_p
     assert most is not None
     assert 0 <= float(most[1]) - right + 1e-12 < 1 + 2e-12
     if 0 < delta < 1:
-        assert (verdict(said).word == "weak") == bool(lint(epsilon=epsilon, delta=delta))
+        assert (verdict(said).word == "weak") == bool(lint(Case(epsilon=epsilon, delta=delta)))
     assert verdict(said).word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
     assert "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95" in RULE
 
@@ -87,5 +87,5 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
         {"public_overlap": 1},
     )
     for settings in found:
-        assert verdict_of(small, lint(**settings)).word == "weak"
-    assert verdict_of(small, lint(threshold=300, teachers=250)).word == "strong"
+        assert verdict_of(small, lint(Case(**settings))).word == "weak"
+    assert verdict_of(small, lint(Case(threshold=300, teachers=250))).word == "strong"

@@ -73,7 +73,7 @@ def test_only_its_owner_sees_what_people_cast():
     assert len(model.ballots_) == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert not hasattr(deepcopy(model), "ballots_")
     card = model.card()
-    assert (card.student, card.selection) == ("DummyClassifier", "all public rows of the run")
+    assert (card.student.name, card.release.selection) == ("DummyClassifier", "all public rows of the run")
 
 
 def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
@@ -209,8 +209,8 @@ def test_it_runs_from_a_configuration(tmp_path, called):
     done = succeeded(called("run", path, cwd=tmp_path))
     assert "people who cast ballots" in done.stdout
     card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert card["student"] == "DummyClassifier"
-    assert 0.999 < card["public_epsilon"] <= 1.0
+    assert card["student"]["name"] == "DummyClassifier"
+    assert 0.999 < card["guarantee"]["epsilon"]["epsilon"] <= 1.0
 
 
 @pytest.mark.rest

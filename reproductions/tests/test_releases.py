@@ -55,11 +55,13 @@ def test_a_file_of_another_release_is_not_signed_verified_or_loaded(name, signed
 
 
 def test_an_accuracy_that_was_typed_into_a_card_is_not_signed(project, called):
-    """By itself it adds up: nothing on the card tells how many rows of each class were right."""
+    """By itself it adds up: nothing else on the card tells how many rows of each class were right."""
     assert called("run", "config.toml", cwd=project).returncode == 0
     path = project / "out" / "card.json"
-    typed = {"student_accuracy": 1.0, "evaluation_rows": 1000, "accuracy_by_class": []}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **typed}))
+    card = json.loads(path.read_text())
+    for one in card["student"]["judged"]["by_class"]:
+        one["right"] = one["rows"]
+    path.write_text(json.dumps(card))
     refused = called(*SIGNED)
     assert refused.returncode != 0
     assert "out/card.json is not the file that manifest.json names" in refusal(refused, 1)

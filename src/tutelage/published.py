@@ -4,31 +4,57 @@ import csv
 import re
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import astuple
 from importlib.metadata import version
 from itertools import starmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy.typing as npt
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.releases import today
 from tutelage.accounting import data_independent
-from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Check,
+    Composed,
+    Event,
+    InteractiveCheck,
+    NoisySumGaussian,
+    PublicationTest,
+    Repeated,
+    SummedNoise,
+    event_from_dict,
+)
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
-from tutelage.ledger.history import History
+from tutelage.ledger.history import History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
-from tutelage.reporting.lints import lint
-from tutelage.reporting.record import FrontierPoint, Influence, Reached, merged
+from tutelage.reporting.lints import FROM_CARD, NOT_CHECKED, Case, lint
+from tutelage.reporting.record import (
+    NOT_RECORDED,
+    BudgetPart,
+    Finding,
+    FrontierPoint,
+    Guarantee,
+    Influence,
+    Judged,
+    Proposed,
+    ReleasePart,
+    StudentPart,
+    merged,
+    recorded,
+)
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
 from tutelage.targets import Numbers
 
 _MOST_BATCHES = 200
+_SYSTEM = "OpenDP exact discrete samplers, operating system entropy"
 _FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
 
@@ -38,81 +64,181 @@ def is_formula(value: object) -> bool:
     return isinstance(value, str) and bool(_FORMULA.match(value)) and not is_number(value)
 
 
-class Judged(NamedTuple):
-    """The measured quality of a student on public labeled rows, if there were any."""
+def card_of(
+    guarantee: Guarantee,
+    release: ReleasePart,
+    student: StudentPart,
+    budget: BudgetPart,
+    statements: dict[str, str],
+    before: Sequence[Finding],
+    ledger: History | None = None,
+) -> PrivacyCard:
+    """Return a card; every card is made here, a changed one of the parts of the one before.
 
-    accuracy: tuple[ClassAccuracy, ...] = ()
-    by_public_labels: float | None = None  # accuracy of a model of public labels alone
-    goals: tuple[Reached, ...] = ()  # if the goal is not accuracy
-
-    @property
-    def for_lint(self) -> dict[str, Any]:
-        """Return what `lint` looks at."""
-        accuracy, goals = ([astuple(entry) for entry in entries] for entries in (self.accuracy, self.goals))
-        return {"accuracy": accuracy, "by_public_labels": self.by_public_labels, "goals": goals}
+    Objections that follow from its own values, and from what its ledger released, are not taken from those `before`.
+    """
+    findings = found_again(guarantee, release, student, before, ledger)
+    return PrivacyCard(
+        guarantee=guarantee, release=release, student=student, budget=budget, statements=statements, findings=findings
+    )
 
 
-def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dict[str, str]) -> PrivacyCard:
-    """Return the card of a fitted estimator; `statements` are of the people behind the data, by topic."""
-    accuracy = judged.accuracy
-    release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
+def found_again(
+    guarantee: Guarantee,
+    release: ReleasePart,
+    student: StudentPart,
+    before: Sequence[Finding],
+    ledger: History | None = None,
+) -> tuple[Finding, ...]:
+    """Return the objections to a card; those that follow from its parts are not taken from those `before`."""
+    event = event_from_dict(guarantee.event)
+    settings = dict[str, Any]()
+    for done in (part.event.without_shares() for part in event.flatten()):
+        if isinstance(done, Check):
+            settings |= {"threshold": done.threshold, "classes": done.classes}
+            settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
+    summed = (part.event for part in (event if ledger is None else ledger.released).flatten())
+    case = Case(
+        epsilon=guarantee.epsilon.epsilon,
+        delta=guarantee.epsilon.delta,
+        unit=guarantee.epsilon.unit,
+        teachers=release.teachers,
+        shares=min((one.shares for one in summed if isinstance(one, SummedNoise)), default=None),
+        judged=student.judged,
+        **settings,
+    )
+    again = {one.code: one for one in lint(case)}
+    kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
+    return (*kept, *again.values())
+
+
+def card_of_model(
+    model: Any,
+    judged: Judged,
+    features: Sequence[str],
+    statements: dict[str, str],
+    *,
+    feature_map: str | None = None,
+    **settings: Any,
+) -> PrivacyCard:
+    """Return the card of a fitted estimator.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted one.
+    judged : Judged
+        Its student on public rows.
+    features : sequence of str
+        Names of the columns.
+    statements : dict of str to str
+        Those of the people behind the data, by topic.
+    feature_map : str, optional
+        The map in words, if more is known of it than the model knows.
+    **settings
+        Of `Case`, if more is known of them than the model knows.
+    """
+    guarantee = _guarantee_of(model)
+    epsilon = guarantee.epsilon
+    mechanism = model.mechanism_
+    noise = known_noise(model.noise, "card")
+    facts = model.facts_
+    classes = model.target_.names
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
-    sanitised, event = None, release.event
-    if model.publication_ is not None and history is not None:
-        sanitised = model.publication_.smaller
-        event = Composed((event, *model.open_ledger_.history().publications))
-    evaluated = sum(entry.rows for entry in accuracy)
-    noise, facts, classes = known_noise(model.noise, "card"), model.facts_, model.target_.names
     named = None if model.method is None else model.method.student
     taught = model.student_ if model.method_.student is None else model.method_.student
     frontier: tuple[FrontierPoint, ...] = ()
     if model.n_teachers_ is not None and not facts.of_sums:
         one = mechanism.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
-        frontier = frontier_of(one, len(release.labels), epsilon.delta)
-    return PrivacyCard(
-        epsilon=epsilon,
-        if_added_or_removed=_if_added_or_removed(model),
-        sanitised=sanitised,
-        proposal=None if sanitised is None else model.proposal_.as_dict(),
-        event=event,
+        frontier = frontier_of(one, len(model.release_.labels), epsilon.delta)
+    if feature_map is None:
+        feature_map = model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_)
+    release = ReleasePart(
         mechanism=str(mechanism),
-        noise_source="OpenDP exact discrete samplers, operating system entropy"
-        if isinstance(noise, SystemNoise)
-        else type(noise).__name__,
-        queries=len(release.labels),
+        noise_source=_SYSTEM if isinstance(noise, SystemNoise) else type(noise).__name__,
+        queries=len(model.release_.labels),
         selection=facts.selection,
-        answered=int(release.answered.sum()),
+        answered=int(model.release_.answered.sum()),
         teachers=model.n_teachers_,
         classes=() if isinstance(model.target_, Numbers) else tuple(str(value) for value in classes),
         features=tuple(features),
-        feature_map=model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_),
-        student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
-        student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
-        evaluation_rows=evaluated,
-        public_labels_accuracy=judged.by_public_labels,
-        goals=judged.goals,
-        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
-        accuracy_by_class=accuracy,
-        curves=tuple(getattr(model.student_, "curves", list)()),
-        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
-        budget=(model.ledger_ if history is None else history.state).as_dict(),
-        batches=() if history is None else batches_of(history),
-        frontier=frontier,
-        findings=lint(
-            epsilon=epsilon.epsilon,
-            delta=epsilon.delta,
-            unit=epsilon.unit,
-            entities=public_number_of_people(model),
-            classes=len(classes),
-            insisted=model.insisted_,
-            classes_from=model.target_.origin,
-            **facts.for_lint,
-            **judged.for_lint,
-        ),
-        statements=statements,
+        feature_map=feature_map,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=model.day_,
     )
+    student = StudentPart(
+        name=named if isinstance(named, str) else type(_final_step(taught)).__name__,
+        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
+        judged=judged,
+        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
+        curves=tuple(getattr(model.student_, "curves", list)()),
+    )
+    of_owner = {
+        "entities": public_number_of_people(model),
+        "classes": len(classes),
+        "classes_from": model.target_.origin,
+        "insisted": model.insisted_,
+        **facts.for_lint,
+        **settings,
+    }
+    case = Case(epsilon=epsilon.epsilon, delta=epsilon.delta, unit=epsilon.unit, judged=judged, **of_owner)
+    state = model.ledger_ if history is None else history.state
+    batches = () if history is None else batches_of(history)
+    return card_of(guarantee, release, student, budget_of(state, batches, frontier), statements, lint(case))
+
+
+def card_of_ledger(history: History) -> PrivacyCard:
+    """Return the card of everything that was released through a ledger."""
+    if not history.asked:
+        raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
+    event = history.released
+    now = history.state
+    batches = batches_of(history)
+    queries = sum(batch.queries for batch in batches)
+    first, *others = {charge.event for charge in history.asked}
+    of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
+    release = ReleasePart(
+        mechanism="; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten()),
+        noise_source="simulated from a seed" if now.simulated else _SYSTEM,
+        queries=queries,
+        answered=None,
+        teachers=None,
+        selection=NOT_RECORDED,
+        feature_map=NOT_RECORDED,
+        versions={"tutelage": version("tutelage")},
+        created=today(),
+    )
+    guarantee = Guarantee(epsilon=now.guarantee(), event=recorded(event))
+    frontier = frontier_of(first, queries, now.delta) if of_one_mechanism else ()
+    budget = budget_of(now, batches, frontier)
+    return card_of(guarantee, release, StudentPart(name=NOT_RECORDED), budget, {}, (NOT_CHECKED,))
+
+
+def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCard:
+    """Return a card with the budget of its ledger now; with its ε of everything, if that was released `later`."""
+    guarantee = card.guarantee
+    frontier = card.budget.frontier
+    if later:  # the ε is of everything in the ledger, because later releases are of the same people
+        epsilon = history.state.guarantee()
+        alone = guarantee.alone if card.covers_ledger else guarantee.epsilon
+        sanitised = guarantee.sanitised
+        proposal = guarantee.proposal
+        if epsilon.simulated and not guarantee.epsilon.simulated:  # no guarantee of real noise is left
+            alone = sanitised = proposal = None
+            frontier = ()
+        guarantee = Guarantee(
+            epsilon=epsilon, event=guarantee.event, sanitised=sanitised, proposal=proposal, alone=alone
+        )
+    now = history.before_releases
+    budget = budget_of(now.state, batches_of(now), frontier)
+    return card_of(guarantee, card.release, card.student, budget, card.statements, card.findings, history)
+
+
+def budget_of(
+    state: LedgerState, batches: tuple[Batch, ...] = (), frontier: tuple[FrontierPoint, ...] = ()
+) -> BudgetPart:
+    """Return what a card says of a ledger."""
+    return msgspec.convert({**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart)
 
 
 def public_number_of_people(model: Any) -> int | None:
@@ -176,6 +302,22 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
 
 
+def _guarantee_of(model: Any) -> Guarantee:
+    """Return what a fit guarantees, and beside it a smaller ε that was tested."""
+    event = model.release_.event
+    sanitised = None
+    if model.publication_ is not None and hasattr(model, "open_ledger_"):
+        sanitised = model.publication_.smaller
+        event = Composed((event, *model.open_ledger_.history().publications))
+    return Guarantee(
+        epsilon=model.epsilon_,
+        event=recorded(event),
+        sanitised=sanitised,
+        proposal=None if sanitised is None else msgspec.convert(model.proposal_.as_dict(), Proposed),
+        if_added_or_removed=_if_added_or_removed(model),
+    )
+
+
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
     private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
@@ -194,3 +336,14 @@ def _feature_map(feature_map: Any) -> str:
         return "none"
     steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
     return f"{', '.join(type(step).__name__ for step in steps)}, published with the student"
+
+
+def _settings(event: Event) -> str:
+    """Return an event as its class and settings; without the settings of a publication, which may be a long table."""
+    record = event.as_dict()
+    if isinstance(event, PublicationTest):
+        return record["event"]
+    if isinstance(event, SummedNoise):
+        return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
+    given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
+    return f"{record['event']}({given})"

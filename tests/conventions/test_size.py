@@ -17,8 +17,8 @@ PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
 MODULES = 210
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = 302_500
-OF_TESTS = 300_000
+OF_CODE = 301_700
+OF_TESTS = 300_900
 DOC_WORDS = 49_230
 PER_LINE = 10.45  # tokens of a line of code, on average
 DENSEST = 15.8  # of a module

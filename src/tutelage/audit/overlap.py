@@ -15,7 +15,7 @@ from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import as_column
 from tutelage.preflight import Likeness, hashes_of_numbers
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import Case, lint
 
 _GRAIN = 0.01
 _NUMBERS = "buif"
@@ -45,7 +45,7 @@ class Overlap:
         found = list[str]()
         of = f"of {self.public_rows:,} public rows equal a private row"
         more = self.near - self.equal
-        (objection,) = lint(public_overlap=1)
+        (objection,) = lint(Case(public_overlap=1))
         beyond = f"more than chance explains. {objection.reason}"
         if not self.by_chance:
             found.append(f"{self.equal:,} {of}, {beyond}")

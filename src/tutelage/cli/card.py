@@ -2,11 +2,10 @@
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from typer import Option
 
@@ -34,15 +33,13 @@ from tutelage.cli.text import (
     say,
 )
 from tutelage.cli.words import on_command_line
-from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
-from tutelage.privacy import NeighboringRelation, PublicEpsilon
-from tutelage.published import Judged, batches_of, frontier_of
-from tutelage.publishing.proof import proved_card, read_claim
+from tutelage.privacy import NeighboringRelation
+from tutelage.published import card_of, card_of_ledger, found_again, up_to_date
+from tutelage.publishing.proof import claimed_guarantee, prove
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
-from tutelage.reporting.record import NOT_RECORDED, STATEMENTS
+from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)
@@ -121,20 +118,21 @@ def card(
                 source.require_named(history.manifests, file.parent, str(ledger))
             made = _from_results(file, history, claimed=claim is not None)
         else:
-            made = _from_ledger(cast("History", history).before_releases)
+            made = card_of_ledger(cast("History", history).before_releases)
+        guarantee = made.guarantee
         if claim is not None:
             if history is None:
                 raise ConfigError("--claim needs the ledger that recorded the test. Name that ledger with --ledger.")
-            (epsilon, sanitised), proposal, released = read_claim(claim, history)
-            made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proposal, event=released)
-            made = replace(made, findings=_judged_again(made))
-        made = replace(made, statements=made.statements | _statements(state or [], statements))
+            guarantee = claimed_guarantee(claim, history, guarantee)
+        said = made.statements | _statements(state or [], statements)
+        made = card_of(guarantee, made.release, made.student, made.budget, said, made.findings, history)
         if ask and made.missing:
             _require_ledger(before, ledger, folder)
-            made = replace(made, statements=made.statements | _asked(made))
+            said = said | _asked(made)
+            made = card_of(guarantee, made.release, made.student, made.budget, said, made.findings, history)
         pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
         shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
-        if not shown or read_card(folder / "card.json").as_dict() != made.as_dict():
+        if not shown or read_card(folder / "card.json") != made:
             _publish(cards, made, before, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.member.name, signer.sign)
@@ -144,7 +142,7 @@ def card(
         print_json(made.as_dict(), ascii_only=False)
         return
     if effects:
-        drawn = [one.bars for one in made.curves]
+        drawn = [one.bars for one in made.student.curves]
         plain_console().print(*(drawn or ["The student has no effects of columns to draw."]))
     names = CARD if signer is None else (*CARD, SIGNATURE)
     say("Card: " + ", ".join(str(folder / name) for name in names))
@@ -176,9 +174,9 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     say(member.fingerprint)
     say(f"The signature covers {', '.join(manifest.sha256)}.")
     if history is None:
-        say(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget['head']}")
+        say(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget.head}")
         return
-    then = history.until_head(signed.budget["head"], str(folder / "card.json"))
+    then = history.until_head(signed.budget.head, str(folder / "card.json"))
     since = len(history.charges) - len(then.charges)
     say(f"{ledger} is intact, contains the head on the card, and names this release.")
     if since:
@@ -192,14 +190,15 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
 def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
     """Return the card of a folder, after its numbers, objections and renderings were checked."""
     file = folder / "card.json"
-    signed = proved_card(read_card(file), str(file), history)
-    if signed.versions.get("tutelage") != version("tutelage"):
+    signed = read_card(file)
+    prove(signed, str(file), history)
+    if signed.release.versions.get("tutelage") != version("tutelage"):
         say(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
         return signed
     for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
         if read_text(folder / name) != shown:
             raise InvalidDataError(f"{folder / name} does not show what card.json says. Do not use this card.")
-    if set(_judged_again(signed)) - set(signed.findings or (NOT_CHECKED,)):
+    if set(found_again(signed.guarantee, signed.release, signed.student, signed.findings)) - set(signed.findings):
         raise InvalidDataError(f"{file} lacks an objection that follows from its numbers. Do not use this card.")
     return signed
 
@@ -207,112 +206,13 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
     """Return the card of a run, proved again, with the current budget if there is a ledger."""
     made = read_card(file)
-    if claimed:  # an earlier claim on the card is replaced
-        made = replace(made, sanitised=None, proposal=None)
-    made = proved_card(made, str(file), history)
+    prove(made, str(file), history, tested=not claimed)  # an earlier claim on the card is replaced
     if history is None:
-        return replace(made, findings=_judged_again(made))
-    then = history.until_head(made.budget["head"], str(file))
+        return made
+    then = history.until_head(made.budget.head, str(file))
     raised = made.covers_ledger and then.limit != history.limit
-    if raised or len(history.charges) > len(then.charges):
-        # The ε is of everything in the ledger, because later releases are of the same people.
-        guarantee = history.state.guarantee()
-        alone = made.alone if made.covers_ledger else made.epsilon
-        if guarantee.simulated and not made.epsilon.simulated:  # no guarantee of real noise is left
-            alone = None
-            made = replace(made, sanitised=None, proposal=None, frontier=())
-        made = replace(made, epsilon=guarantee, alone=alone, if_added_or_removed=None)  # the last: of this release only
-    # Once: that several hospitals made the noise of a release.
-    others = tuple(one for one in _judged_again(made) if one.code != NOISE_FROM_SHARES)
-    made = replace(made, findings=others + lint(shares=_fewest_shares(history.released)))
-    now = history.before_releases
-    return replace(made, budget=now.state.as_dict(), batches=batches_of(now))
-
-
-def _from_ledger(history: History) -> PrivacyCard:
-    """Return the card of everything that was released through a ledger."""
-    if not history.asked:
-        raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
-    event = history.released
-    now = history.state
-    batches = batches_of(history)
-    guarantee = now.guarantee()
-    queries = sum(batch.queries for batch in batches)
-    first, *others = {charge.event for charge in history.asked}
-    of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
-    kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
-    return PrivacyCard(
-        epsilon=guarantee,
-        event=event,
-        mechanism=kinds,
-        noise_source=(
-            "simulated from a seed" if now.simulated else "OpenDP exact discrete samplers, operating system entropy"
-        ),
-        queries=queries,
-        answered=None,
-        teachers=None,
-        selection=NOT_RECORDED,
-        classes=(),
-        features=(),
-        feature_map=NOT_RECORDED,
-        student=NOT_RECORDED,
-        student_accuracy=None,
-        evaluation_rows=0,
-        budget=now.as_dict(),
-        batches=batches,
-        frontier=frontier_of(first, queries, now.delta) if of_one_mechanism else (),
-        findings=(NOT_CHECKED, *_objections(event, guarantee, None, Judged())),
-        versions={"tutelage": version("tutelage")},
-        created=today(),
-    )
-
-
-def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
-    """Return the objections; those that follow from the card itself are not taken from its file."""
-    before = (NOT_CHECKED,) if made.findings is None else made.findings
-    judged = Judged(made.accuracy_by_class, made.public_labels_accuracy, made.goals)
-    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, judged)}
-    kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
-    return (*kept, *again.values())
-
-
-def _fewest_shares(event: Event) -> int | None:
-    """Return the smallest number of owners whose noise a part of a release needs; None if no noise was summed."""
-    return min((part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)), default=None)
-
-
-def _objections(
-    event: Event,
-    epsilon: PublicEpsilon,
-    teachers: int | None,
-    judged: Judged,
-) -> tuple[Finding, ...]:
-    """Return the objections to the public settings of a release, and to a student that was scored."""
-    settings = dict[str, Any]()
-    for done in (part.event.without_shares() for part in event.flatten()):
-        if isinstance(done, Check):
-            settings |= {"threshold": done.threshold, "classes": done.classes}
-            settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
-    return lint(
-        epsilon=epsilon.epsilon,
-        delta=epsilon.delta,
-        unit=epsilon.unit,
-        teachers=teachers,
-        shares=_fewest_shares(event),
-        **judged.for_lint,
-        **settings,
-    )
-
-
-def _settings(event: Event) -> str:
-    """Return an event as its class and settings; without the settings of a publication, which may be a long table."""
-    record = event.as_dict()
-    if isinstance(event, PublicationTest):
-        return record["event"]
-    if isinstance(event, SummedNoise):
-        return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
-    given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
-    return f"{record['event']}({given})"
+    later = raised or len(history.charges) > len(then.charges)
+    return up_to_date(made, history, later=later)
 
 
 def _history_of(path: Path) -> History:
@@ -326,7 +226,7 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
     """Write a card, with the other files of the release before it in the same folder."""
     _require_ledger(before, ledger, cards.path)
     record = ledger and opened(ledger).record_release
-    with released(cards, made.budget["head"], record) as staging:
+    with released(cards, made.budget.head, record) as staging:
         made.write(staging)
         if before is not None:
             for name in set(before.sha256) - set(CARD):
@@ -348,13 +248,13 @@ def _asked(made: PrivacyCard) -> dict[str, str]:
             say(f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True)
             if topic in suggested:
                 say(f"Suggestion: {suggested[topic]} Type yes to use it.", err=True)
-            if text := _answer(topic, made, suggested.get(topic)):
+            if text := _answer(topic, suggested.get(topic)):
                 answers[topic] = text
     say(err=True)
     return answers
 
 
-def _answer(topic: str, made: PrivacyCard, suggested: str | None) -> str:
+def _answer(topic: str, suggested: str | None) -> str:
     """Return the line that is typed in, or what was suggested; one that the card refuses is asked for again."""
     while True:
         say("> ", nl=False, err=True)
@@ -365,7 +265,7 @@ def _answer(topic: str, made: PrivacyCard, suggested: str | None) -> str:
                     raise ConfigError(f"The statement {topic!r} must say more than {text!r}.")
                 return suggested
             if text:
-                replace(made, statements={topic: text})
+                check_statements({topic: text})
         except TutelageError as error:
             remark(" ".join((*error.said(on_command_line), "Type it again.")))
         else:
@@ -380,11 +280,11 @@ def _suggested(made: PrivacyCard) -> dict[str, str]:
     }
     if made.epsilon.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW:
         found["withdrawal"] = "A person who withdraws is left out of later releases. This release cannot be withdrawn."
-    elif made.releases_sums and made.teachers is not None:
-        found["people"] = f"{made.teachers:,} rows, a number that is public."
+    elif made.releases_sums and made.release.teachers is not None:
+        found["people"] = f"{made.release.teachers:,} rows, a number that is public."
     if made.model == "central":
         found["leaves_site"] = "Only the files of this release."
-    if made.accuracy_by_class:
+    if made.student.judged.by_class:
         found["fairness"] = "Groups other than classes were not measured."
     return found
 

@@ -10,7 +10,7 @@ from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import FewPublicRowsWarning, PreflightWarning
 from tutelage.methods.choice import Chooser
 from tutelage.release import PreparedRelease
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import Case, lint
 
 
 def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERegressor:
@@ -33,7 +33,7 @@ def prepared(
     config: RunConfig, data: Sources, choose: Chooser | None = None, *, progress: bool = False, **once: Any
 ) -> PreparedRelease:
     """Return the release of a configuration, checked; `once` holds arguments of `prepare` for this run alone."""
-    for one in lint(tuned_on=config.privacy.tuned_on):
+    for one in lint(Case(tuned_on=config.privacy.tuned_on)):
         remark(f"warning: {one.severity.capitalize()}: {one.reason}")
     model = build_estimator(config, data).set_params(progress=progress)
     with warnings.catch_warnings():

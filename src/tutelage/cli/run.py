@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +26,10 @@ from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import Judged, card_of, public_number_of_people, write_results
+from tutelage.published import card_of_model, public_number_of_people, write_results
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.lints import lint
+from tutelage.reporting.record import Judged
 from tutelage.tables import is_missing
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
@@ -180,27 +179,17 @@ def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
 
 
 def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
-    independent = model.epsilon_
-    judged = _judged(settings, data, model)
     names = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
-    card = card_of(model, judged, [str(name) for name in names], settings.statements)
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
-    people = public_number_of_people(model) or declared
-    return replace(
-        card,
-        feature_map=card.feature_map if settings.schema else _feature_map(settings),
-        findings=lint(
-            epsilon=independent.epsilon,
-            delta=settings.delta,
-            unit=independent.unit,
-            entities=people,
-            classes=len(model.target_.names),
-            tuned_on=settings.privacy.tuned_on,
-            insisted=model.insisted_,
-            **model.facts_.for_lint,
-            **judged.for_lint,
-        ),
+    return card_of_model(
+        model,
+        _judged(settings, data, model),
+        [str(name) for name in names],
+        settings.statements,
+        feature_map=None if settings.schema else _feature_map(settings),
+        entities=public_number_of_people(model) or declared,
+        tuned_on=settings.privacy.tuned_on,
     )
 
 
@@ -239,70 +228,70 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
     row = table.add_row
     if not settings.published:
         _add_accuracy(row, settings, model, card)
-    for one in card.goals:
+    for one in card.student.judged.goals:
         row(f"goal: {one.goal}", f"{one.student:.2%}")
         row("goal by one class for all rows", f"{one.no_model:.2%}")
         if one.public_labels is not None:
             row("goal by public labels alone (ε = 0)", f"{one.public_labels:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
-    if card.sanitised is not None:
-        row("tested ε to publish beside it (these labels)", f"{round_up(card.sanitised.epsilon):.4f}")
+    if card.guarantee.sanitised is not None:
+        row("tested ε to publish beside it (these labels)", f"{round_up(card.guarantee.sanitised.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", printed_up(card.epsilon.delta))
-    spent = card.budget["spent"]
+    spent = card.budget.spent
     # A test of a proposal came after the labels, and so may releases of other processes have, which are not of this.
     charges = model.open_ledger_.history().charges
     tests = (one.cost for one in charges if one.reserved.is_publication and one.number >= model.ledger_.entries)
     by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))
-    of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
+    of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget.budget):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
     if model.name_ is not None:
         _add_release(row, model)
-    row("mechanism", card.mechanism)
+    row("mechanism", card.release.mechanism)
     if settings.schema is None:
-        row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
-    row(model.facts_.voters, _number_of_voters(model, card.teachers))
+        row("public rows labeled" if card.releases_sums else "queries", f"{card.release.queries:,}")
+    row(model.facts_.voters, _number_of_voters(model, card.release.teachers))
     row("privacy unit", card.epsilon.unit.name)
-    if card.if_added_or_removed is not None:
-        weaker = round_up(card.if_added_or_removed)
+    if card.guarantee.if_added_or_removed is not None:
+        weaker = round_up(card.guarantee.if_added_or_removed)
         row("ε for adding or removing one unit", f"{weaker:.4f}: not the published guarantee")
     return table
 
 
 def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     """Add to the summary how accurate the student is, and what it is compared with."""
-    score = "student accuracy" if card.classes else "R² of the student"
-    row(score, "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
+    score = "student accuracy" if card.release.classes else "R² of the student"
+    row(score, "not measured" if card.student.judged.accuracy is None else f"{card.student.judged.accuracy:.2%}")
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
-            before = read_card(settings.folder.parent / name / _CARD).student_accuracy
+            before = read_card(settings.folder.parent / name / _CARD).student.judged.accuracy
             if before is not None:
                 row(f"{score} of {name}", f"{before:.2%}")
-    if card.majority_share is not None:
-        row("accuracy of the majority class", f"{card.majority_share:.2%}")
-    if card.public_labels_accuracy is not None:
-        row("accuracy of public labels alone (ε = 0)", f"{card.public_labels_accuracy:.2%}")
+    if card.student.judged.majority is not None:
+        row("accuracy of the majority class", f"{card.student.judged.majority:.2%}")
+    if card.student.judged.public_labels is not None:
+        row("accuracy of public labels alone (ε = 0)", f"{card.student.judged.public_labels:.2%}")
 
 
 def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     """Print what the owner should know beside the summary, and what to do next."""
     if card.usage:
         console.print(card.usage, highlight=False)
-    if model.remembered_ and not card.queries:
+    if model.remembered_ and not card.release.queries:
         console.print("The sums were released before. They are the same, and nothing was spent on them.")
     elif model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
-    if settings.schema is not None and card.classes:
+    if settings.schema is not None and card.release.classes:
         console.print(
             "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
             f'tutelage.students.load_student("{_shown(settings.folder)}").score(rows, labels)',
             soft_wrap=True,
         )
     console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
-    for finding in card.findings or ():
+    for finding in card.findings:
         console.print(f"Objection on the card: {finding}", highlight=False)
     names = ("card.html", "card.md", _CARD)
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
@@ -375,11 +364,11 @@ def _number_of_voters(model: Any, number: int | None) -> str:
 def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
     """Return the student's accuracy among the majority class and what others published, the least accurate first."""
     guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
-    score, note = card.student_accuracy, "worst case, publishable"
+    score, note = card.student.judged.accuracy, "worst case, publishable"
     ours = PublishedSection(source="this student", student_accuracy=score, note=note, **guarantee)
-    free = [PublishedSection(source="majority class", student_accuracy=card.majority_share)]
-    if card.public_labels_accuracy is not None:
-        alone = card.public_labels_accuracy
+    free = [PublishedSection(source="majority class", student_accuracy=card.student.judged.majority)]
+    if card.student.judged.public_labels is not None:
+        alone = card.student.judged.public_labels
         free.append(PublishedSection(source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0))
 
     def shown(value: float | None, form: str) -> str:

@@ -44,7 +44,7 @@ from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
 from tutelage.release import PreparedRelease, Released
 from tutelage.reporting import PrivacyCard
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.meaning import strength
 from tutelage.students import fit_student
 from tutelage.students.base import weighing
@@ -361,7 +361,7 @@ class Estimator(Inputs):
             epsilon = data_independent.rdp(event).to_epsilon(delta).epsilon
             if strength(epsilon, delta) == "weak":  # a tighter bound takes seconds
                 epsilon = data_independent.epsilon(event, delta).epsilon
-        objections = lint(
+        case = Case(
             epsilon=epsilon,
             delta=delta,
             entities=n_people or None,
@@ -369,7 +369,7 @@ class Estimator(Inputs):
             insisted=run.once.insist,
             **method.facts(public.n_teachers).for_lint,
         )
-        for one in objections:
+        for one in lint(case):
             begins = "Danger: " if one.severity == "danger" else ""
             warn(f"{begins}{one.reason}", PreflightWarning)
 
@@ -401,7 +401,7 @@ class Estimator(Inputs):
         with on_one_day(self.day_), claiming as claim:
             card = card or self.card()
             record = None if ledger is None or file is None else ledger.record_release
-            with released(claim, card.budget["head"], record) as part:
+            with released(claim, card.budget.head, record) as part:
                 write_results(part, self, card, self.whole_student())
         return folder
 

@@ -18,10 +18,10 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
-from tutelage.published import Judged, accuracy_by_class, card_of
+from tutelage.published import accuracy_by_class, card_of_model
 from tutelage.release import Once
 from tutelage.reporting import PrivacyCard
-from tutelage.reporting.record import Reached
+from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import ClassCodes, Classes, Goal
 
 
@@ -402,11 +402,11 @@ class PATEClassifier(ClassifierMixin, Estimator):
         by_public_labels = None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
         goal, places = self._goal, np.searchsorted(self.classes_, truth)
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
-            return Judged(accuracy, by_public_labels)
+            return Judged(by_class=accuracy, public_labels=by_public_labels)
         title = f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
         public = None if alone is None else goal.reached(places, alone)
         reached = Reached(title, goal.reached(places, self._judged(X)), public, goal.without_model(places))
-        return Judged(accuracy, by_public_labels, (reached,))
+        return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
 
     def card(
         self,
@@ -443,7 +443,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
             rows, labels = labeled(X, y)
             judged = self.judged(rows, labels)
         names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
-        return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
+        return card_of_model(self, judged, [str(name) for name in feature_names or names], statements or {})
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)

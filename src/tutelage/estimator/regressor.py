@@ -21,10 +21,10 @@ from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
 from tutelage.partition import canonical_ids, ids_in
 from tutelage.preflight import Sight
-from tutelage.published import Judged, card_of
+from tutelage.published import card_of_model
 from tutelage.release import Once
 from tutelage.reporting import PrivacyCard
-from tutelage.reporting.record import Errors
+from tutelage.reporting.record import Errors, Judged
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
 from tutelage.targets import NO_NUMBERS, Numbers, numbers_of
 
@@ -269,8 +269,8 @@ class PATERegressor(RegressorMixin, Estimator):
                 Problem("PATERegressor.card.X", "come with $y, because both are needed to score the student")
             )
         columns: Any = self.columns_
-        card = card_of(self, Judged(), [str(name) for name in columns.names], statements or {})
-        return card if y is None else replace(card, errors=(self._errors(X, y),))
+        judged = Judged() if y is None else Judged(errors=(self._errors(X, y),))
+        return card_of_model(self, judged, [str(name) for name in columns.names], statements or {})
 
     def _errors(self, X: Any, y: Any) -> Errors:
         X, y = labeled(X, y)

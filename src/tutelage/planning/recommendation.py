@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, final
 
+from msgspec import structs
+
 from tutelage._internal import drawing
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries, Names, frozen
@@ -12,7 +14,8 @@ from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.reporting.lints import Finding, lint
+from tutelage.reporting.lints import Case, lint
+from tutelage.reporting.record import Finding
 from tutelage.reporting.render import render
 from tutelage.targets import Goal
 
@@ -146,7 +149,7 @@ class Plan:
     def findings(self) -> tuple[Finding, ...]:
         """Objections that a privacy officer could raise."""
         target = self.target
-        return lint(
+        case = Case(
             epsilon=self.best.epsilon.epsilon,
             delta=target.delta,
             unit=target.unit,
@@ -154,6 +157,7 @@ class Plan:
             classes=target.classes,
             tuned_on="public",
         )
+        return lint(case)
 
     @property
     def possible(self) -> bool:
@@ -287,7 +291,7 @@ class Plan:
             "options": [option.as_dict() for option in self.options],
             "curve": [asdict(point) for point in self.curve],
             "if_doubled": [asdict(one) for one in self.advice],
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [structs.asdict(finding) for finding in self.findings],
         }
 
     def as_table(self) -> "Table":

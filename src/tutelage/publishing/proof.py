@@ -12,11 +12,12 @@ from math import inf, isclose
 from pathlib import Path
 from typing import Annotated, NamedTuple, NoReturn
 
+import msgspec
 from msgspec import Meta
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import Entries, frozen, named, record_in
+from tutelage._internal.records import Entries, frozen, named, plain, record_in
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
@@ -38,36 +39,38 @@ from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 from tutelage.reporting import PrivacyCard
+from tutelage.reporting.record import Guarantee, Proposed, recorded
 
 CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 
 
-def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
-    """Return a card whose numbers agree with what its event, its ledger and its proposal prove."""
-    paying = history and history.until_head(card.budget["head"], where)
+def prove(card: PrivacyCard, where: str, history: History | None = None, *, tested: bool = True) -> None:
+    """Refuse a card whose numbers disagree with what its event, its ledger and, if `tested`, its proposal prove."""
+    stated = card.guarantee
+    budget = card.budget
+    paying = history and history.until_head(budget.head, where)
     units = {part.event.unit for part in card.event.flatten()}
-    if units != {card.epsilon.unit}:
+    if units != {stated.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
     if paying is not None:
         _check_paid(card, where, paying)
     _check_budget(card, where)
-    if card.alone is not None and not card.covers_ledger:  # beside it must be the ε of everything in the ledger
-        _disagree(where, "ε", card.epsilon.epsilon, card.budget["budget"], "its budget")
-    for name, cost in (("ε", card.epsilon), ("ε of this release by itself", card.alone)):
+    if stated.alone is not None and not card.covers_ledger:  # beside it must be the ε of everything in the ledger
+        _disagree(where, "ε", stated.epsilon.epsilon, budget.budget, "its budget")
+    for name, cost in (("ε", stated.epsilon), ("ε of this release by itself", stated.alone)):
         # The budget, which holds for more, was checked.
-        if cost is not None and (cost.epsilon < card.budget["budget"] or cost.delta < card.budget["delta"]):
+        if cost is not None and (cost.epsilon < budget.budget or cost.delta < budget.delta):
             by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
             _check_stated(cost.epsilon, _proved(_at_limits(card.event), cost.delta, cost.order), by, where)
-    if card.if_added_or_removed is not None:
+    if stated.if_added_or_removed is not None:
         proved = inf  # beside an ε of other releases too; or where one who leaves changes a teacher's ballot
         if not card.covers_ledger and all(isinstance(part.event, NoisySumGaussian) for part in card.event.flatten()):
-            proved = data_independent.epsilon_if_added_or_removed(card.event, card.epsilon.delta)
-        _check_stated(card.if_added_or_removed, proved, "if units are only added or removed an ε", where)
+            proved = data_independent.epsilon_if_added_or_removed(card.event, stated.epsilon.delta)
+        _check_stated(stated.if_added_or_removed, proved, "if units are only added or removed an ε", where)
     _check_frontier(card, where, paying)
-    _check_accuracy(card, where)
-    proposal = _check_tested(card, where, paying)
-    return card if proposal is None else replace(card, proposal=record_of(proposal))
+    if tested and stated.sanitised is not None:
+        _check_tested(card, stated.sanitised, where, paying)
 
 
 def _at_limits(event: Event) -> Event:
@@ -123,15 +126,16 @@ def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
 
 def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card of another budget than the ledger's at its head, or of other labels; of fewer with its own ε."""
+    stated_there = plain(card.budget)
     for name, right in history.state.as_dict().items():
-        stated = card.budget.get(name, right)
+        stated = stated_there.get(name, right)
         same = stated == right
         if isinstance(right, float):
             same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12)
         if not same:
             _disagree(where, f"`{name}` of the budget", stated, right, "its ledger")
     done = counted([card.event])
-    if not card.covers_ledger and card.alone is None:
+    if not card.covers_ledger and card.guarantee.alone is None:
         try:
             check_covered(_labels_in(done), history)
         except LedgerMismatchError as error:
@@ -143,43 +147,41 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
 def _check_budget(card: PrivacyCard, where: str) -> None:
     """Refuse a budget that does not allow the card's event."""
     budget = card.budget
-    most = budget["budget"]
-    spent = budget["spent"]
-    if "order" in budget or "accounting" in budget:
+    most = budget.budget
+    spent = budget.spent
+    if budget.order is not None or budget.accounting is not None:
         try:
-            limit = filter_of({**budget, "epsilon": most})
+            limit = filter_of({**plain(budget), "epsilon": most})
         except (InvalidParameterError, KeyError):
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
         _check_stated(most, cost, "the budget", where)
         _check_stated(spent, cost, "the spent share", where)
-        first = next((one["before"] for one in budget.get("raised", [])), most)
+        first = next((one.before for one in budget.raised), most)
         delta = limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
         opened = limit_of(first, delta, limit.accounting)  # an odometer takes its orders from the first budget
         so_far = epsilon_so_far(opened, counted([card.event]))
-        _check_stated(budget.get("so_far", inf), so_far, "so far an ε", where)
+        if budget.so_far is not None:
+            _check_stated(budget.so_far, so_far, "so far an ε", where)
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
-        _check_stated(most, _proved(card.event, budget["delta"], None), "the budget", where)
-    whole = spent + budget.get("remaining", most - spent)
-    if not isclose(whole, most, rel_tol=_SLACK):
-        _disagree(where, "spent + remaining", whole, most, "its budget")
-    shares = sum(batch.share for batch in card.batches)
-    if card.batches and not isclose(shares, spent, rel_tol=_SLACK, abs_tol=1e-9):
+        _check_stated(most, _proved(card.event, budget.delta, None), "the budget", where)
+    if budget.remaining is not None and not isclose(spent + budget.remaining, most, rel_tol=_SLACK):
+        _disagree(where, "spent + remaining", spent + budget.remaining, most, "its budget")
+    shares = sum(batch.share for batch in budget.batches)
+    if budget.batches and not isclose(shares, spent, rel_tol=_SLACK, abs_tol=1e-9):
         _disagree(where, "the sum of its batches", shares, spent, "the spent share of the budget")
 
 
-def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Proposal | None:
-    """Return the proposal behind a second ε; refuse one that it does not prove, or whose test did not pass."""
-    stated = card.sanitised
-    if stated is None:
-        return None
-    if card.proposal is None:
+def _check_tested(card: PrivacyCard, stated: PublicEpsilon, where: str, paying: History | None) -> None:
+    """Refuse a second ε that its proposal does not prove, or whose test did not pass."""
+    recorded = card.guarantee.proposal
+    if recorded is None:
         raise InvalidDataError(
             f"The second ε of {where} cannot be proved again: the card holds no proposal. {_ORIGINAL}"
         )
-    proposal = proposal_of(card.proposal)
+    proposal = proposal_of(plain(recorded))
     if paying is None:
         published = tuple(part for part in counted([card.event]).elements() if isinstance(part, PublicationTest))
         test = next((one for one in published if replace(one, simulated=False) == proposal.event()), None)
@@ -200,15 +202,15 @@ def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Prop
         _check_recorded_as(proposal, test, paying, where)
         earlier = all_but(until.publications, test)
     _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
-    right = card.budget["delta"], proposal.order
+    _check_stated(recorded.epsilon, proposal.epsilon, "in its proposal an ε", where)
+    right = card.budget.delta, proposal.order
     if (stated.delta, stated.order) != right:
         _disagree(where, "δ and order of the second ε", (stated.delta, stated.order), right, "its proposal")
-    return proposal
 
 
 def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> None:
     """Refuse costs of other numbers of queries that no query of this release can have."""
-    if not card.frontier:
+    if not card.budget.frontier:
         return
     refusal = InvalidDataError(
         f"{where} states what other numbers of queries would cost, and its event has no queries."
@@ -222,7 +224,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         ones = list(dict.fromkeys(charge.event for charge in reversed(paying.asked)))  # the last first
     for one in ones:
         try:
-            for point in card.frontier:
+            for point in card.budget.frontier:
                 proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
                 _check_stated(point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where)
         except InvalidDataError as error:
@@ -230,18 +232,6 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         else:
             return
     raise refusal
-
-
-def _check_accuracy(card: PrivacyCard, where: str) -> None:
-    """Refuse an accuracy that is not that of the classes together."""
-    rows = sum(entry.rows for entry in card.accuracy_by_class)
-    if not rows or card.student_accuracy is None:
-        return
-    if rows != card.evaluation_rows:
-        _disagree(where, "`evaluation_rows`", card.evaluation_rows, rows, "its classes")
-    share = sum(entry.right for entry in card.accuracy_by_class) / rows
-    if not isclose(card.student_accuracy, share, rel_tol=_SLACK):
-        _disagree(where, "`student_accuracy`", card.student_accuracy, share, "its classes")
 
 
 def _proved(event: Event, delta: float, order: float | None) -> float:
@@ -335,8 +325,8 @@ def write_claim(
     path.write_text(json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_claim(path: Path, history: History) -> tuple[Claim, Entries | None, Event]:
-    """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
+def read_claim(path: Path, history: History) -> tuple[Claim, Proposal | None, Event]:
+    """Return a claim proved again from the entries of its ledger, its proposal, and what was released."""
     damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
         record = record_in(read_input(path), "claim", ClaimRecord, damaged)
@@ -366,7 +356,23 @@ def read_claim(path: Path, history: History) -> tuple[Claim, Entries | None, Eve
     if sanitised is None:
         raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
     _check_claimed(record.sanitised, sanitised, "tested ε", path)
-    return Claim(independent, sanitised), record_of(proposal), released
+    return Claim(independent, sanitised), proposal, released
+
+
+def claimed_guarantee(path: Path, history: History, before: Guarantee) -> Guarantee:
+    """Return what a card guarantees after the test of a claim file."""
+    claim, proposal, released = read_claim(path, history)
+    proposed = None
+    if claim.sanitised is not None and proposal is not None:
+        proposed = msgspec.convert(record_of(proposal), Proposed)
+    return Guarantee(
+        epsilon=claim.data_independent,
+        event=recorded(released),
+        sanitised=claim.sanitised,
+        proposal=proposed,
+        alone=before.alone,
+        if_added_or_removed=before.if_added_or_removed,
+    )
 
 
 def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:

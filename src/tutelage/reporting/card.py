@@ -1,117 +1,66 @@
 """The privacy card: what was protected, how, and at which cost; as pages and as a file that can be read again."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import final
 
+from msgspec import field, structs
+
+from tutelage._internal.drawing import round_up
 from tutelage._internal.gate import AnyPath, read_text, user_path
-from tutelage._internal.records import Entries
+from tutelage._internal.records import Entries, Names, named, parse, plain
 from tutelage._internal.releases import CARD, claimed_folder, released
-from tutelage.events import event_from_dict
-from tutelage.exceptions import InvalidDataError, TutelageError, shown
-from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
-from tutelage.reporting.lints import Finding, verdict_of
+from tutelage.events import (
+    Event,
+    NoisyBallot,
+    NoisySumGaussian,
+    PublicationTest,
+    RandomizedResponse,
+    SummedNoise,
+    TruncatedGeometricResponse,
+    event_from_dict,
+)
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, Problem, TutelageError
+from tutelage.privacy import NeighboringRelation, PublicEpsilon
+from tutelage.reporting.lints import NOT_CHECKED, verdict_of
 from tutelage.reporting.record import (
+    MOST,
+    NOISE_FROM_SHARES,
+    NOT_RECORDED,
     STATEMENTS,
-    Batch,
-    CardRecord,
-    ClassAccuracy,
-    Curve,
-    Errors,
-    FrontierPoint,
-    Influence,
-    Reached,
+    BudgetPart,
+    Finding,
+    Guarantee,
+    Part,
+    ReleasePart,
+    StudentPart,
+    as_read,
+    check_statements,
+    recorded,
 )
 from tutelage.reporting.render import Form, render
 
-FORMAT = 1
-_MOST_DIGITS = 20
-_PARTS = {
-    "accuracy_by_class": ClassAccuracy,
-    "influences": Influence,
-    "curves": Curve,
-    "errors": Errors,
-    "goals": Reached,
-    "batches": Batch,
-}
-_AS_STORED = (
-    "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
-    "student_accuracy", "public_labels_accuracy", "class_weight", "evaluation_rows", "budget", "statements", "versions",
-    "created",
-)  # fmt: skip
+_KIND = "card"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyCard(CardRecord):
-    """The privacy card of a release, in public values only.
+class PrivacyCard(Part, frozen=True, kw_only=True):
+    """The privacy card of a release, in public values only; `tutelage.published.card_of` makes it.
 
     Parameters
     ----------
-    epsilon : PublicEpsilon
-        The publishable guarantee.
-    sanitised : PublicEpsilon, optional
-        A second, smaller ε that was computed from the votes, and that noise or a private test made publishable. It
-        is shown beside the first ε and never instead of it.
-    proposal : dict, optional
-        Record of the proposal that proves `sanitised`, as in the ledger.
-    alone : PublicEpsilon, optional
-        ε of this release by itself, if `epsilon` covers everything released through the ledger. `sanitised` is then
-        of this release too.
-    if_added_or_removed : float, optional
-        ε of this release, at the δ of `epsilon`, if units are only added or removed; for releases in which each unit
-        casts one ballot and the number of units is private. It covers fewer changes than `epsilon`.
-    event : Event
-        The release.
-    mechanism : str
-        The mechanism in words, with its parameters.
-    noise_source : str
-        The source of the noise.
-    queries : int
-        Queries asked.
-    answered, teachers : int or None
-        Queries with a label, and teachers that could vote; None if the number was not recorded.
-    selection : str
-        How the queries were chosen among the public rows.
-    classes : tuple of str
-        The declared classes.
-    features : tuple of str
-        The columns of a row, in the order of the student; numbers for columns without names.
-    feature_map : str
-        The map from columns to the input of the student, and the rows it was learned from; "none" if there is no map.
-    student : str
-        The estimator of the student.
-    student_accuracy, evaluation_rows : float or None, int
-        Accuracy on public labeled rows, if the user gave some, and the number of these rows.
-    public_labels_accuracy : float, optional
-        Accuracy, on the same rows, of a model of public labels alone, which costs nobody any privacy.
-    goals : tuple of Reached
-        How much of the goal is reached on the same rows, if the goal is not accuracy.
-    class_weight : dict of str to float
-        How much each class counts in predictions; empty if classes count alike.
-    accuracy_by_class : tuple of ClassAccuracy
-        The accuracy by class.
-    influences : tuple of Influence
-        The columns that move scores furthest, if the student is a table of effects.
-    curves : tuple of Curve
-        The effects of these columns, at most six, to be drawn.
-    errors : tuple of Errors
-        How wrong a student that predicts numbers is on public rows, if the user gave some.
-    budget : dict
-        The state of the ledger after the release: `LedgerState.as_dict`.
-    batches : tuple of Batch
-        The releases that spent the budget so far, in order.
-    frontier : tuple of FrontierPoint
-        The costs of other numbers of queries, at the δ of `epsilon`.
-    findings : tuple of Finding, optional
-        The objections of `tutelage.reporting.lints.lint`; None if the settings were not checked.
+    guarantee : Guarantee
+        The ε that is published, and what it is of.
+    release : ReleasePart
+        How the release was made.
+    student : StudentPart
+        The student, and how good it is.
+    budget : BudgetPart
+        The state of the ledger after the release.
+    findings : tuple of Finding
+        The objections of `tutelage.reporting.lints.lint`.
     statements : dict of str to str
         The statements of the people behind the data, by the topics of `STATEMENTS`: public text.
-    versions : dict of str to str
-        Versions of the software.
-    created : str
-        UTC day of the release in ISO 8601.
 
     Raises
     ------
@@ -122,32 +71,147 @@ class PrivacyCard(CardRecord):
         If a number is not finite or out of range.
     """
 
+    guarantee: Guarantee
+    release: ReleasePart
+    student: StudentPart
+    budget: BudgetPart
+    findings: tuple[Finding, ...] = (NOT_CHECKED,)
+    statements: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in structs.fields(PrivacyCard):
+            value = getattr(self, part.name)
+            if as_read(value, part.type, part.name) != value:
+                raise NotPublishableError(f"`{part.name}` of a card must be of its own types, and finite.")
+        if recorded(self.event) != self.guarantee.event:
+            raise NotPublishableError("`guarantee.event` of a card takes the record of an event only.")
+        self._check_costs()
+        self._check_counts()
+        check_statements(self.statements)
+
+    def _check_costs(self) -> None:
+        """Refuse costs in the wrong field, or about another unit of privacy."""
+        stated = self.guarantee
+        first = stated.alone or stated.epsilon
+        second = stated.sanitised
+        always = [stated.epsilon, first, *(point.epsilon for point in self.budget.frontier)]
+        if any(cost.output_dependent for cost in always):
+            raise NotPublishableError(
+                "`epsilon`, `alone` and `frontier` of a card must be worst-case ε. Put an ε that holds only for what "
+                "was released into `sanitised`."
+            )
+        if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
+            raise NotPublishableError(
+                "`sanitised` of a card must be an ε that holds only for what was released, below the worst-case ε. "
+                "Leave `sanitised` out, or put the smaller worst-case ε into `epsilon`."
+            )
+        entity = stated.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        if stated.if_added_or_removed is not None and not entity:
+            raise NotPublishableError(
+                "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
+            )
+        costs = always if second is None else [*always, second]
+        if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
+            raise NotPublishableError(
+                "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
+                "`epsilon`, and simulated only where that is."
+            )
+        if self.event.is_simulated and not stated.epsilon.simulated:
+            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
+        for cost in costs:
+            _check_range("epsilon", cost.epsilon)
+            _check_range("delta", cost.delta, 1)
+            _check_range("order", cost.order)
+        _check_range("if_added_or_removed", stated.if_added_or_removed, stated.epsilon.epsilon)
+
+    def _check_counts(self) -> None:
+        """Refuse counts that are larger than what they are part of, and curves without one effect for each cell."""
+        _check_range("answered", self.release.answered, self.release.queries)
+        for entry in self.student.judged.by_class:
+            _check_range("by_class.right", entry.right, entry.rows)
+        for one in self.student.curves:
+            if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
+                raise InvalidParameterError(
+                    Problem(
+                        "the curves of a card", "have one effect and one noise for each cell, and no negative noise"
+                    )
+                )
+
+    @property
+    def event(self) -> Event:
+        """The event that `epsilon` is of."""
+        return event_from_dict(self.guarantee.event)
+
+    @property
+    def epsilon(self) -> PublicEpsilon:
+        """The publishable guarantee."""
+        return self.guarantee.epsilon
+
+    @property
+    def missing(self) -> Names:
+        """Topics without a statement."""
+        return tuple(topic for topic in STATEMENTS if topic not in self.statements)
+
+    @property
+    def covers_ledger(self) -> bool:
+        """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
+        return self.epsilon.epsilon >= self.budget.budget and self.epsilon.delta >= self.budget.delta
+
+    @property
+    def whole_budget(self) -> PublicEpsilon:
+        """The guarantee once all of the budget is spent."""
+        return PublicEpsilon(self.budget.budget, self.budget.delta, self.epsilon.unit, "budget")
+
+    @property
+    def model(self) -> str:
+        """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
+        parts = [part.event for part in self.event.flatten()]
+        if any(isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot) for part in parts):
+            return "local"
+        found = any(one.code == NOISE_FROM_SHARES for one in self.findings)
+        return "federated" if found or any(isinstance(part, SummedNoise) for part in parts) else "central"
+
+    @property
+    def of_ledger(self) -> bool:
+        """Whether the card was made of a ledger alone, which records no student."""
+        return self.student.name == NOT_RECORDED
+
+    @property
+    def releases_sums(self) -> bool:
+        """Whether noisy sums of ballots were released, and no votes on single rows."""
+        return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
+
+    @property
+    def sums(self) -> int:
+        """How many noisy sums were released."""
+        return self._times(NoisySumGaussian)
+
+    @property
+    def tests(self) -> int:
+        """How many tests of a smaller ε were released."""
+        return self._times(PublicationTest)
+
+    def _times(self, kind: type[Event]) -> int:
+        parts = self.event.flatten()
+        return sum(part.times for part in parts if isinstance(part.event.without_shares(), kind))
+
+    @property
+    def usage(self) -> str:
+        """How ε, what is spent of a budget of which some is left, and the ε of what was released so far differ."""
+        spending = self.budget.spending
+        so_far = self.budget.so_far
+        if not spending.left or self.epsilon.simulated:
+            return ""
+        of = "Everything released from this budget" if self.covers_ledger else "This release"
+        said = f"{of}: ε = {round_up(self.epsilon.epsilon):.4f}. "
+        said += f"It used {spending.spent:.4f} of the budget of {spending.budget:.10g}."
+        if so_far is None or so_far >= spending.budget:
+            return said
+        return f"{said} If you stop here because of what you saw, quote {round_up(so_far):.4f}."
+
     def as_dict(self) -> Entries:
         """Return the card as plain JSON-ready values."""
-        epsilon = self.epsilon
-        return {
-            "format": FORMAT,
-            "private": not epsilon.simulated,
-            "noise": "simulated" if epsilon.simulated else "real",
-            "public_epsilon": epsilon.epsilon,
-            "delta": epsilon.delta,
-            "epsilon_kind": "none" if epsilon.simulated else "data-independent",
-            "epsilon_method": epsilon.method,
-            "epsilon_order": epsilon.order,
-            "epsilon_if_added_or_removed": self.if_added_or_removed,
-            "sanitised": self.sanitised and _stored_epsilon(self.sanitised),
-            "alone": self.alone and _stored_epsilon(self.alone),
-            "unit": epsilon.unit.name,
-            KEY: epsilon.unit.neighboring.value,
-            "event": self.event.as_dict(),
-            "majority_share": self.majority_share,
-            **{name: getattr(self, name) for name in _AS_STORED},
-            "classes": list(self.classes),
-            "features": list(self.features),
-            "frontier": [{"queries": point.queries, **_stored_epsilon(point.epsilon)} for point in self.frontier],
-            **{name: [asdict(part) for part in getattr(self, name)] for name in _PARTS},
-            "findings": None if self.findings is None else [asdict(finding) for finding in self.findings],
-        }
+        return named(_KIND, self)
 
     def as_markdown(self) -> str:
         """Return the card as Markdown."""
@@ -172,7 +236,7 @@ class PrivacyCard(CardRecord):
         """
         folder = Path(folder)
         claiming = claimed_folder(folder, CARD, "name another `folder`")
-        with claiming as claim, released(claim, self.budget["head"]) as part:
+        with claiming as claim, released(claim, self.budget.head) as part:
             self.write(part)
         as_json, as_markdown, as_html = (folder / name for name in CARD)
         return as_json, as_markdown, as_html
@@ -198,96 +262,27 @@ def read_card(path: AnyPath) -> PrivacyCard:
         If the file is missing, larger than 16 MiB, or not a card; the message names the entry.
     """
     path = user_path(path)
+    damaged = InvalidDataError(f"{path} is not a JSON file of a card, with finite numbers. Name a card.json.")
     try:
-        record = json.loads(read_text(path), parse_int=_whole, parse_constant=_no_number)
+        content = parse(read_text(path), _KIND, damaged)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InvalidDataError):
-            raise
-        raise InvalidDataError(f"{path} is not a JSON file of finite numbers. Name a card.json.") from None
+    except UnicodeDecodeError:
+        raise damaged from None
     try:
-        return card_from_dict(record)
+        return card_in(content)
     except TutelageError as error:
         raise InvalidDataError(f"{path} is not a privacy card: {error}") from None
 
 
-def card_from_dict(record: object) -> PrivacyCard:
-    """Return the card that `PrivacyCard.as_dict` gave; the card itself checks types and ranges."""
-    card = _entries(record, "the card")
-    if type(card["format"]) is not int or card["format"] != FORMAT:
-        raise InvalidDataError(
-            f"it has another format ({shown(card['format'])}); read it with the version of tutelage that made it."
-        )
-    if card["noise"] not in ("real", "simulated") or type(card["private"]) is not bool:
-        raise InvalidDataError("`noise` must be real or simulated, and `private` true or false.")
-    event = event_from_dict(_entries(card["event"], "`event`"))
-    unit = PrivacyUnit(card["unit"], stored_relation(card[KEY]))
-    simulated = event.is_simulated or not card["private"] or card["noise"] == "simulated"
-
-    def cost(name: str) -> PublicEpsilon | None:
-        return None if card[name] is None else _epsilon(_entries(card[name], f"`{name}`"), unit, simulated)
-
-    sanitised = cost("sanitised")
-    findings = card["findings"]
-    return PrivacyCard(
-        epsilon=_epsilon(card, unit, simulated, "public_epsilon", "epsilon_"),
-        sanitised=sanitised and replace(sanitised, output_dependent=True),
-        alone=cost("alone"),
-        if_added_or_removed=card["epsilon_if_added_or_removed"],
-        event=event,
-        classes=tuple(_listed(card, "classes")),
-        features=tuple(_listed(card, "features")),
-        frontier=tuple(
-            FrontierPoint(point["queries"], _epsilon(point, unit, simulated)) for point in _nested(card, "frontier")
-        ),
-        findings=None if findings is None else _records(card, "findings", Finding),
-        **{name: _records(card, name, kind) for name, kind in _PARTS.items()},
-        **{name: card[name] for name in _AS_STORED},
-    )
+def card_in(content: object) -> PrivacyCard:
+    """Return the card of what a file holds; what is read is what would be written."""
+    card = as_read(content, PrivacyCard, "")
+    if plain(card) != content:
+        raise InvalidDataError("it holds entries that a card does not have, or leaves out ones that it has.")
+    return card
 
 
-class _Entries(dict[str, Any]):
-    """A JSON object; an entry that is missing is refused by its name."""
-
-    def __missing__(self, name: str) -> NoReturn:
-        raise InvalidDataError(f"an object has no `{name}`.")
-
-
-def _entries(record: object, where: str) -> _Entries:
-    if type(record) is not dict:
-        raise InvalidDataError(f"{where} must be a JSON object.")
-    return _Entries(record)
-
-
-def _listed(card: _Entries, name: str) -> list[Any]:
-    if type(card[name]) is not list:
-        raise InvalidDataError(f"`{name}` must be a list.")
-    return card[name]
-
-
-def _nested(card: _Entries, name: str) -> list[_Entries]:
-    return [_entries(part, f"`{name}`") for part in _listed(card, name)]
-
-
-def _records(card: _Entries, name: str, kind: type) -> tuple[Any, ...]:
-    return tuple(kind(*(part[item.name] for item in fields(kind))) for part in _nested(card, name))
-
-
-def _stored_epsilon(epsilon: PublicEpsilon) -> Entries:
-    return {name: getattr(epsilon, name) for name in ("epsilon", "delta", "method", "order")}
-
-
-def _epsilon(card: _Entries, unit: PrivacyUnit, simulated: bool, name: str = "epsilon", of: str = "") -> PublicEpsilon:
-    return PublicEpsilon(card[name], card["delta"], unit, card[f"{of}method"], card[f"{of}order"], simulated)
-
-
-def _whole(digits: str) -> int:
-    """Return a whole number of a size that can be counted with."""
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError
-    return int(digits)
-
-
-def _no_number(_: str) -> NoReturn:
-    raise ValueError
+def _check_range(name: str, value: float | None, most: float = MOST) -> None:
+    if value is not None and not 0 <= value <= most:
+        raise InvalidParameterError(Problem(f"a card.{name}", f"be from 0 to {most:g}"))

@@ -1,20 +1,21 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, final
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, final
 
-from tutelage._internal.records import frozen
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
+from tutelage.reporting.record import NOISE_FROM_SHARES, Finding, Judged, Reached
+from tutelage.reporting.render import counted
 
 _HUGE_EPSILON = 10.0
 _LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
-_SEVERITIES = ("warning", "danger")
-NOISE_FROM_SHARES = "noise-from-shares"
 TUNED_ON = ("nothing", "public", "private")
 _WORDS = {
     "stopping": ("fixed", "data-independent", "data-dependent"),
@@ -106,77 +107,20 @@ _WARNINGS = {
 }
 
 
+def _finding(code: str, **values: Any) -> Finding:
+    """Return the finding of that code, with these values in its reason."""
+    if code in _DANGERS:
+        return Finding(code, "danger", _DANGERS[code].format(**values))
+    return Finding(code, "warning", _WARNINGS[code].format(**values))
+
+
+NOT_CHECKED = _finding("not-checked")
+
+
 @final
-@frozen
-class Finding:
-    """One objection; public, because it is made of public settings only.
-
-    Parameters
-    ----------
-    code : str
-        The kind of objection, for machines: ``"delta-too-large"``.
-    severity : {"warning", "danger"}
-        Whether the guarantee or the student is weaker than it seems, or useless.
-    reason : str
-        The fault, why it matters, and the fix.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is not made of text, or of another severity. The message never shows the value.
-    """
-
-    code: str
-    severity: Literal["warning", "danger"]
-    reason: str
-
-    def __post_init__(self) -> None:
-        for name in ("code", "severity", "reason"):
-            if type(getattr(self, name)) is not str:
-                kind = type(getattr(self, name)).__name__
-                raise InvalidParameterError(Problem(f"Finding.{name}", "be text", f"a {kind}"))
-        if self.severity not in _SEVERITIES:
-            raise InvalidParameterError(Problem("Finding.severity", "be 'warning' or 'danger'"))
-
-    def __str__(self) -> str:
-        """Return the fault alone, as the first page of a card and a screen show it."""
-        return f"{self.severity.capitalize()}: {self.reason.partition('. ')[0].removesuffix('.')}."
-
-    @classmethod
-    def of(cls, code: str, **values: Any) -> "Finding":
-        """Return the finding of that code, with these values in its reason."""
-        if code in _DANGERS:
-            return cls(code, "danger", _DANGERS[code].format(**values))
-        return cls(code, "warning", _WARNINGS[code].format(**values))
-
-
-NOT_CHECKED = Finding.of("not-checked")
-
-
-def lint(
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    unit: PrivacyUnit | None = None,
-    entities: int | None = None,
-    teachers: int | None = None,
-    classes: int | None = None,
-    threshold: float | None = None,
-    stopping: str | None = None,
-    tuned_on: str | None = None,
-    public_overlap: int | None = None,
-    insisted: bool = False,
-    classes_from: str | None = None,
-    mechanism: str | None = None,
-    shares: int | None = None,
-    accuracy: Sequence[tuple[str, int, int]] = (),
-    by_public_labels: float | None = None,
-    goals: Sequence[tuple[str, float, float | None, float]] = (),
-) -> tuple[Finding, ...]:
-    """Return the objections of a privacy officer; a parameter that is None is not judged.
-
-    No finding quotes `entities` or `public_overlap`. A finding still reveals something about them, so if they were
-    counted on private rows, only the data set owner may see it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The settings of a release, and a student, that are to be judged; a field that is None is not.
 
     Parameters
     ----------
@@ -195,76 +139,101 @@ def lint(
         Number of public rows that equal a private row, and whether the owner turned the refusals of the rows off.
     shares : int, optional
         Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
-    accuracy : sequence of (class, rows, right), optional
-        Public labeled rows of each class, and how many of them the student labels correctly.
-    by_public_labels : float, optional
-        Share of these rows that a model of public labels alone labels correctly.
-    goals : sequence of (goal, student, public labels, no model)
-        What is reached of a goal other than accuracy, which the student is then not judged by.
+    judged : Judged
+        The student on public rows. It is judged by its goal, if that is not accuracy.
 
     Raises
     ------
     InvalidParameterError
         If a number is out of its range, or a word is not one of the words above.
     """
-    numbers = (entities, teachers, classes, shares, public_overlap)
-    for (name, least), number in zip(_LEAST.items(), numbers, strict=True):
-        if number is not None:
-            integer_at_least(number, least, name, "lint")
-    if epsilon not in (None, float("inf")):
-        number_between(epsilon, 0, float("inf"), "epsilon", "lint")
-    if delta is not None:
-        probability(delta, "delta", "lint")
-    if threshold is not None:
-        number_of_votes(threshold, "threshold", "lint")
-    for (name, known), word in zip(_WORDS.items(), (stopping, tuned_on, classes_from), strict=True):
-        if word is not None and word not in known:
-            raise InvalidParameterError(Problem(f"lint.{name}", f"be one of {', '.join(known)}", f"{word!r}"))
+
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: PrivacyUnit | None = None
+    entities: int | None = None
+    teachers: int | None = None
+    classes: int | None = None
+    threshold: float | None = None
+    mechanism: str | None = None
+    stopping: str | None = None
+    tuned_on: str | None = None
+    classes_from: str | None = None
+    public_overlap: int | None = None
+    insisted: bool = False
+    shares: int | None = None
+    judged: Judged = field(default_factory=Judged)
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if (number := getattr(self, name)) is not None:
+                integer_at_least(number, least, name, "Case")
+        for name, known in _WORDS.items():
+            if (word := getattr(self, name)) not in (None, *known):
+                raise InvalidParameterError(Problem(f"Case.{name}", f"be one of {', '.join(known)}", f"{word!r}"))
+        if self.epsilon not in (None, inf):
+            number_between(self.epsilon, 0, inf, "epsilon", "Case")
+        if self.delta is not None:
+            probability(self.delta, "delta", "Case")
+        if self.threshold is not None:
+            number_of_votes(self.threshold, "threshold", "Case")
+
+
+def lint(case: Case) -> tuple[Finding, ...]:
+    """Return the objections of a privacy officer.
+
+    No finding quotes `entities` or `public_overlap`. A finding still reveals something about them, so if they were
+    counted on private rows, only the data set owner may see it.
+    """
     found = list[Finding]()
 
     def objects(code: str, **values: Any) -> None:
-        found.append(Finding.of(code, **values))
+        found.append(_finding(code, **values))
 
-    if epsilon is not None and strength(epsilon, delta or 0.0) == "weak":
-        code = "epsilon-too-large" if epsilon > _HUGE_EPSILON else "epsilon-large"
-        objects(code, meaning=_odds(epsilon, unit))
-    if delta is not None and entities is not None and delta * entities >= 1:
-        objects("delta-too-large", delta=delta)
-    if teachers is not None and entities is not None and entities < _PEOPLE_PER_TEACHER * teachers:
+    if case.epsilon is not None and strength(case.epsilon, case.delta or 0.0) == "weak":
+        code = "epsilon-too-large" if case.epsilon > _HUGE_EPSILON else "epsilon-large"
+        objects(code, meaning=_odds(case.epsilon, case.unit))
+    if case.delta is not None and case.entities is not None and case.delta * case.entities >= 1:
+        objects("delta-too-large", delta=case.delta)
+    if case.teachers is not None and case.entities is not None and case.entities < _PEOPLE_PER_TEACHER * case.teachers:
         objects("teachers-without-rows", least=_PEOPLE_PER_TEACHER)
-    if threshold is not None and teachers is not None:
-        if threshold > teachers:
-            objects("threshold-above-teachers", threshold=threshold, teachers=teachers)
-        elif classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
-            objects("threshold-passes-always", threshold=threshold, teachers=teachers, classes=classes)
-    if stopping == "data-dependent":
+    if case.threshold is not None and case.teachers is not None:
+        if case.threshold > case.teachers:
+            objects("threshold-above-teachers", threshold=case.threshold, teachers=case.teachers)
+        elif (
+            case.classes is not None
+            and case.mechanism != "interactive"
+            and case.threshold * case.classes <= case.teachers
+        ):
+            objects("threshold-passes-always", threshold=case.threshold, teachers=case.teachers, classes=case.classes)
+    if case.stopping == "data-dependent":
         objects("stopped-by-votes")
-    if tuned_on == "private":
+    if case.tuned_on == "private":
         objects("tuned-on-private")
-    if public_overlap:
+    if case.public_overlap:
         objects("public-overlaps-private")
-    if insisted:
+    if case.insisted:
         objects("refusals-overridden")
-    if classes_from == "private":
+    if case.classes_from == "private":
         objects("classes-from-private-labels")
-    if shares is not None:
-        objects(NOISE_FROM_SHARES, shares=shares)
-    lost = [
-        f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows, right in accuracy if rows > right == 0
-    ]
+    if case.shares is not None:
+        objects(NOISE_FROM_SHARES, shares=case.shares)
+    judged = case.judged
+    lost = list[str]()
+    for one in judged.by_class:
+        if one.rows > one.right == 0:
+            lost.append(f"{one.name} ({counted(one.rows, 'row', 'rows')})")
     if lost:
         more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
         objects("lost-class", lost=", ".join(lost[:_MOST_NAMED]) + more)
-    rows = sum(n for _, n, _ in accuracy)
-    right = sum(n for _, _, n in accuracy)
-    most = max((n for _, n, _ in accuracy), default=0)
-    if rows and not goals:
-        goals = [("accuracy", right / rows, by_public_labels, most / rows)]
-    for goal, share, public, majority in goals:
-        if not is_worth(share, majority):
-            objects("no-better-than-majority", goal=goal, share=share, majority=majority)
-        if public is not None and not is_worth(share, public):
-            objects("no-better-than-public-labels", goal=goal, share=share, public=public)
+    goals = judged.goals
+    if judged.accuracy is not None and judged.majority is not None and not goals:
+        goals = (Reached("accuracy", judged.accuracy, judged.public_labels, judged.majority),)
+    for one in goals:
+        if not is_worth(one.student, one.no_model):
+            objects("no-better-than-majority", goal=one.goal, share=one.student, majority=one.no_model)
+        if one.public_labels is not None and not is_worth(one.student, one.public_labels):
+            objects("no-better-than-public-labels", goal=one.goal, share=one.student, public=one.public_labels)
     return tuple(found)
 
 
@@ -273,13 +242,13 @@ def is_worth(student: float, without: float) -> bool:
     return student >= without + _LEAST_GAIN
 
 
-def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding] | None) -> Verdict:
+def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict on a guarantee, in view of the findings."""
-    return verdict(epsilon, tuple(one.code for one in findings or () if one.code in _UNCOUNTED))
+    return verdict(epsilon, tuple(one.code for one in findings if one.code in _UNCOUNTED))
 
 
 def _odds(epsilon: float, unit: PrivacyUnit | None) -> str:
-    if epsilon == float("inf"):
+    if epsilon == inf:
         return "ε is infinite: there is no guarantee."
     changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
     return (

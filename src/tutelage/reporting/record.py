@@ -1,35 +1,28 @@
-"""The values of a privacy card: public values only, each checked for its type and range.
+"""The parts of a privacy card: public values only, each as its annotation says.
 
-The annotations are the allow-list. In a field of any other type, private numbers could hide.
+The annotations are the allow-list: in a value of any other type, private numbers could hide. A card is what its file
+would be read as, so that both are checked by the same rule.
 """
 
-import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, is_dataclass
-from functools import cache
 from operator import add, sub
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, NamedTuple, TypeVar, final
+
+import msgspec
+from msgspec import Meta, Struct
 
 from tutelage._internal import drawing
-from tutelage._internal.drawing import Bars
-from tutelage._internal.records import Entries, Names, frozen
-from tutelage.events import (
-    Composed,
-    Event,
-    NoisyBallot,
-    NoisySumGaussian,
-    PublicationTest,
-    RandomizedResponse,
-    Repeated,
-    Single,
-    SummedNoise,
-    TruncatedGeometricResponse,
+from tutelage._internal.drawing import Bars, round_up
+from tutelage._internal.records import Entries, Hash, Names, plain
+from tutelage.events import Event, event_from_dict
+from tutelage.exceptions import (
+    InvalidParameterError,
+    NotPublishableError,
+    Problem,
+    TutelageError,
+    UnsupportedEventError,
 )
-from tutelage.exceptions import InvalidParameterError, NotPublishableError, Problem
-from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
-from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.reporting.meaning import interval
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
@@ -64,34 +57,47 @@ STATEMENTS = {
     "exit": "how the software was obtained and can be rebuilt, and which network it may reach",
 }
 NOT_RECORDED = "not stated"  # of what a ledger does not record; in files
+NOISE_FROM_SHARES = "noise-from-shares"  # the objection that several hospitals made the noise
+MOST = 1e15  # whole numbers up to it are floats exactly
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"  # letters that show nothing
 _LONGEST = 4000
-_MOST = 1e15  # whole numbers up to it are floats exactly
 _MOST_BARS = 12
-_EVENTS = {*get_args(Single), Repeated, Composed}
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=int(MOST))]
+Made = TypeVar("Made")
 
 
-_SIGNED = ("curves", "errors")  # their numbers may be below 0
-_NEEDED = ("budget", "delta", "spent", "entries", "head")
-# What the dictionaries of a card may contain: `LedgerState.as_dict`, and `tutelage.publishing.recording.record_of`.
-_ENTRIES: dict[str, Entries] = {
-    "budget": {
-        "budget": float, "delta": float, "spent": float, "entries": int, "head": str, "remaining": float,
-        "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
-        "unsettled": int, "bound": bool, "simulated": bool, "cohorts": dict[str, float],
-        "so_far": float,
-        "raised": list[dict[str, float | str]],
-    },
-    "proposal": {
-        "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list[float],
-        "chances": list[int], "unit": dict[str, str],
-    },
-}  # fmt: skip
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of what a card is made of."""
 
 
 @final
-@frozen
-class Batch:
+class Finding(Part, frozen=True):
+    """One objection; public, because it is made of public settings only.
+
+    Parameters
+    ----------
+    code : str
+        The kind of objection, for machines: ``"delta-too-large"``.
+    severity : {"warning", "danger"}
+        Whether the guarantee or the student is weaker than it seems, or useless.
+    reason : str
+        The fault, why it matters, and the fix.
+    """
+
+    code: str
+    severity: Literal["warning", "danger"]
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the fault alone, as the first page of a card and a screen show it."""
+        return f"{self.severity.capitalize()}: {self.reason.partition('. ')[0].removesuffix('.')}."
+
+
+@final
+class Batch(Part, frozen=True):
     """Budget that one batch of queries spent, by worst-case costs.
 
     Parameters
@@ -107,10 +113,10 @@ class Batch:
     """
 
     written: str
-    queries: int
-    checks: float
-    answers: float
-    sums: int = 0
+    queries: Count
+    checks: Amount
+    answers: Amount
+    sums: Count = 0
 
     @property
     def share(self) -> float:
@@ -119,8 +125,7 @@ class Batch:
 
 
 @final
-@frozen
-class FrontierPoint:
+class FrontierPoint(Part, frozen=True):
     """The worst-case cost of a number of queries, released at once by the mechanism of the card.
 
     Parameters
@@ -131,13 +136,12 @@ class FrontierPoint:
         The cost, for all possible votes.
     """
 
-    queries: int
+    queries: Count
     epsilon: PublicEpsilon
 
 
 @final
-@frozen
-class ClassAccuracy:
+class ClassAccuracy(Part, frozen=True):
     """Accuracy of the student on the public labeled rows of one class.
 
     Parameters
@@ -151,8 +155,8 @@ class ClassAccuracy:
     """
 
     name: str
-    rows: int
-    right: int
+    rows: Count
+    right: Count
 
     @property
     def share(self) -> float:
@@ -166,31 +170,28 @@ class ClassAccuracy:
 
 
 @final
-@frozen
-class Reached:
+class Reached(Part, frozen=True):
     """How much of a goal is reached on the public labeled rows, as a share."""
 
     goal: str
-    student: float
-    public_labels: float | None  # by a model of public labels alone, if there is one
-    no_model: float  # by one class for all rows
+    student: Share
+    public_labels: Share | None  # by a model of public labels alone, if there is one
+    no_model: Share  # by one class for all rows
 
 
 @final
-@frozen
-class Influence:
+class Influence(Part, frozen=True):
     """How far the cells of one column move the score of a class, in a student that is a table of effects."""
 
     column: str
     name: str  # of the class
     lowest: str  # cells with the smallest effect
     highest: str
-    distance: float  # between both effects
+    distance: Amount  # between both effects
 
 
 @final
-@frozen
-class Curve:
+class Curve(Part, frozen=True):
     """The effects of the cells of one column, in a student that is a table of effects.
 
     Parameters
@@ -229,8 +230,7 @@ class Curve:
 
 
 @final
-@frozen
-class Errors:
+class Errors(Part, frozen=True):
     """How wrong a student that predicts numbers is on public rows, in the unit of the number.
 
     Parameters
@@ -249,16 +249,235 @@ class Errors:
 
     low: float
     high: float
-    rows: int
-    typical: float
-    of_mean: float
-    within: float
-    of_public: float | None = None
+    rows: Count
+    typical: Amount
+    of_mean: Amount
+    within: Share
+    of_public: Amount | None = None
 
     @property
     def explained(self) -> float:
         """R²: the share of the variance that the student explains."""
         return 1 - (self.typical / self.of_mean) ** 2 if self.of_mean else 0.0
+
+
+@final
+class Raised(Part, frozen=True):
+    """A raise of the budget, as in the ledger."""
+
+    before: Amount
+    epsilon: Amount
+    delta: Share
+    by: str
+    why: str
+    written: str
+
+
+@final
+class Proposed(Part, frozen=True):
+    """The record of a proposal, as in the ledger."""
+
+    kind: str
+    format: int
+    epsilon: Amount
+    delta: Share
+    order: Amount
+    caps: tuple[Amount, ...]
+    chances: tuple[int, ...]
+    unit: PrivacyUnit
+
+
+@final
+class Guarantee(Part, frozen=True, kw_only=True):
+    """The ε that is published, and the event that it is of.
+
+    Parameters
+    ----------
+    epsilon : PublicEpsilon
+        The publishable guarantee.
+    event : dict
+        The record of the event that ε is of: `recorded`.
+    sanitised : PublicEpsilon, optional
+        A second, smaller ε that was computed from the votes, and that noise or a private test made publishable. It
+        is shown beside the first ε and never instead of it.
+    proposal : Proposed, optional
+        The proposal that proves `sanitised`.
+    alone : PublicEpsilon, optional
+        ε of this release by itself, if `epsilon` covers everything released through the ledger. `sanitised` is then
+        of this release too.
+    if_added_or_removed : float, optional
+        ε of this release, at the δ of `epsilon`, if units are only added or removed; for releases in which each unit
+        casts one ballot and the number of units is private. It covers fewer changes than `epsilon`.
+    """
+
+    epsilon: PublicEpsilon
+    event: Entries
+    sanitised: PublicEpsilon | None = None
+    proposal: Proposed | None = None
+    alone: PublicEpsilon | None = None
+    if_added_or_removed: Amount | None = None
+
+
+@final
+class ReleasePart(Part, frozen=True, kw_only=True):
+    """How a release was made.
+
+    Parameters
+    ----------
+    mechanism : str
+        The mechanism in words, with its parameters.
+    noise_source : str
+        The source of the noise.
+    queries : int
+        Queries asked.
+    answered, teachers : int or None
+        Queries with a label, and teachers that could vote; None if the number was not recorded.
+    selection : str
+        How the queries were chosen among the public rows.
+    classes : tuple of str
+        The declared classes.
+    features : tuple of str
+        The columns of a row, in the order of the student; numbers for columns without names.
+    feature_map : str
+        The map from columns to the input of the student, and the rows it was learned from; "none" if there is no map.
+    versions : dict of str to str
+        Versions of the software.
+    created : str
+        UTC day of the release in ISO 8601.
+    """
+
+    mechanism: str
+    noise_source: str
+    queries: Count
+    answered: Count | None
+    teachers: Count | None
+    selection: str = "as given"
+    classes: Names = ()
+    features: Names = ()
+    feature_map: str = "none"
+    versions: dict[str, str] = {}
+    created: str
+
+
+@final
+class Judged(Part, frozen=True, kw_only=True):
+    """The measured quality of a student on public rows, if there were any.
+
+    Parameters
+    ----------
+    by_class : tuple of ClassAccuracy
+        The accuracy by class, on labeled rows.
+    public_labels : float, optional
+        Accuracy, on the same rows, of a model of public labels alone, which costs nobody any privacy.
+    goals : tuple of Reached
+        How much of the goal is reached on the same rows, if the goal is not accuracy.
+    errors : tuple of Errors
+        How wrong a student that predicts numbers is.
+    """
+
+    by_class: tuple[ClassAccuracy, ...] = ()
+    public_labels: Share | None = None
+    goals: tuple[Reached, ...] = ()
+    errors: tuple[Errors, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of labeled rows."""
+        return sum(entry.rows for entry in self.by_class)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of the labeled rows that the student labels correctly; None if there are no such rows."""
+        return sum(entry.right for entry in self.by_class) / self.rows if self.rows else None
+
+    @property
+    def majority(self) -> float | None:
+        """Share of the most frequent class among the labeled rows; None if there are no such rows."""
+        return max(entry.rows for entry in self.by_class) / self.rows if self.rows else None
+
+
+@final
+class StudentPart(Part, frozen=True, kw_only=True):
+    """The student, and how good it is.
+
+    Parameters
+    ----------
+    name : str
+        The estimator of the student.
+    class_weight : dict of str to float
+        How much each class counts in predictions; empty if classes count alike.
+    judged : Judged
+        Its quality on public rows.
+    influences : tuple of Influence
+        The columns that move scores furthest, if the student is a table of effects.
+    curves : tuple of Curve
+        The effects of these columns, at most six, to be drawn.
+    """
+
+    name: str
+    class_weight: dict[str, Amount] = {}
+    judged: Judged = Judged()
+    influences: tuple[Influence, ...] = ()
+    curves: tuple[Curve, ...] = ()
+
+
+@final
+class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of the ledger after the release, by the names of `LedgerState`, and what was spent on.
+
+    Parameters
+    ----------
+    batches : tuple of Batch
+        The releases that spent the budget so far, in order.
+    frontier : tuple of FrontierPoint
+        The costs of other numbers of queries, at the δ of the card's ε.
+    """
+
+    budget: Annotated[float, Meta(gt=0, le=MOST)]
+    delta: Share
+    spent: Amount
+    entries: Count
+    head: Hash
+    remaining: Amount | None = None
+    order: Amount | None = None
+    accounting: str | None = None
+    unit: str | None = None
+    neighboring: str | None = None
+    opened: str | None = None
+    answers: Count | None = None
+    unsettled: Count | None = None
+    bound: bool | None = None
+    simulated: bool | None = None
+    cohorts: dict[str, Amount] = {}
+    so_far: Amount | None = None
+    raised: tuple[Raised, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    frontier: tuple[FrontierPoint, ...] = ()
+
+    @property
+    def spending(self) -> "Spending":
+        """The budget as every page prints it."""
+        return Spending.of(self.budget, self.spent)
+
+    @property
+    def spent_on_checks(self) -> float:
+        """What checks and publications spent, as it is printed."""
+        return min(self.spending.spent, round_up(sum(batch.checks for batch in self.batches)))
+
+    @property
+    def bars(self) -> list[tuple[Batch, float]]:
+        """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
+        shown = merged(self.batches, _MOST_BARS)
+        spent = self.spending.spent
+        until = 0.0
+        told = 0.0
+        found = list[tuple[Batch, float]]()
+        for batch in shown:
+            until += batch.share
+            upto = spent if batch is shown[-1] else min(spent, round_up(until))
+            found.append((batch, round(upto - told, 9)))
+            told = upto
+        return found
 
 
 class Spending(NamedTuple):
@@ -311,256 +530,36 @@ def check_statements(statements: dict[str, str]) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CardRecord:
-    """The values of a card, as `PrivacyCard` describes them."""
-
-    epsilon: PublicEpsilon
-    sanitised: PublicEpsilon | None = None
-    proposal: Entries | None = None
-    alone: PublicEpsilon | None = None
-    if_added_or_removed: float | None = None
-    event: Event
-    mechanism: str
-    noise_source: str
-    queries: int
-    answered: int | None
-    teachers: int | None
-    selection: str = "as given"
-    classes: Names
-    features: Names
-    feature_map: str = "none"
-    student: str
-    student_accuracy: float | None
-    evaluation_rows: int
-    public_labels_accuracy: float | None = None
-    goals: tuple[Reached, ...] = ()
-    class_weight: dict[str, float] = field(default_factory=dict)
-    accuracy_by_class: tuple[ClassAccuracy, ...] = ()
-    influences: tuple[Influence, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    errors: tuple[Errors, ...] = ()
-    budget: Entries
-    batches: tuple[Batch, ...] = ()
-    frontier: tuple[FrontierPoint, ...] = ()
-    findings: tuple[Finding, ...] | None = None
-    statements: dict[str, str] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    created: str
-
-    def __post_init__(self) -> None:
-        for name, hint in _hints(CardRecord).items():
-            check_public(getattr(self, name), hint, name)
-        budget = self.budget
-        for name in _NEEDED:
-            if name not in budget:
-                raise InvalidParameterError(Problem("a card.budget", f"have an entry `{name}`"))
-            _check_range(budget[name], f"budget[{name!r}]")
-        if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
-            raise InvalidParameterError(
-                Problem("a card.budget", "have a `budget` above 0 and a `head` of 64 hexadecimal digits")
-            )
-        _check_range(self.student_accuracy, "student_accuracy", 1)
-        _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
-        for goal in self.goals:
-            for share in (goal.student, goal.public_labels, goal.no_model):
-                _check_range(share, "goals", 1)
-        _check_range(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
-        _check_range(self.answered, "answered", self.queries)
-        for entry in self.accuracy_by_class:
-            _check_range(entry.right, "accuracy_by_class.right", entry.rows)
-        for one in self.curves:
-            if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
-                raise InvalidParameterError(
-                    Problem("a card.curves", "have one effect and one noise for each cell, and no negative noise")
-                )
-        for one in self.errors:
-            for name in ("rows", "typical", "of_mean", "of_public"):
-                _check_range(getattr(one, name), f"errors.{name}")
-            _check_range(one.within, "errors.within", 1)
-        check_statements(self.statements)
-        self._check_costs()
-        if self.event.is_simulated and not self.epsilon.simulated:
-            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
-
-    def _check_costs(self) -> None:
-        """Refuse costs in the wrong field, or about another unit of privacy."""
-        first = self.alone or self.epsilon
-        second = self.sanitised
-        always = [self.epsilon, first, *(point.epsilon for point in self.frontier)]
-        if any(cost.output_dependent for cost in always):
-            raise NotPublishableError(
-                "`epsilon`, `alone` and `frontier` of a card must be worst-case ε. Put an ε that holds only for what "
-                "was released into `sanitised`."
-            )
-        if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
-            raise NotPublishableError(
-                "`sanitised` of a card must be an ε that holds only for what was released, below the worst-case ε. "
-                "Leave `sanitised` out, or put the smaller worst-case ε into `epsilon`."
-            )
-        entity = self.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-        if self.if_added_or_removed is not None and not entity:
-            raise NotPublishableError(
-                "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
-            )
-        costs = always if second is None else [*always, second]
-        if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
-            raise NotPublishableError(
-                "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
-                "`epsilon`, and simulated only where that is."
-            )
-        for cost in costs:
-            _check_range(cost.delta, "delta", 1)
-
-    @property
-    def missing(self) -> Names:
-        """Topics without a statement."""
-        return tuple(topic for topic in STATEMENTS if topic not in self.statements)
-
-    @property
-    def covers_ledger(self) -> bool:
-        """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
-        return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
-
-    @property
-    def whole_budget(self) -> PublicEpsilon:
-        """The guarantee once all of the budget is spent."""
-        return PublicEpsilon(self.budget["budget"], self.budget["delta"], self.epsilon.unit, "budget")
-
-    @property
-    def model(self) -> str:
-        """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
-        parts = [part.event for part in self.event.flatten()]
-        if any(isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot) for part in parts):
-            return "local"
-        found = any(one.code == NOISE_FROM_SHARES for one in self.findings or ())
-        return "federated" if found or any(isinstance(part, SummedNoise) for part in parts) else "central"
-
-    @property
-    def of_ledger(self) -> bool:
-        """Whether the card was made of a ledger alone, which records no student."""
-        return self.student == NOT_RECORDED
-
-    @property
-    def releases_sums(self) -> bool:
-        """Whether noisy sums of ballots were released, and no votes on single rows."""
-        return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
-
-    @property
-    def sums(self) -> int:
-        """How many noisy sums were released."""
-        return self._times(NoisySumGaussian)
-
-    @property
-    def tests(self) -> int:
-        """How many tests of a smaller ε were released."""
-        return self._times(PublicationTest)
-
-    def _times(self, kind: type[Event]) -> int:
-        parts = self.event.flatten()
-        return sum(part.times for part in parts if isinstance(part.event.without_shares(), kind))
-
-    @property
-    def spending(self) -> Spending:
-        """The budget as every page prints it."""
-        return Spending.of(self.budget["budget"], self.budget["spent"])
-
-    @property
-    def usage(self) -> str:
-        """How ε, what is spent of a budget of which some is left, and the ε of what was released so far differ."""
-        spending = self.spending
-        so_far = self.budget.get("so_far")
-        if not spending.left or self.epsilon.simulated:
-            return ""
-        of = "Everything released from this budget" if self.covers_ledger else "This release"
-        said = f"{of}: ε = {round_up(self.epsilon.epsilon):.4f}. "
-        said += f"It used {spending.spent:.4f} of the budget of {spending.budget:.10g}."
-        if so_far is None or so_far >= spending.budget:
-            return said
-        return f"{said} If you stop here because of what you saw, quote {round_up(so_far):.4f}."
-
-    @property
-    def spent_on_checks(self) -> float:
-        """What checks and publications spent, as it is printed."""
-        return min(self.spending.spent, round_up(sum(batch.checks for batch in self.batches)))
-
-    @property
-    def bars(self) -> list[tuple[Batch, float]]:
-        """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
-        shown = merged(self.batches, _MOST_BARS)
-        spent = self.spending.spent
-        until = 0.0
-        told = 0.0
-        found = list[tuple[Batch, float]]()
-        for batch in shown:
-            until += batch.share
-            upto = spent if batch is shown[-1] else min(spent, round_up(until))
-            found.append((batch, round(upto - told, 9)))
-            told = upto
-        return found
-
-    @property
-    def majority_share(self) -> float | None:
-        """Share of the most frequent class among the public labeled rows; None if there are no such rows."""
-        rows = sum(entry.rows for entry in self.accuracy_by_class)
-        return max(entry.rows for entry in self.accuracy_by_class) / rows if rows else None
+def recorded(event: Event) -> Entries:
+    """Return the record of an event, for a card; refuse events that `tutelage.events` does not know."""
+    refusal = NotPublishableError("A card takes the events of `tutelage.events` only.")
+    try:
+        record = plain(event.as_dict())
+        known = event_from_dict(record)
+    except (AttributeError, TypeError, UnsupportedEventError):
+        raise refusal from None
+    if known != event:
+        raise refusal
+    return record
 
 
-_hints = cache(get_type_hints)
-
-
-def check_public(value: Any, hint: Any, where: str, *, ranged: bool = True) -> None:
-    """Refuse a value that its annotation does not allow, however deeply nested; numbers are from 0 on if `ranged`."""
-    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    kind = type(value)
-    if kind is not NoneType and any(isinstance(one, type) and issubclass(one, Event) for one in options):
-        if kind not in _EVENTS:
-            raise _refusal(where, "takes the events of `tutelage.events` only", value)
-        options, ranged = (kind,), False  # an event checks its ranges itself
-    chosen = next((one for one in options if kind is _type_of(one) or (one is float and kind is int)), None)
-    if chosen is None:
-        takes = " or ".join("None" if one is NoneType else _type_of(one).__name__ for one in options)
-        raise _refusal(where, f"takes {takes} only", value)
-    if kind is str and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise InvalidParameterError(
-            Problem(f"a card.{where}", "be text that UTF-8 can encode", fix="It has lone surrogates.")
+def as_read(value: object, kind: type[Made], where: str) -> Made:
+    """Return a value as its file would be read; refuse other types and ranges, by the place and without the value."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, TutelageError):
+            raise error.__cause__ from None
+        said, _, place = str(error).partition(" - at `$")
+        where = (where + place.removesuffix("`")).removeprefix(".") or "card"
+    except UnicodeEncodeError:
+        said = "Expected text without lone surrogates"
+    except (TypeError, ValueError, RecursionError):
+        said = "Expected other types, got one that JSON does not have"
+    if ", got " in said or "unknown field" in said:
+        raise NotPublishableError(
+            f"`{where}` of a card takes public values of its own types only. Another may depend on the private votes."
         )
-    if kind is float and not math.isfinite(value):
-        raise InvalidParameterError(Problem(f"a card.{where}", "be a finite number", f"{value!r}"))
-    if ranged:
-        _check_range(value, where)
-    for name, part, of_part in _parts(value, chosen, where):
-        check_public(part, of_part, name, ranged=ranged and where not in _ENTRIES and where not in _SIGNED)
-
-
-def _parts(value: Any, hint: Any, where: str) -> list[tuple[str, object, Any]]:
-    """Return what a value of that annotation holds: the place, the value and the annotation of each part."""
-    if type(value) is dict:
-        known = _ENTRIES.get(where) or dict.fromkeys(value, get_args(hint)[1])
-        for name, part in value.items():
-            check_public(name, str, f"{where} keys")
-            if name not in known:
-                raise _refusal(where, f"takes only {', '.join(known)}", part)
-        return [(f"{where}[{name!r}]", part, known[name]) for name, part in value.items()]
-    if type(value) in (tuple, list):
-        return [(f"{where}[{number}]", part, get_args(hint)[0]) for number, part in enumerate(value)]
-    if is_dataclass(value):
-        return [(f"{where}.{name}", getattr(value, name), part) for name, part in _hints(type(value)).items()]
-    return []
-
-
-def _type_of(hint: Any) -> type:
-    origin = get_origin(hint) or hint
-    return str if origin is Literal else origin  # `Finding` checks which word it is
-
-
-def _check_range(value: object, where: str, most: float = _MOST) -> None:
-    """Refuse a number that is not from 0 to `most`; other values pass."""
-    if type(value) in (float, int) and not 0 <= value <= most:  # type: ignore[operator]
-        raise InvalidParameterError(Problem(f"a card.{where}", f"be from 0 to {most:g}"))
-
-
-def _refusal(where: str, takes: str, value: object) -> NotPublishableError:
-    return NotPublishableError(
-        f"`{where}` of a card {takes}. Got a {type(value).__name__}, which may depend on the private votes."
-    )
+    if not said.startswith(("Expected", "Object missing")):
+        said = "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
+    raise InvalidParameterError(Problem(f"the {where} of a card", f"fit its form ({said})"))
