@@ -27,7 +27,6 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.published import budget_of
 from tutelage.publishing import propose, publish_epsilon, record
 from tutelage.publishing.proof import read_claim, write_claim
-from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Guarantee, Proposed, ReleasePart, StudentPart, recorded
 from tutelage.students import load_student
@@ -60,7 +59,7 @@ def write(folder: Path) -> None:
         epsilon=published.data_independent,
         event=recorded(accountant.charged()),
         sanitised=published.smaller,
-        proposal=msgspec.convert(record_of(proposal), Proposed),
+        proposal=msgspec.convert(proposal.as_dict(), Proposed),
     )
     made = ReleasePart(
         mechanism="LNMax(scale=5.0)", noise_source="exact", queries=40, answered=40, teachers=150,

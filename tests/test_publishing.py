@@ -29,7 +29,6 @@ from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal, propose, publish_epsilon, reach_of, record
 from tutelage.publishing.publication import recalled_publication
-from tutelage.publishing.recording import record_of
 
 DELTA, TEACHERS = 1e-5, 62
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
@@ -221,7 +220,7 @@ def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_o
         publish_epsilon(released(), several, proposal, ROWS[::-1], noise=SimulationNoise(0))
     raced = unpaid()
     for road in (proposal, *others):  # as two processes may that record at the same time
-        raced.record_proposal(record_of(road))
+        raced.record_proposal(road.as_dict())
     paying(raced)
     with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         publish_epsilon(released(), raced, others[1], ROWS, noise=SimulationNoise(0))

@@ -194,7 +194,7 @@ class Boundary:
         """
         keys = self.keys(request)
         with self.ledger.releasing(keys if self._unstored is None else ()):
-            self._store_late()
+            self.store_late()
             answers, event, cost = self._answers(request, keys, guard)
         self._answered.append(Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost))
         return self._answered[-1]
@@ -294,21 +294,16 @@ class Boundary:
         return settled, happened
 
     def store_late(self) -> None:
-        """Store what was drawn and could not be stored, before anything more is asked."""
-        if self._unstored is not None:
-            with self.ledger.releasing():
-                self._store_late()
-
-    def _store_late(self) -> None:
         """Store what could not be stored when it was drawn, or forget it if another process drew something else."""
         if self._unstored is None:
             return
         reservation, answers, happened = self._unstored
-        if not self.ledger.is_settled(reservation):
-            self.ledger.settle(reservation, answers, happened)
-        elif self.ledger.recall(answers) != answers:  # it took over the step; these answers are never released
-            self.kept.pop()
-            self._drawn |= dict.fromkeys(answers, False)
+        with self.ledger.releasing():
+            if not self.ledger.is_settled(reservation):
+                self.ledger.settle(reservation, answers, happened)
+            elif self.ledger.recall(answers) != answers:  # it took over the step; these answers are never released
+                self.kept.pop()
+                self._drawn |= dict.fromkeys(answers, False)
         self._unstored = None
 
     def _is_paid(self, request: Request) -> bool:

@@ -115,8 +115,8 @@ class Aggregator:
                 self._boundary.require(draft.event, draft.queries)  # nothing is begun in vain
                 row = draft.rows(before and self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
-                kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
-                earlier.append(self._own(kept[_BATCH]))
+                self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})
+                earlier = self._earlier(draft.name)  # with what was kept first
             batch = earlier[-1]
             if self._boundary.paid(batch) is None:
                 require_room(mailbox.batch_path(batch.identifier, self.consortium))
@@ -126,18 +126,12 @@ class Aggregator:
         return None
 
     def _earlier(self, name: str) -> list[Batch]:
+        """Return the batches that were asked for a draft, signed by the present keys."""
         found: list[Batch] = []
         while (kept := self._home.kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
-            found.append(self._own(kept[_BATCH]))
+            asked = Batch.from_bytes(kept[_BATCH], self.consortium, own=True)
+            found.append(asked.signed_by(self._home.identity))
         return found
-
-    def _own(self, kept: bytes) -> Batch:
-        """Return a batch that was asked, signed by the present keys."""
-        return Batch.from_bytes(
-            kept,
-            self.consortium,
-            own=True,
-        ).signed_by(self._home.identity)
 
     def collect(self, batch: Batch, mailbox: Mailbox) -> Collected:
         """Return the labels of a batch, recombined from the computing parties' shares.

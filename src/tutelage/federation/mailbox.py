@@ -377,11 +377,15 @@ def batch_status(
     parties = consortium.computing_parties
     aggregator = consortium.aggregator
     recipients = parties if recipient is None else [recipient]
-    answered = list[str]()
-    missing = list[str]()
-    for one in consortium.entities:
-        has_answered = all(mailbox.answer(batch, one, each).path.exists() for each in recipients)
-        (answered if has_answered else missing).append(one.name)
+    entities = names_of(consortium.entities)
+    lacking = {
+        one.name
+        for one in consortium.entities
+        for each in recipients
+        if not mailbox.answer(batch, one, each).path.exists()
+    }
+    missing = tuple(name for name in entities if name in lacking)
+    answered = tuple(name for name in entities if name not in lacking)
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
         header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
@@ -390,9 +394,8 @@ def batch_status(
                 sealed_by(party, header, envelope)
                 runs[party.name].add(run)
     computed = tuple(name for name, found in runs.items() if found)
-    in_one_run = bool(runs) and bool(set.intersection(*runs.values()))
-    complete = in_one_run or mailbox.is_collected(batch.identifier, consortium)
-    return BatchStatus(batch.identifier, batch.n_queries, tuple(answered), tuple(missing), computed, complete)
+    complete = bool(set.intersection(*runs.values())) or mailbox.is_collected(batch.identifier, consortium)
+    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
 
 @final

@@ -19,7 +19,7 @@ from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import composition, data_independent
 from tutelage.ballots import tally
 from tutelage.boundary import BatchBoundary
-from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
+from tutelage.events import Composed, Event, Repeated, SummedNoise
 from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
@@ -110,11 +110,10 @@ class SharedVotes:
     @cached_property
     def sigmas(self) -> tuple[float, ...]:
         """The parameter σ/√h of one entity's discrete Gaussians: of its votes, then of its check if there is one."""
-        parts = sorted(self.parts(), key=lambda part: isinstance(part.event, ConfidenceCheck))
-        return tuple(part.sigma_of_share for part in parts)
+        return tuple(part.sigma_of_share for part in reversed(self.parts()))
 
     def parts(self) -> list[SummedNoise]:
-        """Return the events of one query, for an observer of labels and abstentions only.
+        """Return the events of one query, its check first, for an observer of labels and abstentions only.
 
         A colluding member knows its own share of noise and can subtract it. So every entity adds discrete Gaussians of
         parameter σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:

@@ -37,7 +37,7 @@ from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
-from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
+from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Guarantee, Proposed, recorded
 
@@ -364,7 +364,7 @@ def claimed_guarantee(path: Path, history: History, before: Guarantee) -> Guaran
     claim, proposal, released = read_claim(path, history)
     proposed = None
     if claim.sanitised is not None and proposal is not None:
-        proposed = msgspec.convert(record_of(proposal), Proposed)
+        proposed = msgspec.convert(proposal.as_dict(), Proposed)
     return Guarantee(
         epsilon=claim.data_independent,
         event=recorded(released),

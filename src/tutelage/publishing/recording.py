@@ -76,27 +76,22 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
     """
     check_unit(proposal, ledger)
     history = ledger.history()
-    mine = record_of(proposal)
+    mine = proposal.as_dict()
     history.check_share(proposal.delta)
     recorded = history.proposals
     _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.delta)
     ledger.record_proposal(mine)
 
 
-def record_of(proposal: Proposal) -> Entries:
-    """Return the plain values by which a proposal is recorded."""
-    return proposal.as_dict()
-
-
 def proposal_of(recorded: Entries) -> Proposal:
-    """Return the proposal that `record_of` was made of; its ε is proved again."""
+    """Return the proposal that a ledger or a card holds; its ε is proved again."""
     return Proposal.from_json(json.dumps(recorded))
 
 
 def check_recorded(proposal: Proposal, history: History) -> None:
     """Refuse a proposal that the ledger does not hold: labels could have shaped it."""
     recorded = history.proposals
-    mine = record_of(proposal)
+    mine = proposal.as_dict()
     if mine not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
