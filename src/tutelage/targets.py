@@ -227,6 +227,13 @@ class Classes:
                 problems = [*problems_in(self.class_of)]
                 yield from problems
                 labels = () if problems else self.class_of()
+            names = [*self.values]
+            if len(names) == 1:
+                yield Problem("PATEClassifier.classes", "list at least two class values, which are public")
+            if len(set(map(repr, names))) < len(names):
+                yield Problem("PATEClassifier.classes", "list each class value once")
+            if 0 < sum(isinstance(name, str) for name in names) < len(names):  # numbers would become text
+                yield Problem("PATEClassifier.classes", "be all text or all numbers")
             if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
                 yield _LONG
         yield from (one._replace(name="PATEClassifier.goal") for one in problems_in(partial(Goal, self.goal)))

@@ -280,10 +280,9 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     def learned_map(self) -> LearnedMap | None:
         """The map that [features] names."""
         of = self.features
-        if of.map is None:
-            return None
         shape = None if of.image_shape is None else tuple(of.image_shape)
-        return LearnedMap(of.map, of.components, shape, self.public_source)
+        given = of.map or of.components or shape
+        return LearnedMap(of.map, of.components, shape, self.public_source) if given else None
 
     @property
     def folder(self) -> Path:
@@ -498,7 +497,7 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
     private = config.private
     target = config.target
     if target.classes is not None:
-        yield from problems_of_classes(target.classes)
+        yield from problems_of_names(target.classes)
     if config.dataset is not None:
         given = {
             "`column`": target.column != TargetSection().column, "`classes`": target.classes, "`range`": target.range,
@@ -546,36 +545,14 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
                 yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
 
-def problems_of_classes(classes: list | dict) -> Iterator[str]:
-    """Yield problems of class values, and of merged labels that are not in exactly one class."""
-    if len(classes) < 2:
-        yield "`classes` in [target] must list at least two class values; they count as public."
-    if len(set(map(repr, classes))) < len(classes):
-        yield "`classes` in [target] must list each class value once."
-    if {type(value) for value in classes} not in ({str}, {int}):
-        yield "`classes` in [target] must be all text or all whole numbers."
+def problems_of_names(classes: Iterable[Any]) -> Iterator[str]:
+    """Yield problems of class values in the files that are published."""
     for value in classes:
         if is_formula(value):
             yield (
                 f"`classes` in [target] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
-    merged = [label for labels in classes.values() for label in labels] if isinstance(classes, dict) else []
-    if len(set(map(str, merged))) < len(merged):
-        yield "`classes` in [target] must list each label once."
-
-
-def _problems_of_features(config: RunConfig) -> Iterator[str]:
-    for name in ("components", "image_shape") if config.public.schema is None else ():
-        if getattr(config.features, name) is not None and config.features.map is None:
-            yield f"`{name}` in [features] is of a map. Name the map in `map`."
-    if config.schema is None and config.features.image_shape is not None and config.features.map in ("pca", "steps"):
-        yield '`image_shape` in [features] is of the map `images`. Leave it out, or write `map = "images"`.'
-
-
-def _problems_of_run(config: RunConfig) -> Iterator[str]:
-    if config.run.jobs == 0:
-        yield "`jobs` in [run] must be at least 1, or -1 for all cores. Got 0."
 
 
 def _check_estimator(config: RunConfig) -> None:
@@ -592,8 +569,6 @@ _CHECKS: tuple[tuple[Names, Callable[[RunConfig], Iterable[str] | None]], ...] =
     (("private", "target"), _problems_of_private),
     (("dataset", "private", "target", "public", "method", "published"), _problems_of_target),
     (("private", "target", "public", "columns"), _problems_of_columns),
-    (("public", "features"), _problems_of_features),
-    (("run",), _problems_of_run),
     (("statements",), lambda config: check_statements(config.statements)),
     (("method", "private", "target", "privacy", "features", "run"), _check_estimator),
 )

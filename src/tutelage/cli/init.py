@@ -13,18 +13,18 @@ from typer import Abort, prompt
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
-from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
+from tutelage.cli.config import RunConfig, config_of, problems_of_names, read_schema
 from tutelage.cli.prepare import prepared
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import load_sources
 from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
 from tutelage.cli.words import on_command_line
-from tutelage.exceptions import ConfigError, TutelageError
+from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.preflight import like_ids, named_like_id
 from tutelage.reporting.meaning import guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
-from tutelage.targets import Goal
+from tutelage.targets import Classes, Goal
 
 _EACH_ROW = "each row"
 _NONE = "none"
@@ -395,7 +395,7 @@ def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tu
     if public is not None and used != _NONE:
         of_public["label"] = used
         of_public["evaluate_last"] = public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
-    if "classes" not in ask.given and len(values) <= _MOST_CLASSES and not [*problems_of_classes(values)]:
+    if "classes" not in ask.given and 1 < len(values) <= _MOST_CLASSES and not [*problems_of_names(values)]:
         return values, of_public
     stated = ask(
         "classes", "Values, separated by commas",
@@ -426,7 +426,9 @@ def _public_label(public: Table, name: str) -> str:
 def _classes(found: list[str], value: str | Iterable[str]) -> list[str]:
     parts = next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
     classes = [str(one).strip() for one in parts]
-    if problems := [*problems_of_classes(classes)]:
+    if problems := [*Classes(values=classes).problems()]:
+        raise InvalidParameterError(*problems)
+    if problems := [*problems_of_names(classes)]:
         raise ConfigError(*problems)
     for one in found:
         if one not in classes:

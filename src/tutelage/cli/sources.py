@@ -10,7 +10,7 @@ import numpy as np
 from tutelage._internal.files import rows_in
 from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import Array, Private
-from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
+from tutelage.cli.config import PrivateSection, RunConfig, problems_of_names
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features.columns import labels_of_public, public_features
@@ -143,10 +143,8 @@ def _classes(config: RunConfig, labels: Any) -> Any:
     if classes is None:
         known = labels_of_public(None, labels)
         classes = [] if known is None else [*map(_plain, np.unique(known).tolist())]
-        if problems := [*problems_of_classes(classes)]:
-            raise ConfigError(
-                f"{problems[0]} Since [target] lists no classes, the labels of the public rows were taken."
-            )
+        for problem in problems_of_names(classes):
+            raise ConfigError(f"{problem} Since [target] lists no classes, the labels of the public rows were taken.")
     elif labels is not None:
         Classes(values=classes).read(labels).public(labels, len(labels), "label")
     return classes

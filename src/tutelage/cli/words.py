@@ -37,6 +37,8 @@ def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
     kind, _, call = owner.partition(".")
     if kind in _ESTIMATORS and call in ("", "fit", "prepare") and name in _ENTRIES:
         return _ENTRIES[name]
+    if kind == "LearnedMap":
+        return f"`{name.replace('name', 'map')}` in [features]"
     if owner == "plan":
         return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
     if kind in _methods():

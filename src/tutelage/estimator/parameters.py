@@ -48,11 +48,19 @@ _TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
     "insist": _SWITCH,
     "checkpoints": (str | PathLike | None, "a path"),
 }
+
+
+def _jobs(value: object, name: str, owner: str) -> None:
+    if isinstance(value, Integral) and value == 0:
+        raise InvalidParameterError(Problem(f"{owner}.{name}", "be at least 1, or -1 for all cores", "0"))
+
+
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     **dict.fromkeys(("epsilon", "budget"), positive),
     "delta": probability,
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
+    "n_jobs": _jobs,
 }
 ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows", *_TYPES_OF_FIT)
 

@@ -273,6 +273,12 @@ class LearnedMap:
             raise InvalidParameterError(
                 Problem("LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", shown(self.name))
             )
+        takers = {"components": ("pca", "images"), "image_shape": ("images",)}
+        for setting, maps in takers.items():
+            if getattr(self, setting) is not None and self.name not in maps:
+                raise InvalidParameterError(
+                    Problem(f"LearnedMap.{setting}", f"be left out, because it is of {' and '.join(maps)}")
+                )
 
     def __sklearn_tags__(self) -> Tags:
         """Say whether the learned map takes rows with missing cells."""
