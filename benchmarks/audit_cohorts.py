@@ -23,7 +23,7 @@ from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage._internal import threads
 from tutelage.accounting.composition import gaussian_dp_epsilon
 from tutelage.boundary import Boundary
-from tutelage.ledger.store import Transaction
+from tutelage.ledger.transaction import Transaction
 from tutelage.methods.requests import Answer
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
+from tutelage.ledger.account import Batch
 from tutelage.privacy import ONE_TEACHER
 
 SIGMA, CLASSES = 40.0, 10
@@ -29,7 +30,7 @@ def new_ledger(folder: Path) -> Ledger:
     """Return a ledger with room for everything below."""
     path = folder / f"{time.monotonic_ns()}.ledger"
     ledger = Ledger.create(path, epsilon=1000.0, delta=1e-5, unit=ONE_TEACHER)
-    ledger.fitting(EVENT)  # the cost of the event is computed once per process
+    ledger.account.fitting(EVENT)  # the cost of the event is computed once per process
     return ledger
 
 
@@ -48,7 +49,7 @@ def reserved(folder: Path, debits: int) -> float:
     ledger = new_ledger(folder)
     start = time.perf_counter()
     for _ in range(debits):
-        ledger.reserve(EVENT, 1)
+        ledger.account.reserve(Batch(EVENT, 1))
     return time.perf_counter() - start
 
 
@@ -59,8 +60,8 @@ def reserved_and_settled(folder: Path, debits: int, batch: int) -> float:
     start = time.perf_counter()
     for first in range(0, debits, batch):
         asked = queries[first : first + batch]
-        reservation = ledger.reserve(EVENT, len(asked))
-        ledger.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
+        reservation = ledger.account.reserve(Batch(EVENT, len(asked)))
+        ledger.account.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
     return time.perf_counter() - start
 
 
@@ -85,9 +86,9 @@ def raced(folder: Path, debits: int, processes: int) -> float:
     for _ in range(processes):
         child = os.fork()
         if child == 0:
-            mine = Ledger.open(str(path))
+            mine = Ledger.open(str(path)).account
             for _ in range(debits // processes):
-                mine.settle(mine.reserve(EVENT, 1), {os.urandom(32): (1,)}, EVENT)
+                mine.settle(mine.reserve(Batch(EVENT, 1)), {os.urandom(32): (1,)}, EVENT)
             os._exit(0)
         children.append(child)
     for child in children:

@@ -33,7 +33,7 @@ teachers = RecordedTeachers.load(ballots_file, X_public, n_classes=3, unit=patie
 ledger = Ledger.create(Path(folder.name) / "patients.ledger", epsilon=2.0, delta=1e-5, unit=patient)
 session = LabelingSession(teachers, ConfidentGNMax(threshold=175, sigma_threshold=80, sigma_vote=40), ledger)
 affordable = X_public[: session.affordable(X_public)]
-print(f"ε = {ledger.epsilon:g} pays for {len(affordable)} of {len(X_public)} queries in the worst case")
+print(f"ε = {ledger.limit.epsilon:g} pays for {len(affordable)} of {len(X_public)} queries in the worst case")
 
 release = session.ask(affordable)
 with labels_file.open("w", newline="") as file:

@@ -75,7 +75,7 @@ teachers = CallableTeachers(prompts, n_classes=2, unit=shards.unit, max_workers=
 ledger = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=shards.unit)
 session = LabelingSession(teachers, GNMax(sigma=40.0), ledger)
 print(f"{shards.n_shards} prompts of {len(messages) / shards.n_shards:.0f} examples on average")
-print(f"ε = {ledger.epsilon:g} pays for {session.fitting} labels in the worst case")
+print(f"ε = {ledger.limit.epsilon:g} pays for {session.fitting} labels in the worst case")
 
 release = session.ask(X_public)
 right = np.mean(np.array(CLASSES)[release.labels] == truth)

@@ -2,13 +2,25 @@
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tutelage import Ledger
+from tutelage._internal.typing import IntArray
+from tutelage.events import CappedArgmaxGaussian, Event, NoisyArgmaxGaussian
+from tutelage.ledger import Labels
+from tutelage.ledger.account import Account, Batch, Granted, New, Reservation, Settled, Votes
+from tutelage.ledger.beginning import Intent, Whom
+from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.entries import Checkpoint, Entry
+from tutelage.ledger.scope import Scope
 from tutelage.privacy import ONE_TEACHER
+
+NOTHING = NoisyArgmaxGaussian(1e6, 2, ONE_TEACHER)  # where it does not matter
 
 
 def new_ledger(path: Path | None = None, epsilon: float = 2.0, **terms: Any) -> Ledger:
@@ -29,7 +41,8 @@ def resealed(path: Path, **change: object) -> None:
     with closing(sqlite3.connect(path)) as raw, raw:
         key, text = raw.execute("SELECT key, text FROM secret, checkpoint").fetchone()
         head, newest = raw.execute("SELECT hash, text FROM entries ORDER BY number DESC LIMIT 1").fetchone()
-        spent = {"accounts": {"": json.loads(newest)["spent"]}}
+        costs = [json.loads(text).get("cost", 0) for (text,) in raw.execute("SELECT text FROM entries")]
+        spent = {"accounts": {"": json.loads(newest)["spent"]}, "charged_for": sum(map(bool, costs))}
         sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **spent, **change})
         raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
 
@@ -45,3 +58,147 @@ def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
             raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (entry.text, entry.hash, number))
             last = entry
     resealed(path)
+
+
+_BEGUN = WeakKeyDictionary[Ledger, Scope]()
+
+
+def begin(ledger: Ledger, intent: Intent | None, whom: Whom) -> Scope:
+    """Let a release begin with the next reservation by this object, whether it has its turn or not."""
+    scope = _BEGUN[ledger] = Scope(ledger._opened, intent, whom)
+    ledger.account = scope.account  # pyright: ignore[reportAttributeAccessIssue]
+    return scope
+
+
+def begun(ledger: Ledger) -> tuple[Intent | None, Whom]:
+    """Return what was said of the release that begins."""
+    scope = _BEGUN.get(ledger)
+    return (None, Whom()) if scope is None else (scope._beginning._intent, scope._beginning._whom)
+
+
+def reserve(ledger: Ledger, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
+    """Spend what queries cost at most; a batch with a name is found again."""
+    return ledger.account.reserve(Batch(event, queries, batch))
+
+
+def reserve_new(
+    ledger: Ledger, event: Event, hashes: Collection[bytes]
+) -> tuple[dict[bytes, Labels], Reservation | None]:
+    """Reserve the queries that have no answer, and return the answers of the others."""
+    found = ledger.account.reserve(New(event, hashes))
+    return found.answers, found.reservation
+
+
+def reserve_votes(
+    ledger: Ledger, event: CappedArgmaxGaussian, campaign: str, voters: Voters, wanted: IntArray, *, queries: int
+) -> Granted:
+    """Spend votes of teachers in a campaign."""
+    return ledger.account.reserve(Votes(event, campaign, voters, wanted, queries))
+
+
+def settle(ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
+    """Store the answers of a batch."""
+    return ledger.account.settle(reservation, answers, happened)
+
+
+def quote(ledger: Ledger, event: Event, queries: int) -> None:
+    """Refuse queries that do not fit."""
+    ledger.account.quote(event, queries)
+
+
+def fitting(ledger: Ledger, event: Event) -> int:
+    """Return how many more times an event fits."""
+    return ledger.account.fitting(event)
+
+
+def share_of(ledger: Ledger, event: Event) -> float:
+    """Return what an event would spend, as a share of ε."""
+    return ledger.account.share_of(event)
+
+
+def recall(ledger: Ledger, hashes: Collection[bytes]) -> dict[bytes, Labels]:
+    """Return the remembered answers."""
+    return ledger.account.recall(hashes)
+
+
+def is_settled(ledger: Ledger, reservation: Reservation) -> bool:
+    """Return whether a reservation was settled."""
+    return ledger.account.is_settled(reservation)
+
+
+def reserved_for(ledger: Ledger, batch: str) -> Reservation | None:
+    """Return the reservation of this name."""
+    return ledger.account.find(batch)
+
+
+def releasing(ledger: Ledger) -> AbstractContextManager[None]:
+    """Hold the ledger against other releases."""
+    return ledger.account.turn()
+
+
+def bind(ledger: Ledger, digest: bytes, *, changed: bool = False, people: Sequence[str] = ()) -> None:
+    """Tie the ledger to data, from its next reservation on."""
+    intent, whom = begun(ledger)
+    begin(ledger, intent, Whom(digest, people, whom.left_out, changed))
+
+
+def write_binding(ledger: Ledger) -> None:
+    """Tie the ledger to the data of `bind` now."""
+    if ledger in _BEGUN:
+        _BEGUN.pop(ledger).write()
+    ledger.account = Account(ledger._opened)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def intend(ledger: Ledger, identity: str, noise: float | None) -> None:
+    """Name the release that begins with the next reservation."""
+    begin(ledger, Intent(identity, "", NOTHING, noise), begun(ledger)[1])
+
+
+def admit(ledger: Ledger, release: str, question: str, people: Sequence[str], most: Event) -> Any:
+    """Return which people take part in a release with a name."""
+    intent, whom = begun(ledger)
+    intent = Intent("", question, most, None) if intent is None else intent
+    named = intent._replace(question=question, most=most, release=release)
+    return begin(ledger, named, replace(whom, ids=people)).taking_part
+
+
+def whole_release(ledger: Ledger, identity: str, reservations: Collection[int], most: Event) -> Event | None:
+    """Return all that was drawn if it is this release alone."""
+    return Scope(ledger._opened, Intent(identity, "", most, None), None).alone(reservations, most)
+
+
+def for_release(ledger: Ledger) -> Ledger:
+    """Return another object for the same opened ledger, which begins a release of its own."""
+    one = object.__new__(Ledger)
+    vars(one).update(vars(ledger))
+    return one
+
+
+def knows(ledger: Ledger, people: Sequence[str]) -> Any:
+    """Return which people were in releases."""
+    return ledger.register.knows(people)
+
+
+def names_all(ledger: Ledger) -> bool:
+    """Return whether all releases gave ids."""
+    return ledger.register.names_all()
+
+
+def is_of(ledger: Ledger, digest: bytes) -> bool:
+    """Return whether the ledger is tied to these data."""
+    return ledger.register.is_of(digest)
+
+
+def staying(ledger: Ledger, people: Sequence[str]) -> tuple[Any, str]:
+    """Return who has not withdrawn."""
+    return ledger.register.staying(people)
+
+
+def record_proposal(ledger: Ledger, proposal: dict[str, Any]) -> None:
+    """Write down what will be published."""
+    ledger.register.propose(proposal)
+
+
+def record_release(ledger: Ledger, manifest: Callable[[str], str]) -> None:
+    """Write down what is published."""
+    ledger.register.publish(manifest)

@@ -31,6 +31,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import Schema
+from tutelage.ledger.account import Account, Batch
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes
 from tutelage.methods.rehearsal import PublicLabels, rehearsed
@@ -201,7 +202,7 @@ def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_relea
         raise LedgerStorageError("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "settle", full)
+        patch.setattr(Account, "settle", full)
         with pytest.raises(LedgerStorageError):
             one.ask(ROWS)
     late = one._boundary._unstored
@@ -226,7 +227,7 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
                 raise ValueError("a teacher fails")
             return np.zeros((50, len(X)), dtype=np.int16)
 
-    steps = {"recall_if_fits": Ledger, "check": GNMax, "reserve_new": Ledger, "release": GNMax, "settle": Ledger}
+    steps = {"quote": Account, "check": GNMax, "reserve": Account, "release": GNMax, "settle": Account}
     for name, owner in steps.items():
         honest = getattr(owner, name)
         monkeypatch.setattr(
@@ -234,10 +235,10 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
         )
     session = LabelingSession(Teachers(), GNMax(40.0), ledger)  # pyright: ignore[reportArgumentType]
     session.ask(ROWS)
-    assert [*dict.fromkeys(order)] == ["recall_if_fits", "cast", "check", "reserve_new", "release", "settle"]
+    assert [*dict.fromkeys(order)] == ["quote", "cast", "check", "reserve", "release", "settle"]
     order.clear()
     session.ask(ROWS)
-    assert set(order) == {"recall_if_fits"}
+    assert set(order) == {"quote"}
     spent = ledger.state()
     with pytest.raises(ValueError, match="a teacher fails"):
         session.ask(ROWS + 100)
@@ -267,14 +268,14 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
 
     proposal = propose(released(AGREEING), DELTA)
     paid = ledger(proposal)
-    honest = Ledger.reserve_new
+    honest = Account.reserve
 
-    def raced(self: Any, event: Any, hashes: Any) -> Any:
-        if type(event).__name__ == "PublicationTest":  # another session releases a label in between
-            self.settle(self.reserve(ONE, 1), {bytes([99]) * 32: (0,)}, ONE)
-        return honest(self, event, hashes)
+    def raced(self: Any, what: Any) -> Any:
+        if type(what.event).__name__ == "PublicationTest":  # another session releases a label in between
+            self.settle(honest(self, Batch(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
+        return honest(self, what)
 
-    monkeypatch.setattr(Ledger, "reserve_new", raced)
+    monkeypatch.setattr(Account, "reserve", raced)
     with pytest.raises(LedgerMismatchError):
         publish_epsilon(released(), paid, proposal, ROWS)
 

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from ledgers import edit, rechained
+from ledgers import edit, fitting, rechained, reserve, staying
 from processes import at_once, ended, forked
 from test_card import put
 from test_cohorts import copied
@@ -31,7 +31,8 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.features import Schema
-from tutelage.ledger.store import Transaction
+from tutelage.ledger.account import Account
+from tutelage.ledger.transaction import Transaction
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -59,10 +60,10 @@ def made(path: Path, accounting: str = "renyi", **terms: Any) -> Ledger:
 @pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
 def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounting, path):
     ledger, other = made(path, accounting), Ledger.open(path)
-    ledger.reserve(SUM, ledger.fitting(SUM))
+    reserve(ledger, SUM, fitting(ledger, SUM))
     spent, before, limit = ledger.history().last.spent, ledger.state(), ledger.limit
     with pytest.raises(BudgetExceededError):
-        other.reserve(SUM, 1)
+        reserve(other, SUM, 1)
     state = ledger.raise_budget(2.0, **WHY)
     assert (state.budget, state.delta) == (2.0, 2e-5 if accounting == "gaussian" else 1e-5)
     assert (state.guarantee().epsilon, state.guarantee().delta) == (state.budget, state.delta)
@@ -70,9 +71,9 @@ def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounti
     assert (ledger.history().last.spent, ledger.limit.cost(SUM)) == (spent, limit.cost(SUM))
     if accounting == "renyi":  # at one order, ε is added to what may be spent
         assert ledger.limit.capacity == pytest.approx(limit.capacity + 1e12)
-    other.reserve(SUM, other.fitting(SUM))  # an object that was open before knows it
+    reserve(other, SUM, fitting(other, SUM))  # an object that was open before knows it
     with pytest.raises(BudgetExceededError):
-        Ledger.open(path).reserve(SUM, 1)
+        reserve(Ledger.open(path), SUM, 1)
     third = Ledger.open(path).raise_budget(3.0, **WHY)
     assert (third.delta, len(third.raised)) == (state.delta, 2)
     assert Ledger.open(path).verify(before.head) == third
@@ -102,7 +103,7 @@ def test_a_raise_that_is_killed_before_its_end_never_was(path):
         Ledger.open(path).raise_budget(2.0, **WHY)
 
     def raise_and_die() -> None:
-        Transaction._seal = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+        Transaction.write_sums = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         raise_it()
 
     assert ended(forked(raise_and_die)) == -signal.SIGKILL
@@ -237,7 +238,7 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
     made(path)
     copy, kept = copied(path, "copy"), tmp_path / "kept"
     with monkeypatch.context() as stopped:
-        stopped.setattr(Ledger, "reserve_new", lambda *_: 1 / 0)
+        stopped.setattr(Account, "reserve", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             noted(path, checkpoints=kept)
     before = Counter(Noting.noted)
@@ -269,14 +270,14 @@ def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
 
 def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypatch):
     made(path)
-    releasing = Ledger.releasing
+    begin = Ledger.begin
 
-    def withdraw_first(ledger: Ledger, *queries: Any) -> Any:
-        monkeypatch.setattr(Ledger, "releasing", releasing)
+    def withdraw_first(ledger: Ledger, *given: Any) -> Any:
+        monkeypatch.setattr(Ledger, "begin", begin)
         Ledger.open(path).withdraw([GONE])
-        return releasing(ledger, *queries)
+        return begin(ledger, *given)
 
-    monkeypatch.setattr(Ledger, "releasing", withdraw_first)
+    monkeypatch.setattr(Ledger, "begin", withdraw_first)
     with pytest.raises(LedgerMismatchError, match="if somebody withdrew just now, repeat it"):
         fit(path)
     assert Ledger.open(path).state().spent == 0
@@ -302,9 +303,9 @@ def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edited, pa
     head = ledger.state().head
     assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
     assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
-    assert Ledger.open(tmp_path / "copy").staying([GONE, "17", "18"])[0].tolist() == [False, False, True]
+    assert staying(Ledger.open(tmp_path / "copy"), [GONE, "17", "18"])[0].tolist() == [False, False, True]
     edit(path, edited)
-    for use in (Ledger.open(path).verify, lambda: ledger.withdraw(["other"]), lambda: fit(path)):
+    for use in (lambda: Ledger.open(path).verify(), lambda: ledger.withdraw(["other"]), lambda: fit(path)):
         with pytest.raises(LedgerTamperedError):
             use()
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgers import new_ledger
+from ledgers import new_ledger, reserve, reserve_votes, reserved_for, settle, share_of
 from processes import called_by_itself, die_at_event, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
@@ -29,6 +29,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.labeling import ask_in_rounds
+from tutelage.ledger.account import Account
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.mechanisms import CappedGNMax
@@ -139,7 +140,7 @@ def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
 
 def test_a_campaign_is_paid_by_its_first_batch(path):
     asking = session(path)
-    share = Ledger.open(path).share_of(EVENT)
+    share = share_of(Ledger.open(path), EVENT)
     assert spent_by_people(path) == []
     first = asking.ask(batch(0))
     assert (first.cost, first.event) == (share, Repeated(EVENT, 1))
@@ -276,7 +277,7 @@ def test_other_rows_without_ids_are_refused(path, seen):
 
 def append_entry(path: Path, settles=None, **fields) -> None:
     """Write one more entry, its hash and the checkpoint as one would who knows how."""
-    with Ledger.open(path)._store.transaction(write=True) as write:
+    with Ledger.open(path)._opened.store.transaction(write=True) as write:
         last = write.last()
         write.append(Entry.after(last, fields.pop("kind", Kind.RESERVED), last.spent, **fields), settles)
 
@@ -299,7 +300,7 @@ FORGED = {
 def test_a_batch_at_no_cost_needs_a_campaign_that_was_paid(forged, path):
     session(path).ask(batch(0))
     ledger = Ledger.open(path)
-    ledger.settle(ledger.reserve(GAUSSIAN, 1), {}, GAUSSIAN)
+    settle(ledger, reserve(ledger, GAUSSIAN, 1), {}, GAUSSIAN)
     append_entry(path, **FREE)
     ledger.verify()
     append_entry(path, **FORGED[forged])
@@ -311,29 +312,29 @@ def test_a_campaign_gets_nothing_back_and_runs_nothing_that_was_not_paid(path):
     ledger, voters = Ledger.open(path), Voters(["a", "b"], b"")
     for wanted in ([1], [-1, 1], [1.0, 1.0]):
         with pytest.raises(InvalidDataError, match="`wanted` must be"):
-            ledger.reserve_votes(EVENT, "one", voters, np.array(wanted), queries=1)
-    granted = ledger.reserve_votes(EVENT, "one", voters, np.array([1, 1]), queries=1)
+            reserve_votes(ledger, EVENT, "one", voters, np.array(wanted), queries=1)
+    granted = reserve_votes(ledger, EVENT, "one", voters, np.array([1, 1]), queries=1)
     with pytest.raises(LedgerError, match="ran more"):
-        ledger.settle(granted.reservation, {bytes(32): (1,)}, EVENT)
-    ledger.settle(granted.reservation, {bytes(32): (1,)}, Repeated(EVENT, 0))
+        settle(ledger, granted.reservation, {bytes(32): (1,)}, EVENT)
+    settle(ledger, granted.reservation, {bytes(32): (1,)}, Repeated(EVENT, 0))
     assert ledger.verify().answers == 1
     paid = next(entry for entry in ledger.export() if entry["kind"] == "answered")
     assert (paid["answers"], paid["refund"]) == (0, 0)
-    reservation = ledger.reserved_for("one")
+    reservation = reserved_for(ledger, "one")
     assert reservation is not None
     for happened in (EVENT, Repeated(EVENT, 0)):
         with pytest.raises(LedgerError):
-            ledger.settle(reservation, {bytes(32): (1,)}, happened)
+            settle(ledger, reservation, {bytes(32): (1,)}, happened)
 
 
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_was_paid_for_other_answers_pays_for_no_campaign(settled, path):
     ledger, voters = Ledger.open(path), Voters(["a"], b"")
-    reservation = ledger.reserve(EVENT, 1, batch="one")
+    reservation = reserve(ledger, EVENT, 1, batch="one")
     if settled:
-        ledger.settle(reservation, {bytes(32): (1,), bytes([1]) * 32: (0,)}, EVENT)
+        settle(ledger, reservation, {bytes(32): (1,), bytes([1]) * 32: (0,)}, EVENT)
     with pytest.raises(LedgerError, match="something else"):
-        ledger.reserve_votes(EVENT, "one", voters, np.array([1]), queries=1)
+        reserve_votes(ledger, EVENT, "one", voters, np.array([1]), queries=1)
     append_entry(path, **FREE)
     with pytest.raises(LedgerTamperedError):
         Ledger.open(path).verify()
@@ -402,7 +403,7 @@ def kill_every(step: int, path: Path) -> None:
         assert max(spent) <= MECHANISM.cap
         assert drawn + more <= sum(spent) <= n_people * MECHANISM.cap
         state = Ledger.open(path).verify()
-        assert (state.answers, state.spent) == (8, Ledger.open(path).share_of(EVENT))
+        assert (state.answers, state.spent) == (8, share_of(Ledger.open(path), EVENT))
         assert ended(*asks(path, (0, 1))) == (True, 0)  # all is remembered
         for beside in path.parent.glob("a.ledger?*"):
             beside.unlink()  # of a child that was killed
@@ -426,7 +427,7 @@ def test_processes_that_ask_at_once_share_one_cap(path):
     assert max(spent) == MECHANISM.cap
     state = Ledger.open(path).verify()
     assert (state.answers, state.unsettled) == (6 * 3 * 4 + 4, 0)
-    assert state.spent == Ledger.open(path).share_of(EVENT)
+    assert state.spent == share_of(Ledger.open(path), EVENT)
 
 
 def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_them(path, monkeypatch, seen):
@@ -436,7 +437,7 @@ def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_th
         raise LedgerStorageError("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "settle", full)
+        patch.setattr(Account, "settle", full)
         with pytest.raises(LedgerStorageError):
             asking.ask(batch(0))
     assert asking.ask(batch(0)).cost == 0

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from ledgers import reserve, settle, share_of
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.ballots import cap_ballots, tally, tally_few
@@ -119,7 +120,7 @@ def test_votes_without_the_cap_are_refused_before_anything_is_spent(cap, ledger)
 def test_a_batch_costs_one_event_whatever_its_size(ledger, session):
     assert of_queries(EVENT, 4) == Repeated(EVENT, 1)
     released = session.ask(X)
-    assert released.cost == ledger.share_of(EVENT)
+    assert released.cost == share_of(ledger, EVENT)
     assert (len(released.labels), session.ask(X).cost) == (4, 0)
     state = ledger.verify()
     assert (state.answers, state.spent) == (4, released.cost)
@@ -134,9 +135,9 @@ def test_a_second_batch_of_counted_votes_is_paid_again(ledger, session):
 
 def test_an_event_of_another_kind_answers_no_more_queries_than_it_paid_for(ledger):
     event = GNMax(20.0).event_of_one(2, ONE_TEACHER, simulated=False)
-    reservation = ledger.reserve(event, 1)
+    reservation = reserve(ledger, event, 1)
     with pytest.raises(LedgerError, match="more labels"):
-        ledger.settle(reservation, {bytes(32): (0,), bytes([1]) * 32: (1,)}, event)
+        settle(ledger, reservation, {bytes(32): (0,), bytes([1]) * 32: (1,)}, event)
 
 
 def test_capped_votes_have_no_cost_that_depends_on_them(session):
@@ -185,4 +186,4 @@ def test_label_charges_one_batch(tmp_path, called):
     result = called("label", "public.npz", "--votes", "votes.npz", *chosen, cwd=tmp_path)
     assert "Wrote 4 of 4 labels" in result.stdout
     ledger = Ledger.open(tmp_path / "a.ledger")
-    assert (ledger.verify().answers, ledger.state().spent) == (4, ledger.share_of(EVENT))
+    assert (ledger.verify().answers, ledger.state().spent) == (4, share_of(ledger, EVENT))

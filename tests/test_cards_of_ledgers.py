@@ -15,6 +15,7 @@ import test_cli
 import test_federation_sums
 from conftest import GOLDEN
 from consortia import all_ended, found, unanimous
+from ledgers import reserve
 from runs_of_people import ADDITIVE, NEAREST, NUMBERS, VECTORS, configure_people
 from test_cli import succeeded
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
@@ -65,7 +66,7 @@ def of_simulated_session(folder: Path, _: object) -> Iterator[Path]:
 
 def of_interrupted_session(folder: Path, _: object) -> Iterator[Path]:
     for path in of_session(folder, _):
-        Ledger.open(path).reserve(NoisySumGaussian(40.0, 1, 2, ONE_TEACHER), 2)
+        reserve(Ledger.open(path), NoisySumGaussian(40.0, 1, 2, ONE_TEACHER), 2)
         yield path
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ledgers import reserve, settle
 from test_card import Outline, put
 from test_cli import configure, finished, folder, refusal, runs, succeeded  # noqa: F401  fixtures
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
@@ -137,15 +138,15 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert card_now() == first
     assert first.statements == {"trust": "The hospital."}
     assert first.guarantee.alone is None
-    ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
+    reserve(ledger, PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
     now = card_now()
     assert (now.epsilon.epsilon, now.guarantee.alone) == (60.0, first.epsilon)
     assert (now.release, len(now.budget.batches)) == (first.release, 2)
     assert now.budget == budget_of(ledger.history().before_releases.state, now.budget.batches, now.budget.frontier)
-    ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
+    reserve(ledger, SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
     (found,) = (each for each in card_now().findings if "shares" in each.code)
     assert "only if 5 of the hospitals that took part" in found.reason
-    ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit, simulated=True), 1)
+    reserve(ledger, PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit, simulated=True), 1)
     card_now()
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
@@ -153,7 +154,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
 def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_no_query(called, charged):
     publication = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
     ledger = Ledger.open(charged / "a.ledger")
-    ledger.settle(ledger.reserve(publication, 1), {bytes(32): (1,)}, publication)
+    settle(ledger, reserve(ledger, publication, 1), {bytes(32): (1,)}, publication)
     succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
     card = read_card(charged / "out" / "card.json")
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)

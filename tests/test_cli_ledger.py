@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ledgers import reserve
 from test_cli import configure, folder, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
 from tutelage._internal.files import StoredArrays
 from tutelage.events import NoisyArgmaxGaussian
+from tutelage.ledger.account import Account
 from tutelage.privacy import ONE_TEACHER
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
@@ -43,12 +45,13 @@ def state(where: Path, name: str = "a.ledger") -> dict:
 def test_a_backup_is_made_while_the_ledger_is_written_to_and_holds_what_was_spent_then(voted):
     label(voted, *GNMAX)
     before = state(voted)
-    with Ledger.open(voted / "a.ledger")._store.transaction(write=True):  # another process that is about to write
+    # As another process that is about to write.
+    with Ledger.open(voted / "a.ledger")._opened.store.transaction(write=True):
         done = tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted)
     assert f"head {before['head']}" in done.stdout
     assert state(voted, "copy.bak") == before
     assert (voted / "copy.bak").stat().st_mode & 0o077 == 0
-    Ledger.open(voted / "a.ledger").reserve(NoisyArgmaxGaussian(80.0, 3, ONE_TEACHER), 1)
+    reserve(Ledger.open(voted / "a.ledger"), NoisyArgmaxGaussian(80.0, 3, ONE_TEACHER), 1)
     assert state(voted)["spent"] > before["spent"] == state(voted, "copy.bak")["spent"]
     assert "exists already" in refusal(tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted), 1)
 
@@ -139,7 +142,7 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ledger, "settle", pressed)
+    monkeypatch.setattr(Account, "settle", pressed)
     left = label(voted, *GNMAX)
     assert (left.returncode, left.stdout) == (130, "")
     assert left.stderr.startswith("tutelage: interrupted; no labels were written. The budget reserved")

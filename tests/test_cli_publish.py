@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from ledgers import reserve, settle
 from test_cli import configure, refusal, succeeded, tutelage, write_people
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.accounting import Accountant
@@ -210,7 +211,7 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cla
     assert (card.release.queries, [batch.queries for batch in card.budget.batches]) == (40, [40, 0])
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
-    Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
+    reserve(Ledger.open(made / "l.db"), NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
 
 
@@ -273,7 +274,7 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
 
     def paid(start: int) -> None:
         answers = {bytes([start + number]) * 32: (0,) for number in range(40)}
-        ledger.settle(ledger.reserve(one, 40), answers, Repeated(one, 40))
+        settle(ledger, reserve(ledger, one, 40), answers, Repeated(one, 40))
 
     ledger = Ledger.create(tmp_path / "l.db", epsilon=60.0, delta=1e-5, unit=ONE_TEACHER)
     first, both = released(AGREEING), released(np.vstack([AGREEING, TORN]))

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import warnings
 from collections import Counter, defaultdict
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
+from ledgers import admit, for_release, intend, releasing, reserve_new, settle
 from processes import ended, forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
@@ -34,7 +34,9 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.features import Schema
+from tutelage.ledger.account import Account
 from tutelage.ledger.entries import Entry
+from tutelage.ledger.people import cohorts
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS as METHODS_OF_ALL
 from tutelage.methods import AdditiveMean, CappedVotes, Sizes, TeacherVotes
@@ -85,7 +87,7 @@ class Accountant:
         assert {one.number: one.reserved.content["release"] for one in history.charges} == self.paid
         for person, costs in self.of_person.items():
             share = self.limit.share(sum(costs.values()))
-            assert share <= state.cohorts[self.cohort_of[person]] <= ledger.epsilon
+            assert share <= state.cohorts[self.cohort_of[person]] <= ledger.limit.epsilon
         assert "person" not in str([entry.text for entry in history.entries])
 
     def raises(self, ledger: Ledger, epsilon: float) -> None:
@@ -102,8 +104,8 @@ class Release:
     def __init__(self, ledger: Ledger, book: Accountant, name: str, question: str, steps: list[Event], people: Any):
         self.ledger, self.book, self.name, self.question, self.steps = ledger, book, name, question, steps
         self.people, most = list(people), Composed(tuple(steps))
-        ledger.intend(canonical([question, name]), None)
-        takes_part = ledger.admit(name, question, self.people, most)
+        intend(ledger, canonical([question, name]), None)
+        takes_part = admit(ledger, name, question, self.people, most)
         self.cohorts = book.cohorts(name, most)
         there = [one not in book.withdrawn and book.cohort_of.get(one, name) in self.cohorts for one in self.people]
         assert takes_part.tolist() == there
@@ -113,19 +115,18 @@ class Release:
         """Draw step after step; before the answer of step `stop` the process ends, or the mechanism fails."""
         for step, event in enumerate(self.steps):
             key = hashlib.sha256(f"{self.name} {self.question} {step}".encode()).digest()
-            found, paid = self.ledger.reserve_new(event, [key])
+            found, paid = reserve_new(self.ledger, event, [key])
             assert found == {one: self.book.answers[one] for one in found}
             if paid is None:
                 continue
             assert key not in self.book.answers
             self.book.pays(self.ledger, self.name, self.cohorts, self.people, self.voting, paid)
             if step == stop and fails:
-                with suppress(ZeroDivisionError), self.ledger.drawing(paid):
-                    _ = 1 / 0
+                self.ledger.account.forfeit(paid)
             if step == stop:
                 return
             self.book.answers[key] = (len(self.book.answers),)
-            self.ledger.settle(paid, {key: self.book.answers[key]}, event)
+            settle(self.ledger, paid, {key: self.book.answers[key]}, event)
 
 
 def live(seed: int, path: Path | None = None) -> Counter[str]:
@@ -137,7 +138,7 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
     book, present, plans = Accountant(ledger), set[str](), dict[str, tuple[str, list[Event]]]()
 
     def opened() -> Ledger:
-        return ledger.for_release() if path is None else Ledger.open(path)
+        return for_release(ledger) if path is None else Ledger.open(path)
 
     for turn in range(int(random.integers(2, 9))):
         present ^= {f"person {one}" for one in random.integers(0, 9, size=random.integers(0, 5))}
@@ -148,7 +149,7 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
             late = Release(opened(), book, *((name, *plan) if random.random() < 0.5 else ("late", "", steps)), present)
         this = opened()
         try:
-            with this.releasing():
+            with releasing(this):
                 Release(this, book, name, *plan, present).go_on(int(random.integers(5)), fails=random.random() < 0.3)
             if late is not None and random.random() < 0.5:
                 raced, late = late, None
@@ -274,8 +275,8 @@ def exported(path: Path) -> list[dict[str, Any]]:
 
 
 def people(path: Path) -> dict[bytes, str]:
-    with Ledger.open(path)._store.transaction() as read:
-        return read.cohorts()
+    with Ledger.open(path)._opened.store.transaction() as read:
+        return cohorts(read)
 
 
 def after(times: int, honest: Any, act: Any) -> Any:
@@ -288,7 +289,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-WITHIN, BETWEEN = (NoisySum, "release"), (Ledger, "reserve_new")
+WITHIN, BETWEEN = (NoisySum, "release"), (Account, "reserve")
 
 
 @pytest.mark.parametrize(("place", "step"), [(BETWEEN, 2), (WITHIN, 3)])

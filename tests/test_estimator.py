@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from ledgers import reserve, settle
 from tutelage import ConfidentGNMax, GNMax, Ledger, LNMax, PATEClassifier, VoteHistogram
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary
@@ -212,9 +213,9 @@ def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_bud
 
     def release_after_another(boundary, request):
         one = GNMax(2.0).event_of_one(2, boundary.ledger.unit, simulated=False)
-        other = boundary.ledger.reserve(one, 1)
+        other = reserve(boundary.ledger, one, 1)
         if settled:
-            boundary.ledger.settle(other, {}, Repeated(one, 1))
+            settle(boundary.ledger, other, {}, Repeated(one, 1))
         return release(boundary, request)
 
     ledgers = [Ledger.in_memory(epsilon=60.0, delta=1e-5, unit=ROW) for _ in range(2)]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, found, unanimous
+from ledgers import share_of
 from tutelage.accounting import data_independent
 from tutelage.events import SummedNoise
 from tutelage.exceptions import (
@@ -170,7 +171,7 @@ def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
     for name in ("aggregator", *NAMES):
         ledger = members.ledger(name)
         assert [entry["kind"] for entry in ledger.export() if entry["kind"] != "bound"] == KINDS
-        assert ledger.verify().spent == pytest.approx(ledger.share_of(sums.event_from(0)), rel=1e-3)
+        assert ledger.verify().spent == pytest.approx(share_of(ledger, sums.event_from(0)), rel=1e-3)
     assert [each / spent[-1] for each in spent[:2]] == pytest.approx([0.45, 0.7], abs=0.01)
 
 
@@ -240,8 +241,8 @@ def test_votes_after_a_withdrawal_are_refused_and_those_that_were_stored_are_sen
 
 
 def test_somebody_who_withdraws_while_ballots_are_cast_is_in_none(members, monkeypatch):
-    (batch, _), ledger, leave_out = asked_by(members), members.ledger(NAMES[0]), Ledger.leave_out
-    monkeypatch.setattr(Ledger, "leave_out", lambda *given: ledger.withdraw([7]) and leave_out(*given))
+    (batch, _), ledger, begin = asked_by(members), members.ledger(NAMES[0]), Ledger.begin
+    monkeypatch.setattr(Ledger, "begin", lambda *given: ledger.withdraw([7]) and begin(*given))
     with pytest.raises(LedgerMismatchError, match="repeat it"):
         cast_one(members, batch)
     assert ledger.state().spent == 0

@@ -13,7 +13,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from ledgers import edit, rechained
+from ledgers import bind, edit, rechained, record_release, reserve, reserved_for, settle
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
 from tutelage.events import NoisyArgmaxLaplace, Repeated
@@ -49,12 +49,12 @@ def write(folder: Path) -> None:
     proposal = propose(accountant, 1e-5)
     ledger = Ledger.create(folder / "ledger", epsilon=60.0, delta=1e-5, unit=ONE_TEACHER)
     record(proposal, ledger)
-    ledger.bind(b"digest of the rows")
+    bind(ledger, b"digest of the rows")
     release = LabelingSession(votes, LNMax(5.0), ledger, question="ill?").ask(ROWS)
     published = publish_epsilon(accountant, ledger, proposal, ROWS)
     write_claim(folder / "claim.json", published, accountant, proposal, ledger)
-    ledger.reserve(ONE, 2, batch="interrupted")
-    ledger.record_release(lambda _: "0" * 64)
+    reserve(ledger, ONE, 2, batch="interrupted")
+    record_release(ledger, lambda _: "0" * 64)
     guarantee = Guarantee(
         epsilon=published.data_independent,
         event=recorded(accountant.charged()),
@@ -107,10 +107,10 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     consortium = Consortium.load(folder / "consortium.json")
     assert consortium.fingerprint == expected["consortium"]
     assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(np.array(expected["student"]))
-    reserved = ledger.reserved_for("interrupted")
+    reserved = reserved_for(ledger, "interrupted")
     assert reserved is not None
-    ledger.settle(reserved, {bytes(32): (1,)}, Repeated(ONE, 2))
-    ledger.withdraw(["17"])  # for which the file, made before, has no table yet
+    settle(ledger, reserved, {bytes(32): (1,)}, Repeated(ONE, 2))
+    ledger.withdraw(["17"])
     assert ledger.verify(state.head).entries == state.entries + 1
 
 

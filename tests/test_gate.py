@@ -61,7 +61,8 @@ WITHOUT_GATE = {
 
 READS = re.compile(
     r"[^\s(]\.(read_text|read_bytes)\(|\bZipFile\(|np\.load\(|sqlite3\.connect\("
-    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!def )(?<!\w)open\((?![^()]*\"[wxa])"
+    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!_boundary\.)(?<!def )(?<!\w)"
+    r"open\((?![^()]*\"[wxa])"
 )
 
 

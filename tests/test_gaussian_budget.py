@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses
-from ledgers import new_ledger, rechained
+from ledgers import fitting, new_ledger, quote, rechained, reserve, settle, share_of
 from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
 from tutelage import Ledger
 from tutelage._internal.typing import FloatArray
@@ -129,7 +129,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_the_file_says_how_the_budget_is_kept(path):
     ledger = Ledger.open(path)
-    ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    settle(ledger, reserve(ledger, SUM, 1), {QUERY: (1, 2, 3)}, SUM)
     state = Ledger.open(path).verify()
     assert (state.accounting, state.order, state.guarantee().order) == ("gaussian", None, None)
     assert "order" not in state.as_dict()
@@ -139,11 +139,11 @@ def test_the_file_says_how_the_budget_is_kept(path):
 
 def test_the_budget_is_filled_and_never_passed(path):
     ledger = Ledger.open(path)
-    for number in range(ledger.fitting(SUM)):
-        ledger.settle(ledger.reserve(SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
+    for number in range(fitting(ledger, SUM)):
+        settle(ledger, reserve(ledger, SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
     with pytest.raises(BudgetExceededError):
-        ledger.reserve(SUM, 1)
-    assert 0 <= ledger.verify().remaining < ledger.share_of(SUM)
+        reserve(ledger, SUM, 1)
+    assert 0 <= ledger.verify().remaining < share_of(ledger, SUM)
     assert epsilon(ledger.history().released, 1e-5).epsilon <= 1.0
     assert epsilon(Composed((ledger.history().released, SUM)), 1e-5).epsilon > 1.0
 
@@ -158,9 +158,9 @@ def test_the_budget_is_filled_and_never_passed(path):
 def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path):
     ledger = Ledger.open(path)
     beside = SUM if isinstance(event, SummedNoise) else NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
-    for call, asked in ((ledger.require, event), (ledger.reserve, event), (ledger.reserve, Composed((beside, event)))):
+    for call, asked in ((quote, event), (reserve, event), (reserve, Composed((beside, event)))):
         with pytest.raises(UnsupportedEventError):
-            call(asked, 1)
+            call(ledger, asked, 1)
     assert ledger.state().entries == 1
 
 
@@ -179,7 +179,7 @@ def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
 
 def test_a_rewritten_kind_of_budget_is_found(path):
     ledger = Ledger.open(path)
-    ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
+    settle(ledger, reserve(ledger, SUM, 1), {QUERY: (1, 2, 3)}, SUM)
     for other, message in (("renyi", "budget does not hold what its epsilon and delta allow"), ("exact", "Entry 0")):
         rechained(path, {0: {"accounting": other, "order": RenyiFilter.suited_to(1.0, 1e-5).order}})
         with pytest.raises(LedgerTamperedError, match=message):

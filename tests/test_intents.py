@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from ledgers import edit, new_ledger
+from ledgers import edit, intend, new_ledger, releasing, reserve, settle, whole_release
 from processes import ended, forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PermuteAndFlip, VoteHistogram
 from tutelage.events import NoisySumGaussian, Repeated, counted
 from tutelage.exceptions import BudgetExceededError, LedgerTamperedError
 from tutelage.features.scored import ScoredRows
+from tutelage.ledger.account import Account
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.turns import is_held
 from tutelage.ledger.verification import verified
@@ -138,7 +139,7 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
     assert [entry.kind for entry in ledger.history().entries][:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
-    with ledger._held(write=True) as write:
+    with ledger._opened.held(write=True) as write:
         last = write.last()
         write.append(Entry.after(last, Kind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)))
         with pytest.raises(LedgerTamperedError):
@@ -221,7 +222,7 @@ def test_a_step_whose_price_was_raised_in_the_file_is_not_taken_over(tmp_path):
 
 @pytest.mark.parametrize(("where", "before", "method"), [
     ((NoisySum, "release"), 1, "sums"),
-    ((Ledger, "reserve_new"), 1, "rounds"),
+    ((Account, "reserve"), 1, "rounds"),
 ])  # fmt: skip
 def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
     where, before, method, fitted, tmp_path, monkeypatch
@@ -248,22 +249,22 @@ def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
 def test_a_release_of_which_more_was_drawn_than_it_may_is_not_whole_and_states_no_epsilon_of_its_own(one):
     """As where its rows were chosen again, without a seed."""
     ledger = new_ledger(epsilon=9.0, unit=ROW)
-    ledger.intend("one", None)
-    steps = [ledger.reserve(one, 1) for _ in range(3)]
+    intend(ledger, "one", None)
+    steps = [reserve(ledger, one, 1) for _ in range(3)]
     for number, step in enumerate(steps):
-        ledger.settle(step, {bytes([number]) * 32: (1,)}, one)
+        settle(ledger, step, {bytes([number]) * 32: (1,)}, one)
     numbers = [step.number for step in steps]
-    assert ledger.whole_release("one", numbers, Repeated(one, 3)) is not None
-    assert ledger.whole_release("one", numbers, Repeated(one, 2)) is None
-    assert ledger.whole_release("one", numbers[:2], Repeated(one, 3)) is None  # a step of another release
+    assert whole_release(ledger, "one", numbers, Repeated(one, 3)) is not None
+    assert whole_release(ledger, "one", numbers, Repeated(one, 2)) is None
+    assert whole_release(ledger, "one", numbers[:2], Repeated(one, 3)) is None  # a step of another release
 
 
 def test_what_was_drawn_must_be_of_the_kinds_that_were_declared(tmp_path):
     ledger = new_ledger(tmp_path / "a.ledger", 9.0, unit=ROW)
     declared, drawn = (kind.event_of_one(2, ROW, simulated=False) for kind in (PermuteAndFlip(2.0), GNMax(40.0)))
-    ledger.intend("one", None)
-    ledger.settle(one := ledger.reserve(drawn, 1), {bytes(32): (1,)}, drawn)
-    found = [ledger.whole_release("one", [one.number], event) is None for event in (drawn, declared)]
+    intend(ledger, "one", None)
+    settle(ledger, one := reserve(ledger, drawn, 1), {bytes(32): (1,)}, drawn)
+    found = [whole_release(ledger, "one", [one.number], event) is None for event in (drawn, declared)]
     assert found == [False, True]  # though what was declared costs more
 
 
@@ -271,9 +272,9 @@ def test_a_fork_holds_no_turn_and_one_thread_may_hold_it_twice(tmp_path):
     path = tmp_path / "a.ledger"
     one = new_ledger(path, 20.0)
     two = Ledger.open(path)
-    with one.releasing(), two.releasing():
+    with releasing(one), releasing(two):
         child = forked(Event().wait)
-    with two.releasing():  # although the child lives
+    with releasing(two):  # although the child lives
         assert is_held(path)
     os.kill(child, signal.SIGKILL)
     ended(child)

@@ -24,7 +24,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from ledgers import edit, new_ledger
+from ledgers import (
+    bind,
+    edit,
+    fitting,
+    is_settled,
+    new_ledger,
+    recall,
+    record_proposal,
+    releasing,
+    reserve,
+    reserve_new,
+    reserve_votes,
+    reserved_for,
+    settle,
+    write_binding,
+)
 from processes import ended, forked
 from tutelage import Ledger, PATEClassifier
 from tutelage.accounting import data_independent
@@ -54,7 +69,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.entries import Entry, Kind
-from tutelage.ledger.store import Transaction
+from tutelage.ledger.transaction import Transaction
 from tutelage.ledger.turns import is_held
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -70,63 +85,63 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def answer(ledger: Ledger, queries: list[bytes], event: Event = ANSWER) -> None:
-    ledger.settle(ledger.reserve(event, len(queries)), dict.fromkeys(queries, (1,)), Repeated(event, len(queries)))
+    settle(ledger, reserve(ledger, event, len(queries)), dict.fromkeys(queries, (1,)), Repeated(event, len(queries)))
 
 
 def test_it_is_one_file_and_its_journal_is_private_too(ledger):
     answer(ledger, [b"x" * 32])
     assert [path.name for path in ledger.path.parent.iterdir()] == ["a.ledger"]
     assert ledger.path.stat().st_mode & 0o777 == 0o600
-    with ledger._store.transaction(write=True) as write:
+    with ledger._opened.store.transaction(write=True) as write:
         write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
         assert Path(f"{ledger.path}-journal").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_batch_is_reserved_whole_or_not_at_all(ledger):
-    room = ledger.fitting(ANSWER)
+    room = fitting(ledger, ANSWER)
     with pytest.raises(BudgetExceededError) as refused:
-        ledger.reserve(ANSWER, room + 1)
+        reserve(ledger, ANSWER, room + 1)
     assert (refused.value.requested, refused.value.fitting) == (room + 1, room)
     assert ledger.state().spent == 0
-    ledger.reserve(ANSWER, room)
-    assert ledger.fitting(ANSWER) == 0
+    reserve(ledger, ANSWER, room)
+    assert fitting(ledger, ANSWER) == 0
     with pytest.raises(BudgetExceededError):
-        ledger.reserve(ANSWER, 1)
+        reserve(ledger, ANSWER, 1)
 
 
 def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
-    reservation = ledger.reserve(ANSWER, 1)
-    ledger.settle(reservation, {b"q" * 32: (3,)}, ANSWER)
+    reservation = reserve(ledger, ANSWER, 1)
+    settle(ledger, reservation, {b"q" * 32: (3,)}, ANSWER)
     with pytest.raises(LedgerError):
-        ledger.settle(reservation, {b"r" * 32: (3,)}, ANSWER)
+        settle(ledger, reservation, {b"r" * 32: (3,)}, ANSWER)
     other = new_ledger(tmp_path / "b.ledger")
     with pytest.raises(LedgerError):
-        other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
-    assert ledger.recall([b"r" * 32]) == {}
-    true = ledger.reserve(ANSWER, 2)
+        settle(other, reserve(ledger, ANSWER, 1), {}, ANSWER)
+    assert recall(ledger, [b"r" * 32]) == {}
+    true = reserve(ledger, ANSWER, 2)
     for forged in (replace(true, grains=10 * true.grains), replace(true, queries=9)):
         with pytest.raises(LedgerError):
-            ledger.settle(forged, {}, Repeated(ANSWER, forged.queries))
+            settle(ledger, forged, {}, Repeated(ANSWER, forged.queries))
 
 
 def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
-    assert ledger.reserved_for("first") is None
-    reservation = ledger.reserve(ANSWER, 3, batch="first")
+    assert reserved_for(ledger, "first") is None
+    reservation = reserve(ledger, ANSWER, 3, batch="first")
     spent = ledger.state().spent
-    assert ledger.reserve(ANSWER, 3, batch="first") == ledger.reserved_for("first") == reservation
+    assert reserve(ledger, ANSWER, 3, batch="first") == reserved_for(ledger, "first") == reservation
     assert ledger.state().spent == spent
-    assert not ledger.is_settled(reservation)
-    ledger.settle(reservation, {}, Repeated(ANSWER, 3))
-    assert ledger.is_settled(reservation)
-    assert ledger.reserve(ANSWER, 3, batch="second") != reservation
+    assert not is_settled(ledger, reservation)
+    settle(ledger, reservation, {}, Repeated(ANSWER, 3))
+    assert is_settled(ledger, reservation)
+    assert reserve(ledger, ANSWER, 3, batch="second") != reservation
     with pytest.raises(LedgerError):
-        ledger.reserve(ANSWER, 4, batch="first")
+        reserve(ledger, ANSWER, 4, batch="first")
 
 
 def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
-    first, second = ledger.reserve(ANSWER, 1), ledger.reserve(ANSWER, 1)
-    assert ledger.settle(first, {b"q" * 32: (3,)}, ANSWER).labels == {b"q" * 32: (3,)}
-    assert ledger.settle(second, {b"q" * 32: (4,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    first, second = reserve(ledger, ANSWER, 1), reserve(ledger, ANSWER, 1)
+    assert settle(ledger, first, {b"q" * 32: (3,)}, ANSWER).labels == {b"q" * 32: (3,)}
+    assert settle(ledger, second, {b"q" * 32: (4,)}, ANSWER).labels == {b"q" * 32: (3,)}
     assert ledger.verify().answers == 1
 
 
@@ -137,13 +152,13 @@ def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
     would_not_come_back = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER, np.bool_(False))  # pyright: ignore[reportArgumentType]
     costs_too_much = NoisyArgmaxGaussian(1e-6, 10, ONE_TEACHER)
     with pytest.raises(LedgerMismatchError):
-        ledger.reserve(NoisyArgmaxGaussian(40.0, 10, PATIENT), 1)
+        reserve(ledger, NoisyArgmaxGaussian(40.0, 10, PATIENT), 1)
     for event in (Event(), Mine(), would_not_come_back, costs_too_much):
         with pytest.raises(UnsupportedEventError):
-            ledger.reserve(event, 1)
+            reserve(ledger, event, 1)
     for queries in (0, -1, 1.5, True):
-        with pytest.raises(InvalidParameterError, match="`queries` of Ledger"):
-            ledger.reserve(ANSWER, queries)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidParameterError, match="`queries` of Account"):
+            reserve(ledger, ANSWER, queries)  # pyright: ignore[reportArgumentType]
     assert ledger.verify().entries == 1
 
 
@@ -157,21 +172,21 @@ def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
 def test_no_more_may_happen_than_was_reserved_and_nothing_is_given_back_on_a_mechanisms_word(
     event, happened, label, message, ledger
 ):
-    reservation = ledger.reserve(event, 4)
+    reservation = reserve(ledger, event, 4)
     before = ledger.state()
     with pytest.raises(LedgerError, match=message):
-        ledger.settle(reservation, {bytes([place]) * 32: (label,) for place in range(4)}, happened)
+        settle(ledger, reservation, {bytes([place]) * 32: (label,) for place in range(4)}, happened)
     assert ledger.state() == before
-    assert ledger.recall([bytes(32)]) == {}
+    assert recall(ledger, [bytes(32)]) == {}
 
 
 def test_a_file_put_in_its_place_is_noticed(ledger, tmp_path):
     older = tmp_path / "older"
     shutil.copy(ledger.path, older)
-    ledger.reserve(ANSWER, 1)
+    reserve(ledger, ANSWER, 1)
     older.replace(ledger.path)
     with pytest.raises(LedgerTamperedError):
-        ledger.reserve(ANSWER, 1)
+        reserve(ledger, ANSWER, 1)
     new_ledger(tmp_path / "b.ledger")
     (tmp_path / "b.ledger").replace(ledger.path)
     with pytest.raises(LedgerTamperedError):
@@ -182,7 +197,7 @@ def test_a_file_replaced_during_a_transaction_takes_no_debit(ledger, tmp_path):
     shutil.copy(ledger.path, tmp_path / "older")
 
     def replaced_meanwhile() -> None:
-        with ledger._store.transaction(write=True) as write:
+        with ledger._opened.store.transaction(write=True) as write:
             write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
             (tmp_path / "older").replace(ledger.path)
 
@@ -197,7 +212,7 @@ def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypa
     (tmp_path / "elsewhere").mkdir()
     new_ledger(tmp_path / "elsewhere" / "a.ledger")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    relative.reserve(ANSWER, 5)
+    reserve(relative, ANSWER, 5)
     assert ledger.state() == relative.state()
     assert Ledger.open("a.ledger").state().spent == 0
 
@@ -223,7 +238,7 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
     for sentence, read in (
         ("exists already, with its own budget", lambda: make(ledger.path)),
         ("its folder does not exist", lambda: make(tmp_path / "no" / "a.ledger")),
-        ("is read-only here", lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1)),
+        ("is read-only here", lambda: reserve(Ledger.open(ledger.path, read_only=True), ANSWER, 1)),
         ("is not a file", lambda: Ledger.open(tmp_path)),
         ("does not exist", lambda: Ledger.open(tmp_path / "nothing")),
         ("is no ledger", lambda: Ledger.open(other)),
@@ -232,8 +247,8 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
         with pytest.raises(LedgerStorageError, match=sentence):
             read()
     linked.symlink_to(ledger.path)
-    Ledger.open(linked).reserve(ANSWER, 5)
-    assert (ledger.epsilon, ledger.state().entries) == (2.0, 2)
+    reserve(Ledger.open(linked), ANSWER, 5)
+    assert (ledger.limit.epsilon, ledger.state().entries) == (2.0, 2)
     os.link(ledger.path, tmp_path / "b.ledger")
     with pytest.raises(LedgerStorageError, match="has a second name"):
         Ledger.open(tmp_path / "b.ledger")
@@ -241,20 +256,20 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
 
 def test_it_knows_its_data_set(ledger):
     digest, other = b"digest of the data", b"of other data"
-    ledger.bind(digest)
+    bind(ledger, digest)
     assert ledger.state().entries == 1  # written with the first reservation
-    with pytest.raises(LedgerMismatchError):
-        ledger.bind(other)
     answer(ledger, [b"q" * 32])
     with pytest.raises(LedgerMismatchError):
-        Ledger.open(ledger.path).bind(other)
+        bind(ledger, other)
+    with pytest.raises(LedgerMismatchError):
+        bind(Ledger.open(ledger.path), other)
     spent = ledger.state().spent
-    ledger.bind(other, changed=True)
+    bind(ledger, other, changed=True)
     for _ in range(2):
-        ledger.write_binding()
+        write_binding(ledger)
     assert ledger.state().spent == spent
     with pytest.raises(LedgerMismatchError):
-        ledger.bind(digest)
+        bind(ledger, digest)
     assert [entry["kind"] for entry in ledger.export()] == ["opened", "bound", "reserved", "answered", "bound"]
     assert digest not in ledger.path.read_bytes()
     assert digest.hex() not in json.dumps(ledger.export()) + repr(ledger)
@@ -281,11 +296,11 @@ def test_it_is_one_budget_however_it_is_passed_around(ledger):
 
 def test_a_ledger_in_memory_is_of_this_process_only():
     memory = new_ledger(epsilon=1.0)
-    memory.reserve(ANSWER, 1)
+    reserve(memory, ANSWER, 1)
 
     def spend() -> None:
         with pytest.raises(LedgerError, match="second process"):
-            memory.reserve(ANSWER, 1)
+            reserve(memory, ANSWER, 1)
 
     assert ended(forked(spend)) == 0
 
@@ -296,26 +311,26 @@ def test_what_is_remembered_is_answered_while_another_writes(ledger):
     with sqlite3.connect(ledger.path, isolation_level=None) as holder:
         holder.execute("BEGIN IMMEDIATE")
         impatient = Ledger.open(ledger.path, timeout=0.1)
-        assert impatient.reserve_new(TEST, [known]) == ({known: (1,)}, None)
-        for reserve in (lambda: impatient.reserve_new(TEST, [known, unknown]), lambda: impatient.reserve(ANSWER, 1)):
+        assert reserve_new(impatient, TEST, [known]) == ({known: (1,)}, None)
+        for ask in (lambda: reserve_new(impatient, TEST, [known, unknown]), lambda: reserve(impatient, ANSWER, 1)):
             with pytest.raises(LedgerLockedError):
-                reserve()
+                ask()
         holder.execute("ROLLBACK")
-    impatient.reserve(ANSWER, 1)
+    reserve(impatient, ANSWER, 1)
 
 
 @pytest.mark.parametrize("read", [Ledger.history, Ledger.verify])
 def test_what_another_thread_writes_after_a_copy_was_made_is_no_replacement(read, ledger, monkeypatch):
-    copied = ledger._store.snapshot
+    copied = ledger._opened.store.snapshot
 
     @contextmanager
     def copied_before_a_write():
         with copied() as copy:
-            ledger.reserve(ANSWER, 1)
+            reserve(ledger, ANSWER, 1)
             yield copy
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "snapshot", copied_before_a_write)
+        patch.setattr(ledger._opened.store, "snapshot", copied_before_a_write)
         read(ledger)
     assert ledger.history().entries[-1].number == ledger.state().entries - 1
     assert ledger.verify().unsettled == 1
@@ -327,7 +342,7 @@ def test_a_full_disk_spends_nothing_and_breaks_nothing(ledger):
     def reserve_for_ever() -> None:
         while True:
             states.append(ledger.state())
-            ledger.reserve(ANSWER, 1)
+            reserve(ledger, ANSWER, 1)
 
     def fill() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -338,7 +353,7 @@ def test_a_full_disk_spends_nothing_and_breaks_nothing(ledger):
 
     assert ended(forked(fill)) == 0
     ledger.verify()
-    ledger.reserve(ANSWER, 1)
+    reserve(ledger, ANSWER, 1)
 
 
 def test_it_can_be_read_from_a_read_only_folder(ledger):
@@ -425,9 +440,9 @@ def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
     known = []
     for name in ("a", "b"):
         made = new_ledger(tmp_path / name, unit=PATIENT)
-        made.bind(b"data", people=["ada"])
+        bind(made, b"data", people=["ada"])
         voters, event = Voters(["ada"], b""), CappedArgmaxGaussian(40.0, 5, 10, PATIENT)
-        made.reserve_votes(event, "one", voters, np.array([1]), queries=1)
+        reserve_votes(made, event, "one", voters, np.array([1]), queries=1)
         with closing(sqlite3.connect(tmp_path / name)) as raw:
             known += raw.execute("SELECT person FROM people UNION SELECT teacher FROM votes").fetchall()
     assert len(set(known)) == len(known) == 4  # whoever has no key can try no id
@@ -435,19 +450,19 @@ def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
 
 def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(ledger):
     query = b"q" * 32
-    with ledger.releasing():
-        _, mine = ledger.reserve_new(ANSWER, [query])
+    with releasing(ledger):
+        _, mine = reserve_new(ledger, ANSWER, [query])
 
         def settle_first() -> None:
             assert not is_held(ledger.path)
-            _, another = ledger.reserve_new(ANSWER, [query])
+            _, another = reserve_new(ledger, ANSWER, [query])
             assert another.number != mine.number  # the step of a process that lives is not taken over
-            ledger.settle(mine, {query: (3,)}, ANSWER)
+            settle(ledger, mine, {query: (3,)}, ANSWER)
 
         assert ended(forked(settle_first)) == 0
         with pytest.raises(LedgerError, match="The reservation is not open"):
-            ledger.settle(mine, {query: (4,)}, ANSWER)
-    assert ledger.recall([query]) == {query: (3,)}
+            settle(ledger, mine, {query: (4,)}, ANSWER)
+    assert recall(ledger, [query]) == {query: (3,)}
     ledger.verify()
 
 
@@ -460,18 +475,18 @@ def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
 
 def test_a_proposal_is_written_once_at_no_cost_and_refused_after_a_label(ledger):
     for _ in range(2):
-        ledger.record_proposal({"order": 8.5})
+        record_proposal(ledger, {"order": 8.5})
     assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
-    ledger.reserve(ANSWER, 1)  # interrupted, or not: its votes may have been seen
-    ledger.record_proposal({"order": 8.5})  # the same as before
+    reserve(ledger, ANSWER, 1)  # interrupted, or not: its votes may have been seen
+    record_proposal(ledger, {"order": 8.5})  # the same as before
     with pytest.raises(LateProposalError):
-        ledger.record_proposal({"order": 9.0})
+        record_proposal(ledger, {"order": 9.0})
     assert list(ledger.history().proposals) == [{"order": 8.5}]
 
 
 def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger):
-    ledger.reserve(ANSWER, 1)
-    with ledger._store.transaction(write=True) as write:
+    reserve(ledger, ANSWER, 1)
+    with ledger._opened.store.transaction(write=True) as write:
         last = write.last()
         write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal={"order": 9.0}))
     assert ledger.history().proposals == ()
@@ -489,7 +504,7 @@ def test_a_history_is_read_whole_once_and_then_only_what_is_new(ledger, monkeypa
             yield found
 
     answer(ledger, [bytes(32)])
-    ledger.reserve(CHECKED, 4)
+    reserve(ledger, CHECKED, 4)
     monkeypatch.setattr(Transaction, "entries", counted)
     first = ledger.history()
     answer(ledger, [bytes([1] * 32)], CHECKED)
@@ -512,11 +527,11 @@ def test_a_publication_for_which_there_is_no_delta_is_not_charged(tmp_path):
     other = Ledger.open(path)
     other.history()
     answer(ledger, [bytes(32)], TEST)
-    ledger.reserve(TEST, 1)  # interrupted
+    reserve(ledger, TEST, 1)  # interrupted
     before = ledger.state()
     with pytest.raises(PublicationsExhaustedError):
-        other.reserve(TEST, 1)
-    assert other.reserve_new(TEST, [bytes(32)]) == ({bytes(32): (1,)}, None)
+        reserve(other, TEST, 1)
+    assert reserve_new(other, TEST, [bytes(32)]) == ({bytes(32): (1,)}, None)
     assert ledger.state() == before
     assert ledger.history().outcomes == {1: 1}
     assert ledger.history().publications == (TEST, TEST)

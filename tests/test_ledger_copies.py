@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import new_ledger
+from ledgers import new_ledger, quote, releasing, reserve, reserve_new, settle
 from processes import at_once
 from test_cli import refusal, succeeded
 from test_cohorts import EVENTS, UNIT
@@ -27,7 +27,7 @@ ROWS = np.arange(4.0).reshape(2, 2)
 
 
 def spend(ledger: Ledger) -> None:
-    ledger.settle(ledger.reserve(EVENT, 1), {os.urandom(32): (7,)}, EVENT)
+    settle(ledger, reserve(ledger, EVENT, 1), {os.urandom(32): (7,)}, EVENT)
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_a
     original.backup(tmp_path / "kept")
     copy = Ledger.open(tmp_path / "kept")
     spend(original)
-    for draw in (copy.reserve, copy.require, Ledger.open(tmp_path / "kept").reserve):
+    for draw, one in ((reserve, copy), (quote, copy), (reserve, Ledger.open(tmp_path / "kept"))):
         with pytest.raises(LedgerMismatchError, match=r"a\.ledger is a copy of this ledger that was used without it"):
-            draw(EVENT, 1)
+            draw(one, EVENT, 1)
     spent = copy.state().spent
     assert spent == original.state().spent / 2
     found = json.loads(succeeded(called("ledger", "list", tmp_path, "--json")).stdout)
@@ -62,7 +62,7 @@ def test_copies_that_were_used_apart_are_refused_and_their_sum_is_told(original,
     shutil.move(tmp_path / "elsewhere" / "a.ledger", tmp_path / "b.ledger")
     for one in (original, Ledger.open(tmp_path / "b.ledger")):
         with pytest.raises(LedgerMismatchError, match="copy of this ledger that was used without it"):
-            one.reserve(EVENT, 1)
+            reserve(one, EVENT, 1)
     each = original.state().spent / 2
     said = succeeded(called("ledger", "list", tmp_path)).stdout
     assert f"spent at most {round_up(5 * each):.4f}, and guarantee at most ε = 6 at δ = 2e-05" in said
@@ -88,14 +88,14 @@ def test_of_two_that_draw_through_equal_copies_at_once_one_at_most_does(original
 
 
 def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(original, tmp_path):
-    original.reserve_new(EVENT, [b"q" * 32])
+    reserve_new(original, EVENT, [b"q" * 32])
     copy = Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger"))
     again, before = Ledger.open(tmp_path / "a.ledger"), original.state().spent
-    with again.releasing(), copy.releasing():
-        again.reserve_new(EVENT, [b"q" * 32])  # paid anew: the copy might take over the other one
+    with releasing(again), releasing(copy):
+        reserve_new(again, EVENT, [b"q" * 32])  # paid anew: the copy might take over the other one
         assert again.state().spent > before
         with pytest.raises(LedgerMismatchError):
-            copy.reserve_new(EVENT, [b"q" * 32])
+            reserve_new(copy, EVENT, [b"q" * 32])
 
 
 def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(original, tmp_path, called):
@@ -186,9 +186,9 @@ def test_a_copy_that_another_process_holds_is_not_passed_over(original, tmp_path
         other.execute("BEGIN EXCLUSIVE")
         again = Ledger.open(tmp_path / "a.ledger")
         with pytest.raises(LedgerLockedError):
-            again.reserve(EVENT, 1)
+            reserve(again, EVENT, 1)
     with pytest.raises(LedgerMismatchError, match="copy of this ledger"):
-        again.reserve(EVENT, 1)
+        reserve(again, EVENT, 1)
 
 
 def test_a_copy_in_a_folder_that_cannot_be_written_to_is_found(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import new_ledger
+from ledgers import fitting, new_ledger
 from processes import called_by_itself, die_at_event, ended, forked, surroundings
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.accounting.filter import RenyiFilter
@@ -65,8 +65,8 @@ def killed_at_event(path: Path, event: int) -> bytes:
     read, write = os.pipe()
 
     def ask() -> None:
+        die_at_event(event, path.parent)  # before the ledger is opened, whose connection is kept
         asking = session(path, 4)
-        die_at_event(event, path.parent)
         os.write(write, bytes((asking.ask(rows(0, 4)).labels + 1).tolist()))
 
     child = forked(ask)
@@ -188,7 +188,7 @@ def raced_and_killed(path: Path, processes: int, kills: int, room: int) -> None:
     ledger, said = Ledger.open(path), dict[int, list[int]]()
     state = ledger.verify()
     assert ledger.export()[-1]["spent"] <= limit.capacity
-    assert ledger.fitting(one) < 3  # used to the last batch
+    assert fitting(ledger, one) < 3  # used to the last batch
     for batch, *labels in np.fromfile(path.with_name("said"), int).reshape(-1, 4).tolist():
         assert said.setdefault(batch, labels) == labels  # one answer per query, whoever asked
     assert said

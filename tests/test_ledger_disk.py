@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgers import new_ledger
+from ledgers import new_ledger, reserve
 from test_cli import refusal, succeeded
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.exceptions import ExposedFileWarning, LedgerStorageError
@@ -92,7 +92,7 @@ def test_room_is_given_back_with_the_reservation(asking):
     ledger = asking.ledger
     event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
     for _ in range(40):  # 40 batches that are never settled have 16 MB of room between them, and the disk has 4
-        ledger.reserve(event, 1)
+        reserve(ledger, event, 1)
     assert ledger.state().unsettled == 40
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgers import new_ledger
+from ledgers import admit, bind, for_release, intend, knows, names_all, new_ledger, reserve, settle
 from test_cli import heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 def spend(ledger: Ledger, release: str | None, people: list[str], *, simulated: bool = False) -> None:
     event = type(EVENTS[2])(20.0, 1, 1, UNIT, simulated=simulated)
-    ledger.bind(RunningDigest().add_people(people).digest(), changed=True)
-    ledger.intend(str(release), None)
+    bind(ledger, RunningDigest().add_people(people).digest(), changed=True)
+    intend(ledger, str(release), None)
     if release is not None:
-        ledger.admit(release, "question", people, event)
-    ledger.settle(ledger.reserve(event, 1), {b"q" * 31 + str(release)[-1].encode(): (7,)}, event)
+        admit(ledger, release, "question", people, event)
+    settle(ledger, reserve(ledger, event, 1), {b"q" * 31 + str(release)[-1].encode(): (7,)}, event)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def kept(tmp_path: Path) -> Path:
     def made(name: str, *releases: tuple[str | None, list[str]], simulated: bool = False) -> None:
         ledger = new_ledger(tmp_path / f"{name}.ledger", 1.0, unit=UNIT)
         for release, people in releases:
-            spend(ledger.for_release(), release, people, simulated=simulated)
+            spend(for_release(ledger), release, people, simulated=simulated)
 
     ids = [str(number) for number in range(30)]
     made("months", ("1", ids[:10]), ("2", ids[:20]))
@@ -88,14 +88,14 @@ def test_nobody_is_a_stranger_once_a_release_gave_no_ids(named, tmp_path, called
     path, some, event = tmp_path / "a.ledger", ["1", "2"], EVENTS[2]
     ledger = new_ledger(path, 10.0, unit=UNIT)
     for number, ids in enumerate(named):
-        one = ledger.for_release()
+        one = for_release(ledger)
         if ids is not None:
-            one.bind(bytes([number]), changed=True, people=some if ids else ())
-        one.reserve(event, 1)
+            bind(one, bytes([number]), changed=True, people=some if ids else ())
+        reserve(one, event, 1)
     read: Any = Ledger.open(path, read_only=True)
-    assert read.knows(["3"]) is None
-    assert read.knows(["1", "3"]).tolist() == [True, False]
-    assert not read.names_all()
+    assert knows(read, ["3"]) is None
+    assert knows(read, ["1", "3"]).tolist() == [True, False]
+    assert not names_all(read)
     gone = called("ledger", "withdraw", path, "--id", "1", "--id", "3")
     assert (gone.returncode, "Of 2 ids, at least 1 were in its releases." in gone.stderr) == (0, True)
     Ledger.open(path).verify()

@@ -18,13 +18,14 @@ EVENT = NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER)
 ASKED = 4
 ASK = f"""
 import os, sys
+from ledgers import reserve, settle
 from tutelage import Ledger
 from test_ledger_power import EVENT
 ledger, marks = Ledger.open(sys.argv[1]), os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
 for number in range({ASKED}):
-    reservation = ledger.reserve(EVENT, 1)
+    reservation = reserve(ledger, EVENT, 1)
     os.write(marks, b"r")  # now noise is drawn
-    ledger.settle(reservation, {{bytes([number]) * 32: (1,)}}, EVENT)
+    settle(ledger, reservation, {{bytes([number]) * 32: (1,)}}, EVENT)
     os.write(marks, b"s")  # now the answer is used
 """
 LEDGER, JOURNAL, FOLDER = "a.ledger", "a.ledger-journal", ""

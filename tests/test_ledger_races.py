@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgers import new_ledger
+from ledgers import fitting, new_ledger, reserve, settle
 from processes import at_once, ended, forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
 from tutelage.accounting.filter import RenyiFilter
@@ -31,7 +31,7 @@ def spend(path: Path, times: int) -> int:
     ledger, granted = Ledger.open(path), 0
     for _ in range(times):
         with suppress(BudgetExceededError):
-            ledger.settle(ledger.reserve(EVENT, 1), {os.urandom(32): (granted % 10,)}, EVENT)
+            settle(ledger, reserve(ledger, EVENT, 1), {os.urandom(32): (granted % 10,)}, EVENT)
             granted += 1
     return granted
 
@@ -40,7 +40,7 @@ def race(path: Path, room: int, processes: int, debits: int) -> None:
     """Race for a budget with room for so many queries, and account for every grain of it."""
     epsilon = RenyiFilter.holding(Repeated(EVENT, room), 1e-5).epsilon
     ledger = new_ledger(path, epsilon, suited_to=EVENT)
-    room, limit = ledger.fitting(EVENT), ledger.limit
+    room, limit = fitting(ledger, EVENT), ledger.limit
     read, write = os.pipe()
     assert at_once(*[lambda: os.write(write, bytes([spend(path, debits)]))] * processes) == [0] * processes
     granted = sum(os.read(read, processes))
@@ -49,7 +49,7 @@ def race(path: Path, room: int, processes: int, debits: int) -> None:
     ledger = Ledger.open(path)
     state = ledger.verify()
     assert granted == min(room, processes * debits)
-    assert (state.entries, state.unsettled, ledger.fitting(EVENT)) == (1 + 2 * granted, 0, room - granted)
+    assert (state.entries, state.unsettled, fitting(ledger, EVENT)) == (1 + 2 * granted, 0, room - granted)
     spent = ledger.export()[-1]["spent"]
     assert spent == granted * limit.cost(EVENT)
     assert state.remaining == limit.share(limit.capacity - spent)
@@ -71,18 +71,18 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
     # What a lock that is kept between transactions gets wrong: see the head of tutelage.ledger.store.
     path = tmp_path / "a.ledger"
     held = [new_ledger(path, 0.5)]
-    held[0].reserve(EVENT, 1)
-    room = held[0].fitting(EVENT)
+    reserve(held[0], EVENT, 1)
+    room = fitting(held[0], EVENT)
     ready_read, ready_write = os.pipe()
     os.mkfifo(tmp_path / "go")
 
     def spend_all() -> None:
         mine = Ledger.open(path) if opened_in_child else held[0]
-        mine.reserve(EVENT, 1)
+        reserve(mine, EVENT, 1)
         os.write(ready_write, b"x")
         (tmp_path / "go").read_bytes()  # until the parent has let go of the ledger
         for _ in range(room - 1):
-            mine.reserve(EVENT, 1)
+            reserve(mine, EVENT, 1)
 
     child = forked(spend_all)
     os.read(ready_read, 1)
@@ -92,7 +92,7 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
     (tmp_path / "go").write_bytes(b"x")
     assert ended(child) == 0
     after = Ledger.open(path)
-    assert (after.fitting(EVENT), after.verify().unsettled) == (0, 1 + room)
+    assert (fitting(after, EVENT), after.verify().unsettled) == (0, 1 + room)
 
 
 @pytest.mark.rest
@@ -102,13 +102,13 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
 
     def work() -> None:
         while not stop.is_set():
-            ledger.reserve(EVENT, 1)
+            reserve(ledger, EVENT, 1)
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
         for _ in range(10):
-            assert ended(forked(lambda: ledger.reserve(EVENT, 1))) == 0
+            assert ended(forked(lambda: reserve(ledger, EVENT, 1))) == 0
     finally:
         stop.set()
         thread.join()
@@ -117,12 +117,12 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
 
 def test_threads_share_one_ledger_object(tmp_path):
     ledger = new_ledger(tmp_path / "a.ledger")
-    room, granted = ledger.fitting(EVENT), []
+    room, granted = fitting(ledger, EVENT), []
 
     def work(_: int) -> None:
         with suppress(BudgetExceededError):
             while True:
-                granted.append(ledger.reserve(EVENT, 1))
+                granted.append(reserve(ledger, EVENT, 1))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -209,9 +209,9 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
 
     def spend() -> None:
         try:
-            make().reserve(EVENT, 10)
+            reserve(make(), EVENT, 10)
         except LedgerOvertakenError:
-            make().reserve(EVENT, 10)
+            reserve(make(), EVENT, 10)
 
     assert at_once(*[spend] * 6) == [0] * 6
     assert Ledger.open(path).verify().unsettled == 6
@@ -231,7 +231,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
 def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
     path = tmp_path / "a.ledger"
     make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
-    make().reserve(EVENT, 1)
+    reserve(make(), EVENT, 1)
     os.truncate(path, 0)
     for use in (make, partial(Ledger.create, path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)):
         with pytest.raises(LedgerStorageError):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgers import new_ledger, rechained
+from ledgers import new_ledger, recall, rechained, reserve, reserve_new, settle
 from tutelage import Ledger
 from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian, Repeated
 from tutelage.exceptions import LedgerError, LedgerStorageError, LedgerTamperedError, UnsupportedEventError
@@ -19,15 +19,15 @@ NUMBERS = (-1, 0, -(2**50), 2**50, -1)
 def path(tmp_path: Path) -> Path:
     """A ledger with a noisy sum, and with labels after it."""
     ledger = new_ledger(tmp_path / "a.ledger")
-    ledger.settle(ledger.reserve(SUM, 1), {QUERY: NUMBERS}, SUM)
+    settle(ledger, reserve(ledger, SUM, 1), {QUERY: NUMBERS}, SUM)
     label = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
-    ledger.settle(ledger.reserve(label, 1), {OTHER: (3,)}, label)
+    settle(ledger, reserve(ledger, label, 1), {OTHER: (3,)}, label)
     return tmp_path / "a.ledger"
 
 
 def test_all_numbers_come_back_from_the_file(path):
     ledger = Ledger.open(path)
-    assert ledger.recall([QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
+    assert recall(ledger, [QUERY, OTHER]) == {QUERY: NUMBERS, OTHER: (3,)}
     assert ledger.verify().answers == 2
     assert ledger.history().charges[0].happened == SUM
 
@@ -35,30 +35,30 @@ def test_all_numbers_come_back_from_the_file(path):
 @pytest.mark.parametrize("numbers", [(), NUMBERS[:-1], (*NUMBERS, 3)])
 def test_a_vector_of_another_length_is_refused_and_not_stored(numbers, path):
     ledger = Ledger.open(path)
-    reservation = ledger.reserve(SUM, 1)
+    reservation = reserve(ledger, SUM, 1)
     before = ledger.state()
     with pytest.raises(LedgerError, match="The mechanism gives a noisy sum of another length than it had announced"):
-        ledger.settle(reservation, {b"s" * 32: numbers}, SUM)
+        settle(ledger, reservation, {b"s" * 32: numbers}, SUM)
     assert ledger.state() == before
-    ledger.settle(reservation, {b"s" * 32: (-1,) * 5}, SUM)
-    assert ledger.recall([b"s" * 32]) == {b"s" * 32: (-1,) * 5}
+    settle(ledger, reservation, {b"s" * 32: (-1,) * 5}, SUM)
+    assert recall(ledger, [b"s" * 32]) == {b"s" * 32: (-1,) * 5}
 
 
 def test_sums_of_several_kinds_are_one_vector(path):
     ledger = Ledger.open(path)
     both = Composed((SUM, Repeated(NoisySumGaussian(40.0, 2, 2, ONE_TEACHER, nonnegative=True), 2)))
-    ledger.settle(ledger.reserve(both, 1), {b"s" * 32: tuple(range(-1, 8))}, both)
-    assert Ledger.open(path).recall([b"s" * 32]) == {b"s" * 32: tuple(range(-1, 8))}
+    settle(ledger, reserve(ledger, both, 1), {b"s" * 32: tuple(range(-1, 8))}, both)
+    assert recall(Ledger.open(path), [b"s" * 32]) == {b"s" * 32: tuple(range(-1, 8))}
     ledger.verify()
     with pytest.raises(LedgerError, match="another length"):
-        ledger.settle(ledger.reserve(both, 1), {b"t" * 32: (1,) * 8}, both)
+        settle(ledger, reserve(ledger, both, 1), {b"t" * 32: (1,) * 8}, both)
 
 
 def test_sums_and_labels_in_one_batch_are_refused_before_they_are_charged(path):
     ledger = Ledger.open(path)
     before = ledger.state()
     mixed = Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)))
-    for call in (lambda: ledger.reserve(mixed, 1), lambda: ledger.reserve_new(mixed, [b"s" * 32])):
+    for call in (lambda: reserve(ledger, mixed, 1), lambda: reserve_new(ledger, mixed, [b"s" * 32])):
         with pytest.raises(UnsupportedEventError, match="must consist of noisy sums only, or of none"):
             call()
     assert ledger.state() == before
@@ -79,9 +79,9 @@ def test_a_long_vector_has_its_room_kept(path):
     ledger = Ledger.open(path)
     long = NoisySumGaussian(400.0, 12, 20_000, ONE_TEACHER)
     numbers = tuple((-1) ** k * (10**15 + k) for k in range(long.dimension))
-    reservation = ledger.reserve(long, 1)
+    reservation = reserve(ledger, long, 1)
     assert reservation.room._file.seek(0, 2) > 20 * long.dimension  # pyright: ignore[reportOptionalMemberAccess]
-    ledger.settle(reservation, {b"s" * 32: numbers}, long)
-    assert Ledger.open(path).recall([b"s" * 32])[b"s" * 32] == numbers
+    settle(ledger, reservation, {b"s" * 32: numbers}, long)
+    assert recall(Ledger.open(path), [b"s" * 32])[b"s" * 32] == numbers
     with pytest.raises(LedgerStorageError, match="has no room"):
-        ledger.reserve(NoisySumGaussian(400.0, 12, 2**45, ONE_TEACHER), 1)
+        reserve(ledger, NoisySumGaussian(400.0, 12, 2**45, ONE_TEACHER), 1)

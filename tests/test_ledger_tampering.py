@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ledgers import edit, new_ledger, rechained, resealed
+from ledgers import bind, edit, new_ledger, recall, rechained, resealed, reserve
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.digests import canonical
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
+from tutelage.ledger.answers import stored
 from tutelage.ledger.entries import FORMAT
 from tutelage.privacy import ONE_TEACHER
 
@@ -23,11 +24,11 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     made = tmp_path_factory.mktemp("closed") / "a.ledger"
     votes = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
     ledger = new_ledger(made, 5.0)
-    ledger.bind(b"some data")
+    bind(ledger, b"some data")
     session = LabelingSession(votes, GNMax(sigma=40.0), ledger)
     for batch in range(4):
         session.ask(np.arange(4.0).reshape(2, 2) + 10 * batch)
-    ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
+    reserve(ledger, GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 3)
     return made.read_bytes()
 
 
@@ -43,8 +44,8 @@ def says(path: Path) -> tuple[object, ...]:
     """Return everything that the ledger says, once it has verified itself."""
     ledger = Ledger.open(path)
     state, entries = ledger.verify(), ledger.export()
-    with ledger._store.transaction() as read:
-        return state, entries, list(read.answers())
+    with ledger._opened.store.transaction() as read:
+        return state, entries, list(stored(read))
 
 
 def ranges(content: bytes) -> Iterator[tuple[int, int]]:
@@ -184,7 +185,7 @@ def test_a_rollback_is_found_with_the_kept_head_only(path):
     shutil.copy(path, older)
     ledger = Ledger.open(path)
     kept = ledger.state().head
-    ledger.reserve(GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+    reserve(ledger, GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
     newer = ledger.state().head
     ledger.verify(kept)  # growing is no rollback
     shutil.copy(older, path)
@@ -233,7 +234,7 @@ def test_an_edit_during_a_session_is_found_at_the_next_charge(path):
     ledger = Ledger.open(path)
     edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
     with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
-        ledger.reserve(event, 1)
+        reserve(ledger, event, 1)
 
 
 @pytest.mark.parametrize("labels", [
@@ -245,7 +246,7 @@ def test_a_damaged_answer_is_refused_when_it_is_asked_for_again(labels, path):
     """Opening reads no answers, so each is checked where it is recalled."""
     edit(path, labels)
     ledger = Ledger.open(path)
-    with ledger._store.transaction() as read:
-        queries = [query for _, query, _ in read.answers()]
+    with ledger._opened.store.transaction() as read:
+        queries = [query for _, query, _ in stored(read)]
     with pytest.raises(LedgerTamperedError, match="not in the form"):
-        ledger.recall(queries)
+        recall(ledger, queries)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from blobs import LABELS, PRIVATE, PUBLIC
-from ledgers import new_ledger
+from ledgers import admit, intend, new_ledger, reserve, settle
 from test_cohorts import EVENTS, UNIT
 from tutelage import PATEClassifier
 from tutelage.accounting import data_independent
@@ -115,16 +115,16 @@ def test_a_state_says_what_was_released_until_then_and_not_what_a_check_did_not_
     kept = new_ledger()
     vote = NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER)
     empty = kept.state()
-    open_step = kept.reserve(Composed((CHECK, vote)), 4)
+    open_step = reserve(kept, Composed((CHECK, vote)), 4)
     most = kept.state()
-    kept.settle(open_step, {b"q" * 32: (1,)}, Composed((Repeated(CHECK, 4), vote)))
+    settle(kept, open_step, {b"q" * 32: (1,)}, Composed((Repeated(CHECK, 4), vote)))
     after = kept.state()
     assert most.so_far == epsilon_so_far(kept.limit, counted([Repeated(Composed((CHECK, vote)), 4)]))
     assert after.so_far == epsilon_so_far(kept.limit, counted([Repeated(CHECK, 4), vote])) < (most.so_far or 0)
     assert after.so_far == kept.verify().so_far == kept.history().state.so_far
     assert pickle.loads(pickle.dumps(most)).so_far == copy.deepcopy(most).so_far == most.so_far  # noqa: S301
     assert empty.so_far == empty.as_dict()["so_far"] == 0
-    kept.reserve(replace(vote, simulated=True), 1)
+    reserve(kept, replace(vote, simulated=True), 1)
     assert (kept.state().so_far, "so_far" in kept.state().as_dict()) == (None, False)
 
 
@@ -132,9 +132,9 @@ def test_with_cohorts_it_is_of_those_who_took_part_most():
     kept = new_ledger(unit=UNIT)
     event = EVENTS[2]
     for name in ("1", "2", "3"):
-        kept.intend(name, None)
-        kept.admit(name, "question", ["p", name], event)
-        kept.settle(kept.reserve(event, 1), {name.encode() * 32: (7,)}, event)
+        intend(kept, name, None)
+        admit(kept, name, "question", ["p", name], event)
+        settle(kept, reserve(kept, event, 1), {name.encode() * 32: (7,)}, event)
     assert kept.state().so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 3)]))
     assert kept.history().until(6).so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 2)]))
 

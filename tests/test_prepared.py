@@ -25,6 +25,7 @@ from tutelage.exceptions import (
 )
 from tutelage.features import LearnedMap, PublicPCA, PublicRows, Schema
 from tutelage.ledger import Ledger
+from tutelage.ledger.account import Account
 from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Planned
@@ -176,9 +177,9 @@ def test_a_student_that_fails_is_trained_again_and_nothing_is_drawn_again(monkey
 def test_noise_that_was_drawn_and_not_stored_is_stored_and_never_drawn_again(
     interruption, method, in_ledger, tmp_path, monkeypatch
 ):
-    settle, times = Ledger.settle, []
+    settle, times = Account.settle, []
 
-    def interrupted(self: Ledger, *given: Any) -> Any:
+    def interrupted(self: Account, *given: Any) -> Any:
         times.append(1)
         if len(times) == 1:
             raise interruption
@@ -187,7 +188,7 @@ def test_noise_that_was_drawn_and_not_stored_is_stored_and_never_drawn_again(
     noise, plain = SimulationNoise(0), SimulationNoise(0)
     calls, in_one_go = calls_of(noise, monkeypatch), calls_of(plain, monkeypatch)
     undisturbed = prepared(model(method, noise=plain)).release()
-    monkeypatch.setattr(Ledger, "settle", interrupted)
+    monkeypatch.setattr(Account, "settle", interrupted)
     given = {"ledger": tmp_path / "a.ledger"} if in_ledger else {}
     release = prepared(model(method, noise=noise, **given))
     with pytest.raises(interruption):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ledgers import record_proposal, reserve, settle
 from processes import at_once, ended, forked
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import VoteHistogram
@@ -65,9 +66,9 @@ def recording(made: Ledger, *roads: Proposal) -> Ledger:
 
 def paying(made: Ledger, *roads: Proposal, queries: int = 40) -> Ledger:
     recording(made, *roads)
-    reservation = made.reserve(ONE, queries)
+    reservation = reserve(made, ONE, queries)
     answers = {bytes([number]) * 32: (0,) for number in range(queries)}
-    made.settle(reservation, answers, Repeated(ONE, queries))
+    settle(made, reservation, answers, Repeated(ONE, queries))
     return made
 
 
@@ -150,7 +151,7 @@ def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
 def test_a_remembered_publication_does_not_cover_labels_that_were_released_since(proposal):
     paid = ledger(proposal, delta=2e-5)
     first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
-    paid.reserve(ONE, 3)  # interrupted: no label of it is out
+    reserve(paid, ONE, 3)  # interrupted: no label of it is out
     assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
     paying(paid, queries=120)
     spent = paid.state().spent
@@ -220,7 +221,7 @@ def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_o
         publish_epsilon(released(), several, proposal, ROWS[::-1], noise=SimulationNoise(0))
     raced = unpaid()
     for road in (proposal, *others):  # as two processes may that record at the same time
-        raced.record_proposal(road.as_dict())
+        record_proposal(raced, road.as_dict())
     paying(raced)
     with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         publish_epsilon(released(), raced, others[1], ROWS, noise=SimulationNoise(0))

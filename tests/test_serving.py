@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from consortia import PARTIES, Members, all_ended, found
-from ledgers import new_ledger
+from ledgers import knows, new_ledger, recall
 from processes import called_by_itself, die_at_event, ended, forked
 from tutelage.exceptions import FederationError, ForgedMessageError, StaleBatchError
 from tutelage.features import Schema
@@ -242,7 +242,7 @@ def outcome(play: Play, name: str, batch: Any) -> list[Any]:
         shares = [payload[HEAD_BYTES:] for payload in play.members.payloads(batch, name)]
         found.append(added(shares, sums.round_of(batch).shape).tolist())
     elif batch is not None:
-        found.append(ledger.recall(play.members.consortium.scheme.hashes(ledger, batch)))
+        found.append(recall(ledger, play.members.consortium.scheme.hashes(ledger, batch)))
     return found
 
 
@@ -331,10 +331,10 @@ def test_of_two_processes_of_a_coordinator_the_second_waits_and_finds_the_same(
 
 def test_the_ledger_of_a_hospital_that_cast_knows_its_people(play):
     ledger, people = play.members.ledger("hospital-0"), [*map(str, range(PEOPLE))]
-    assert ledger.knows(people) is None
+    assert knows(ledger, people) is None
     play.ask()
     play.step("hospital-0")
-    assert ledger.knows([*people, "stranger"]).tolist() == [True] * PEOPLE + [False]
+    assert knows(ledger, [*people, "stranger"]).tolist() == [True] * PEOPLE + [False]
 
 
 def test_an_operator_is_asked_once_a_process_and_never_for_what_is_paid(play):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ledgers import fitting, reserve, settle
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.cli.config import load_config
@@ -59,8 +60,8 @@ class Case:
             spent: Event = NoisyArgmaxGaussian(20.0, 2, UNIT)
             if accounting == "gaussian":
                 spent = NoisySumGaussian(40.0, 16, 3, UNIT)
-            if draw.random() < 0.3 and ledger.fitting(spent):
-                ledger.settle(ledger.reserve(spent, 1), {}, spent)
+            if draw.random() < 0.3 and fitting(ledger, spent):
+                settle(ledger, reserve(ledger, spent, 1), {}, spent)
 
     def in_python(self) -> tuple[Any, ...]:
         mechanism: Any = self.noise and (NoisySum(self.noise) if self.by_schema else GNMax(self.noise))
@@ -109,7 +110,7 @@ def answer_of(made: Any, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, ..
     limit, found = budget.limit_for(event), data_independent.epsilon(event, budget.asked.delta).epsilon
     assert found <= (budget.asked.epsilon or np.inf) * (1 + 1e-12)
     assert budget.asked.given or found <= limit.epsilon * (1 + 1e-12)
-    return "released", str(method.mechanism), str(limit), ledger.epsilon, found
+    return "released", str(method.mechanism), str(limit), ledger.limit.epsilon, found
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(8, 120))])

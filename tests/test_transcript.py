@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from ledgers import bind, reserve, settle
 from processes import forked
 from runs_of_people import ADDITIVE, NEAREST, NUMBERS, VECTORS, configure_people
 from test_cli import configure, write_people
@@ -25,7 +26,7 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogr
 from tutelage._internal import releases
 from tutelage.cli import run as cli_run
 from tutelage.cli.app import _VERBS
-from tutelage.digests import data_digest
+from tutelage.digests import data_digest, is_fingerprint_of
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
@@ -33,6 +34,8 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     TutelageError,
 )
+from tutelage.ledger.account import Account
+from tutelage.ledger.beginning import Beginning
 from tutelage.ledger.ledger import opened_ledger
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
@@ -81,9 +84,9 @@ def test_all_entries_of_an_ask_have_the_day_on_which_it_began(clock):
 
 def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
     ledger = ledger_of()
-    reservation = ledger.reserve(ONE, 1)
+    reservation = reserve(ledger, ONE, 1)
     clock.append(clock[-1] + timedelta(days=3))
-    ledger.settle(reservation, {bytes(32): (1,)}, ONE)
+    settle(ledger, reservation, {bytes(32): (1,)}, ONE)
     assert len({entry["written"] for entry in ledger.export()[1:]}) == 1
 
 
@@ -117,8 +120,8 @@ def test_every_release_leaves_the_same_trace_of_its_data(tmp_path):
     for second in (np.eye(3), np.eye(3), np.eye(3) + 1, np.eye(3) - 1):
         ledger = ledger_of(tmp_path / f"{len(traces)}.ledger")
         for data in (np.eye(3), second, np.eye(3)):
-            ledger.bind(data_digest(data), changed=True)
-            ledger.reserve(ONE, 1)
+            bind(ledger, data_digest(data), changed=True)
+            reserve(ledger, ONE, 1)
         traces.append(ledger.export())
     assert [[entry["kind"] for entry in trace] for trace in traces] == [["opened", *["bound", "reserved"] * 3]] * 4
     fingerprints = [entry["fingerprint"] for trace in traces for entry in trace if entry["kind"] == "bound"]
@@ -131,13 +134,13 @@ def test_a_fit_has_one_day_and_one_binding_and_the_file_nothing_without_a_reserv
     clock, binary_rows, tmp_path, monkeypatch
 ):
     X, y = binary_rows
-    path, seen, settle = tmp_path / "a.ledger", [], Ledger.settle
+    path, seen, settle = tmp_path / "a.ledger", [], Account.settle
 
-    def looked_at(ledger, *given):
+    def looked_at(account, *given):
         seen.append([entry["kind"] for entry in Ledger.open(path).export()])
-        return settle(ledger, *given)
+        return settle(account, *given)
 
-    monkeypatch.setattr(Ledger, "settle", looked_at)
+    monkeypatch.setattr(Account, "settle", looked_at)
     settings = {"ledger": path, "budget": 20.0, "epsilon": 1.0}
     for rows, question in ((X, "first"), (X, "second"), (X[:300], "third")):
         model = PATEClassifier(question=question, **settings)
@@ -201,7 +204,7 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_removed(tmp_path):
 
     os.waitpid(forked(killed), 0)
     assert part.stat().st_size > 10**5
-    opened_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER).reserve(ONE, 1)
+    reserve(opened_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER), ONE, 1)
     assert (Ledger.open(path).verify().entries, path.stat().st_mode & 0o777) == (2, 0o600)
     assert [*tmp_path.iterdir()] == [path]
 
@@ -248,7 +251,7 @@ def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(
         LabelingSession(VOTES, GNMax(40.0), Ledger.open(path)).ask(np.array([[0.0]]))
     if change == "a trigger":
         with pytest.raises(LedgerTamperedError, match="is missing or foreign"):
-            open_before.reserve(ONE, 1)
+            reserve(open_before, ONE, 1)
 
 
 # Everything that leaves
@@ -439,8 +442,10 @@ def card_with_seconds(*given, made=cli_run.card_of):
     return replace(made(*given), created=releases._now().isoformat(timespec="seconds"))
 
 
-def bind_if_changed(ledger, digest, *, changed=False, people=(), bind=Ledger.bind):
-    return None if ledger.is_of(digest) else bind(ledger, digest, changed=changed, people=people)
+def bind_if_changed(beginning, write, honest=Beginning.write):
+    known, digest = write.checkpoint().fingerprint, beginning._whom.digest
+    beginning._is_bound |= bool(known) and is_fingerprint_of(digest, known, write.key())
+    honest(beginning, write)
 
 
 INIT = "init --private private.csv --person patient --label ill --public public.csv --goal accuracy --epsilon 1"
@@ -477,7 +482,7 @@ PUBLISHED = {
     "the number of rows on standard output": (cli_run, "_print_summary", count_people),
     "seconds on the card": (cli_run, "card_of", card_with_seconds),
     "addresses in the student": (store, "_without_traces", bytes),
-    "a binding only where the data changed": (Ledger, "bind", bind_if_changed),
+    "a binding only where the data changed": (Beginning, "write", bind_if_changed),
 }
 
 

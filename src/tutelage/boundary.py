@@ -22,7 +22,6 @@ from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import ABSTAIN, NeverPickled
 from tutelage.accounting.calibration import require_within
 from tutelage.accounting.filter import Filter, holding
-from tutelage.digests import RunningDigest
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -37,9 +36,11 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
+from tutelage.ledger.account import Batch, New, Reservation, Votes
+from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
-from tutelage.ledger.ledger import Reservation, existing_ledger, opened_ledger, require_terms
+from tutelage.ledger.ledger import existing_ledger, opened_ledger, require_terms
 from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
@@ -89,7 +90,9 @@ class Boundary:
     """
 
     def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None) -> None:
-        self.ledger, self.prepared = ledger, prepared
+        self.ledger = ledger
+        self.account = ledger.account  # where a release spends, once it has its turn: of its own people
+        self.prepared = prepared
         self._file = file
         self.kept: list[Kept] = []  # private
         self.n_earlier = 0  # answers of earlier releases that were recalled
@@ -111,7 +114,7 @@ class Boundary:
     @property
     def reservations(self) -> frozenset[int]:
         """The entries of the ledger under which all answers were drawn, now or earlier."""
-        return self.ledger.drawn_under(self._drawn)
+        return self.account.drawn_under(self._drawn)
 
     @property
     def event(self) -> Event:
@@ -130,7 +133,7 @@ class Boundary:
             return driven(
                 steps,
                 self._answer,
-                lambda asked: self.ledger.kept(asked.name, asked.make),
+                lambda asked: self.account.keep(asked.name, asked.make),
             )
         except InvalidDataError as error:
             if self.cost:
@@ -144,7 +147,7 @@ class Boundary:
         """Return the answers to a request, to the first rows of it, or to what earlier releases asked."""
         if request.earlier:  # which is not asked of the people of this release
             keys, event = self.keys(request), Repeated(self.event_of_one(request), 0)
-            found = self.ledger.recall_earlier(keys)
+            found = self.account.recall_earlier(keys)
             if not found or (len(found) < len(set(keys)) and request.is_of_sum):
                 return None
             self.n_earlier += len(found)
@@ -156,36 +159,31 @@ class Boundary:
         first = next(method.steps(public))
         if isinstance(first, Request):
             self._recalled(first, self.event_of_one(first), self.keys(first))
-        elif not self.ledger.keeps(first.name):  # so nothing was asked by it
+        elif not self.account.keeps(first.name):  # so nothing was asked by it
             most = method.event(public.sizes)
-            self.ledger.require(most.event, most.count)
+            self.account.quote(most.event, most.count)
 
     def keys(self, request: Request) -> list[bytes]:
         """Return what the ledger remembers each answer by."""
         require_name_of_its_own(request.mechanism)
         predictions = [] if request.predictions is None else [request.predictions]
-        return self.ledger.query_hashes(request.context(self.event_of_one(request)), request.rows, *predictions)
+        return self.account.keys(request.context(self.event_of_one(request)), request.rows, *predictions)
 
     def room(self, request: Request) -> int:
         """Return how many more new answers the budget allows, each at its most expensive."""
-        fitting = self.ledger.fitting(self.event_of_one(request))
+        fitting = self.account.fitting(self.event_of_one(request))
         pays_for_all = request.form.cap is not None and (fitting > 0 or self._is_paid(request))
         return sys.maxsize if pays_for_all else fitting
 
     def fitting(self, request: Request, keys: list[bytes]) -> int:
         """Return how many rows, from the first on, the budget allows now; those that were answered are free."""
-        if left := self.ledger.left_open(self.event_of_one(request), keys):  # which are paid for
-            return left
-        fitting, remembered, new = self.room(request), set(self.ledger.recall(keys)), set[bytes]()
-        for place, key in enumerate(keys):
-            new |= {key} - remembered
-            if len(new) > fitting:
-                return place
-        return len(keys)
+        if request.form.cap is not None and self.room(request) == sys.maxsize:
+            return len(keys)
+        return self.account.fitting(self.event_of_one(request), keys)
 
     def recalled(self, request: Request) -> dict[bytes, Labels]:
         """Return the remembered answers of a request by their keys; repeating them costs nothing."""
-        return self.ledger.recall(self.keys(request))
+        return self.account.recall(self.keys(request))
 
     def release(self, request: Request, guard: Guard | None = None) -> Answer:
         """Return the answers, of which those that are new are paid for and drawn now; all new ones fit, or none.
@@ -193,7 +191,7 @@ class Boundary:
         The `guard` may refuse new ones by what was done through the ledger.
         """
         keys = self.keys(request)
-        with self.ledger.releasing(keys if self._unstored is None else ()):
+        with self.account.turn(keys if self._unstored is None else ()):
             self.store_late()
             answers, event, cost = self._answers(request, keys, guard)
         self._answered.append(Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost))
@@ -231,11 +229,14 @@ class Boundary:
         if wishes:  # people vote while they have votes left, and the first batch pays for all
             voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
             campaign: Any = event
-            granted = self.ledger.reserve_votes(campaign, self._campaign(request), voters, wanted, queries=len(new))
-            counted, paid = ballots.counted(granted.votes), Repeated(event, int(granted.paid))
+            granted = self.account.reserve(Votes(campaign, self._campaign(request), voters, wanted, len(new)))
+            counted = ballots.counted(granted.votes)
+            paid = Repeated(event, int(granted.is_paid_now))
             settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
-            return {**answers, **settled.labels}, paid, self.ledger.share_of(paid)
-        answered, reservation = self.ledger.reserve_new(event, places)
+            return {**answers, **settled.labels}, paid, self.account.share_of(paid)
+        reserved = self.account.reserve(New(event, places))
+        answered = reserved.answers
+        reservation = reserved.reservation
         self._drawn = dict.fromkeys(answered, False) | self._drawn
         if reservation is None:
             return answered, Repeated(event, 0), 0.0
@@ -253,10 +254,10 @@ class Boundary:
     def _recalled(self, request: Request, event: Event, keys: Collection[bytes]) -> Mapping[bytes, Labels]:
         """Return the remembered answers of a request, and refuse it where there is no room for what is new of it."""
         if not request.campaign:
-            return self.ledger.recall_if_fits(event, keys, request.total)
-        answers = self.ledger.recall(keys)
+            return self.account.quote(event, keys, request.total)
+        answers = self.account.recall(keys)
         if len(answers) < len(set(keys)) and not self._is_paid(request):
-            self.ledger.require(event, 1)
+            self.account.quote(event, 1)
         return answers
 
     def _settled(
@@ -271,11 +272,14 @@ class Boundary:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         if self._file is not None:
             self._file(reservation.number, ballots)
-        with self.ledger.drawing(reservation):
+        try:
             drawn = request.mechanism.release(ballots, self._noise, predictions)
             if len(drawn.answers) != len(keys):
                 raise LedgerError("The mechanism returned the wrong number of answers, so none were released.")
             answers = dict(zip(keys, drawn.answers, strict=True))
+        except Exception:  # it stays spent, and the step is closed: it must not be drawn again for free
+            self.account.forfeit(reservation)
+            raise
         self.kept.append(Kept(request, ballots, drawn, predictions))
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
@@ -283,12 +287,12 @@ class Boundary:
         # Until it is stored, or in vain: whatever interrupts this, noise that was drawn is never drawn a second time.
         self._unstored = reservation, answers, happened
         try:
-            settled = self.ledger.settle(reservation, answers, happened)
+            settled = self.account.settle(reservation, answers, happened)
         except (LedgerStorageError, LedgerLockedError):
             raise
         except TutelageError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
             self._unstored = None
-            self.ledger.forfeit(reservation)
+            self.account.forfeit(reservation)
             raise
         self._unstored = None
         return settled, happened
@@ -298,22 +302,22 @@ class Boundary:
         if self._unstored is None:
             return
         reservation, answers, happened = self._unstored
-        with self.ledger.releasing():
-            if not self.ledger.is_settled(reservation):
-                self.ledger.settle(reservation, answers, happened)
-            elif self.ledger.recall(answers) != answers:  # it took over the step; these answers are never released
+        with self.account.turn():
+            if not self.account.is_settled(reservation):
+                self.account.settle(reservation, answers, happened)
+            elif self.account.recall(answers) != answers:  # it took over the step; these answers are never released
                 self.kept.pop()
                 self._drawn |= dict.fromkeys(answers, False)
         self._unstored = None
 
     def _is_paid(self, request: Request) -> bool:
         """Return whether the budget of a campaign is spent."""
-        return request.campaign and self.ledger.reserved_for(self._campaign(request)) is not None
+        return request.campaign and self.account.find(self._campaign(request)) is not None
 
     def _campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
         context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
-        of = "" if self.ledger.release is None else f" of {self.ledger.release}"
+        of = "" if self.account.release is None else f" of {self.account.release}"
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
 
 
@@ -340,39 +344,39 @@ class BatchBoundary:
 
     def __init__(self, ledger: Ledger, name_of: Callable[..., str]) -> None:
         self.ledger = ledger
+        self._account = ledger.account
         self._name_of = name_of
 
-    def bind(self, people: Sequence[str]) -> None:
-        """Tie the ledger to people by their canonical ids, so that their owner is told of a second one."""
-        self.ledger.bind(RunningDigest().add_people({*people}).digest(), changed=True, people=people)
-
     @contextmanager
-    def turn(self, left_out: str = "") -> Generator[None]:
-        """Hold off all other releases and withdrawals; ballots leave out who withdrew, as `Ledger.staying` told."""
-        with self.ledger.releasing():
-            self.ledger.leave_out(left_out)
-            yield
+    def turn(self, whom: Whom | None = None) -> Generator[None]:
+        """Hold off all other releases and withdrawals; what is opened in the block is of these people."""
+        with self.ledger.begin(None, whom) as scope:
+            self._account = scope.account
+            try:
+                yield
+            finally:
+                self._account = self.ledger.account
 
     def recalled(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among keys."""
-        return self.ledger.recall(keys)
+        return self._account.recall(keys)
 
     def require(self, most: Event, queries: int) -> None:
         """Refuse what has no room; spend nothing."""
-        self.ledger.require(most, queries)
+        self._account.quote(most, queries)
 
     def paid(self, batch: Queries) -> Reservation | None:
         """Return what was paid for a batch, or None."""
-        return self.ledger.reserved_for(self._name_of(batch))
+        return self._account.find(self._name_of(batch))
 
     def is_closed(self, batch: Queries) -> bool:
         """Return whether a batch was paid for and is settled."""
         paid = self.paid(batch)
-        return paid is not None and self.ledger.is_settled(paid)
+        return paid is not None and self._account.is_settled(paid)
 
     def open(self, batch: Queries, event: Event) -> Reservation:
         """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
-        return self.ledger.reserve(event, batch.n_queries, batch=self._name_of(batch))
+        return self._account.reserve(Batch(event, batch.n_queries, self._name_of(batch)))
 
     def share(
         self,
@@ -386,16 +390,19 @@ class BatchBoundary:
         The stored shares are sent, and sent again: noise is never drawn twice.
         """
         self.open(batch, paid.event)  # refused if somebody withdrew since, and is not left out
-        with self.ledger.drawing(paid):
+        try:
             made = draw(SystemNoise())
+        except Exception:
+            self._account.forfeit(paid)
+            raise
         stored = keep(made)
         return stored, stored != made
 
     def close(self, paid: Reservation, answers: dict[bytes, Labels], happened: Event) -> None:
         """Settle a batch by what was opened of it, if it is not settled yet."""
-        with self.ledger.releasing():  # of two processes, the second finds what the first one settled
-            if not self.ledger.is_settled(paid):
-                self.ledger.settle(paid, answers, happened)
+        with self._account.turn():  # of two processes, the second finds what the first one settled
+            if not self._account.is_settled(paid):
+                self._account.settle(paid, answers, happened)
 
 
 def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
@@ -445,10 +452,10 @@ class Budget(NeverPickled):
     def begun(self) -> float | None:
         """The noise that was found for this release, or for the first of its question that has a name."""
         existing = existing_ledger(self.ledger)
-        return None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
+        return None if existing is None else existing.register.noise_of(self.identity, self.question)
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
-        """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
+        """Return the ledger; the file of a new one appears with its first reservation."""
         asked, terms = self.asked, self.terms
         most = method.event(sizes)
         ledger = opened_ledger(
@@ -460,18 +467,31 @@ class Budget(NeverPickled):
             unit=self.unit,
             accounting=terms.accounting,
             suited=asked.given,  # noise that is found was found at the other order, and the same fit must find it again
-        ).for_release()
-        self.bind(ledger)
-        if not ledger.has_file:
-            self._refuse_second()
-            ledger.make_only_if(self._refuse_second)
+            check=self._refuse_second,
+        )
+        self.check_people(ledger)
         return ledger
 
-    def bind(self, ledger: Ledger) -> None:
-        """Tie a ledger to the people; refuse one of other people, or with another budget or unit."""
+    def check_people(self, ledger: Ledger) -> None:
+        """Refuse a ledger of other people, or with another budget or unit."""
         if self.ledger is not None:  # which reads the limit again
-            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
+            ledger.register.check_data(self.digest(), changed=self._may_change)
         require_terms(ledger, self.asked.budget, self.asked.delta, self.unit)
+
+    def intent(self, noise: float | None, most: Event) -> Intent:
+        """Return what a ledger knows the release by."""
+        return Intent(self.identity, self.question, most, None if self.asked.given else noise, self.release)
+
+    def whom(self, shard_ids: Callable[[], Sequence[str]], left_out: str) -> Whom:
+        """Return whose data a release uses; of one with a name, each shard of rows is a person."""
+        if self.ledger is None:
+            return Whom(left_out=left_out)
+        ids = self.people() if self.release is None else shard_ids()
+        return Whom(self.digest(), ids, left_out, self._may_change)
+
+    @property
+    def _may_change(self) -> bool:
+        return self.data_changed or self.release is not None
 
     def check(self) -> None:
         """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
@@ -485,7 +505,7 @@ class Budget(NeverPickled):
     def check_beginning(self, ledger: Ledger, most: Event) -> None:
         """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
         if isinstance(self.ledger, Ledger):
-            ledger.check_release(self.release, self.identity, most)
+            ledger.register.check(self.release, self.identity, most)
 
     def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
         """Return what a release takes that is `most`, and for how many such ones people have room, by their cohort.
@@ -493,7 +513,7 @@ class Budget(NeverPickled):
         No cohort is named if the release was begun before, or has no name.
         """
         existing, limit = existing_ledger(self.ledger), self.limit_for(most)
-        rooms = {} if existing is None else existing.rooms(most)
+        rooms = {} if existing is None else existing.register.rooms(most)
         new = {} if self.release is None or self.release in rooms else {self.release: limit.fitting(most, 0)}
         return limit.share(limit.cost(most)), {**rooms, **new} if new else {}
 
@@ -504,7 +524,7 @@ class Budget(NeverPickled):
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
         existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None
-        return None if existing is None or existing.fitting(most) else existing
+        return None if existing is None or existing.account.fitting(most) else existing
 
     def _refuse_second(self) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
@@ -521,6 +541,7 @@ class Budget(NeverPickled):
 
 def _is_of(path: Path, digest: bytes, people: Sequence[str]) -> bool:
     with suppress(LedgerError):  # one that cannot be read
-        known = (other := Ledger.open(path, read_only=True)).knows(people)  # one by one, if its releases have names
+        other = Ledger.open(path, read_only=True).register
+        known = other.knows(people)  # one by one, if its releases have names
         return other.is_of(digest) or (known is not None and bool(known.any()))
     return False

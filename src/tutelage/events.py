@@ -18,12 +18,14 @@ the same in every event that has them:
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, fields
+from dataclasses import fields
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import inf, nextafter, sqrt
 from typing import Any, NamedTuple, final, get_args
+
+import msgspec
 
 from tutelage._internal.records import Entries, frozen
 from tutelage._internal.validation import (
@@ -86,7 +88,8 @@ class Event:
         A field that a later version adds is left out where it is as it is by default.
         """
         written = settings_of(self).keys() | {"simulated"}  # the one default there was when events were first stored
-        return {"event": type(self).__name__, **{name: v for name, v in asdict(self).items() if name in written}}
+        values = msgspec.to_builtins(self)
+        return {"event": type(self).__name__, **{name: v for name, v in values.items() if name in written}}
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases of which the event is made, each with how often; the event happened `times` times.

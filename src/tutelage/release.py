@@ -131,7 +131,7 @@ class PreparedRelease(Private):
     @property
     def epsilon(self) -> PublicEpsilon:
         """The worst-case guarantee of this release alone."""
-        return data_independent.epsilon(self.most, self.ledger.delta)
+        return data_independent.epsilon(self.most, self.ledger.limit.delta)
 
     @property
     def cost(self) -> float:
@@ -172,7 +172,7 @@ class PreparedRelease(Private):
         if so_far.boundary is None:
             so_far.boundary = Boundary(self.ledger, self.noise, file=None if method.needs.shards else file)
         boundary = so_far.boundary
-        self.budget.bind(boundary.ledger)  # others may have spent or changed it since
+        self.budget.check_people(boundary.ledger)  # others may have spent or changed it since
         boundary.store_late()  # what an earlier call drew, which was interrupted before it was stored
         if self.once.release is None:
             boundary.require_room(method, public)
@@ -184,7 +184,6 @@ class PreparedRelease(Private):
         except LedgerOvertakenError:  # before anything was spent
             boundary.ledger = self.budget.opened(method, public.sizes)
             drawn = self._in_turn(boundary)
-        boundary.ledger.write_binding()
         so_far.released = found = self._result(boundary, drawn, day)
         if drawn.before.spent > 0 and (self.once.release is None or not found.drawn):
             warn(_continued(drawn.before, found), BudgetContinuedWarning)
@@ -220,27 +219,27 @@ class PreparedRelease(Private):
         ledger = boundary.ledger
         budget = self.budget
         name = self.once.release
-        ledger.leave_out(self.people.left_out if isinstance(self.people, PeopleInMemory) else "")
-        with ledger.releasing():
-            ledger.intend(budget.identity, None if budget.asked.given else self.method.noise)
+        people: Any = self.people
+        left_out = people.left_out if isinstance(people, PeopleInMemory) else ""
+        whom = budget.whom(lambda: people.shard_ids, left_out)  # with a name, in memory alone
+        with ledger.begin(budget.intent(self.method.noise, self.most), whom) as scope:
+            boundary.account = scope.account
             earlier: tuple[str, ...] = ()
             if name is not None:
-                self._admit(boundary, name)
+                self._prepare_those(scope.taking_part, boundary, name)
                 # Found in the turn of this release: one that it waited for is an earlier one.
-                earlier = ledger.earlier(budget.question, name)
+                earlier = ledger.register.earlier(budget.question, name)
             asked = self.method.steps(replace(self.public, earlier=earlier))
             before = ledger.state()
             outcome = boundary.run(asked)
             # The number of queries may depend on answers. `most` counts all that could have been asked.
-            alone = ledger.whole_release(budget.identity, boundary.reservations, self.most)
+            alone = scope.alone(boundary.reservations, self.most)
         return _Drawn(outcome, before, alone, earlier)
 
-    def _admit(self, boundary: Boundary, name: str) -> None:
-        """Admit the people who have budget for a release with a name, and prepare them."""
-        ledger = boundary.ledger
-        people: Any = self.people  # in memory: rows in batches have no release with a name
-        is_new = name not in ledger.rooms(self.most)
-        taking_part = ledger.admit(name, self.budget.question, people.shard_ids, self.most)
+    def _prepare_those(self, taking_part: Any, boundary: Boundary, name: str) -> None:
+        """Prepare the people who have budget for a release with a name."""
+        people: Any = self.people
+        is_new = name not in boundary.ledger.register.rooms(self.most)
         few = few_take_part(taking_part, self.method.mechanism, name) if is_new else None
         if few is not None and not self.once.insist:
             raise PreflightError(f"{as_is(few)} {TO_INSIST}")

@@ -196,7 +196,7 @@ def released(
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
-    `record` is `Ledger.record_release`, which decides on the head; without it, `head` is that of the ledger.
+    `record` is `Register.publish` of the ledger, which decides on the head; without it, `head` is that of the ledger.
     """
     with claim.written() as part:
         yield part

@@ -225,7 +225,7 @@ def _history_of(path: Path) -> History:
 def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
     """Write a card, with the other files of the release before it in the same folder."""
     _require_ledger(before, ledger, cards.path)
-    record = ledger and opened(ledger).record_release
+    record = ledger and opened(ledger).register.publish
     with released(cards, made.budget.head, record) as staging:
         made.write(staging)
         if before is not None:

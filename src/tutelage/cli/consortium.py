@@ -42,6 +42,7 @@ from tutelage.federation.mailbox import batch_status, consortium_status, sizes_o
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
+from tutelage.ledger.beginning import Whom
 from tutelage.partition import canonical_ids, ids_in
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
@@ -196,8 +197,8 @@ def join(
         identity.save(folder)
         if role is Role.ENTITY:
             budget = _make_ledger(folder, file, draft, found.name)
-            draft.boundary(budget, identity.member).bind(people)
-            budget.write_binding()
+            with budget.begin(None, Whom.by_ids(people)) as scope:
+                scope.write()
             describe(draft, folder)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
@@ -293,7 +294,7 @@ def run(
     student = home / _RELEASES / release / "student.skops"
     hospitals = last.opened.sums[-1].entities
     part = student.with_suffix(".part")
-    with serving.budget().releasing():  # another process may be at the same release
+    with serving.budget().begin():  # another process may be at the same release
         part.parent.mkdir(parents=True, exist_ok=True)
         write_student(last.classifier, part)
         part.replace(student)
@@ -409,7 +410,8 @@ def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) ->
 
 def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
     """Return what is said of other budgets of the people in a table."""
-    epsilon, delta = (fsum(getattr(one, name) for one in (*earlier, file.privacy)) for name in ("epsilon", "delta"))
+    budgets = [*(one.limit for one in earlier), file.privacy]
+    epsilon, delta = (fsum(getattr(one, name) for one in budgets) for name in ("epsilon", "delta"))
     return (
         f"People of {data.name} have a budget in {listed([str(one.path) for one in earlier])}. With this one, they "
         f"would have ε = {epsilon:g} at δ = {delta:g}."

@@ -225,7 +225,7 @@ def withdraw(
     for name in person:
         require_printable(name, "--id")
     kept = Ledger.open(file)
-    known = kept.knows(np.unique(canonical_ids(person)).tolist())
+    known = kept.register.knows(np.unique(canonical_ids(person)).tolist())
     for day in kept.withdraw(person, unknown=yes):
         say(f"Withdrawn since {day}.", err=True)
     if known is None:
@@ -375,11 +375,11 @@ def _claim(ledgers: list[Ledger]) -> str:
     """Return what ledgers guarantee together."""
     if any(one.history().state.simulated for one in ledgers):
         return "no ε"
-    return f"ε = {fsum(one.epsilon for one in ledgers):g} at δ = {fsum(one.delta for one in ledgers):g}"
+    return f"ε = {fsum(one.limit.epsilon for one in ledgers):g} at δ = {fsum(one.limit.delta for one in ledgers):g}"
 
 
 def _least(kept: Ledger) -> str:
-    return "" if kept.names_all() else "at least "
+    return "" if kept.register.names_all() else "at least "
 
 
 def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
@@ -392,7 +392,7 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
     holders = [list[str]() for _ in people]  # the ledgers that know each
     say("The numbers of people are private: do not publish these lines.", err=True)
     for name, one in found.items():
-        known = one.knows(people)
+        known = one.register.knows(people)
         if known is None:
             say(f"Not known: who is in {name}. Its releases had no names, or other people than this table.", err=True)
             continue
@@ -423,7 +423,7 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     """
     kept = opened(file)
     found = kept.history().exposures()
-    budget = kept.epsilon
+    budget = kept.limit.epsilon
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return

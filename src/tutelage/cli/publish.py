@@ -105,7 +105,7 @@ def propose(
         "the public ones."
     )
     state = paying.state()
-    cost = paying.share_of(proposal.event())
+    cost = paying.account.share_of(proposal.event())
     say(f"The test will spend {round_up(cost):.4f} of the budget.\n{state}")
     say(
         f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "

@@ -158,7 +158,7 @@ def _fit_and_write(
             filed(_VOTES_FILE, model.votes_)
         elif not any(results.private.glob(_FILED.format("*"))):
             remark("warning: no votes are stored, because all was released by earlier runs without `votes = true`.")
-    with released(results, record=model.open_ledger_.record_release) as folder:
+    with released(results, record=model.open_ledger_.register.publish) as folder:
         write_results(folder, model, card, model.whole_student())
     if not settings.output.votes:
         for path in results.private.glob("*.npz"):

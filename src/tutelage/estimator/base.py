@@ -70,7 +70,12 @@ def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
             "ledger can have one. If people come later, month by month, name each release by $release.",
             PreflightWarning,
         )
-    elif name is not None and state.cohorts and name not in state.cohorts and not ledger.earlier(budget.question, name):
+    elif (
+        name is not None
+        and state.cohorts
+        and name not in state.cohorts
+        and not ledger.register.earlier(budget.question, name)
+    ):
         warn(
             "No earlier release of this ledger has these settings, so the student learns from this one alone. To learn "
             "from earlier ones, too, use their question, classes, columns, method, noise and public rows.",
@@ -242,7 +247,7 @@ class Estimator(Inputs):
         if full is not None and remembered:
             Boundary(full, run.noise).require_room(method, self._unscored(taken))
         elif full is not None:
-            full.require(most, 1)
+            full.account.quote(most, 1)
         return method, ledger
 
     def _chosen(self, choose: Chooser, taken: Taken, budget: Budget, *, silos: bool) -> tuple[Taken, Budget]:
@@ -400,7 +405,7 @@ class Estimator(Inputs):
         claiming = claimed_folder(folder, RESULTS, "name another `folder`", ledger=file)
         with on_one_day(self.day_), claiming as claim:
             card = card or self.card()
-            record = None if ledger is None or file is None else ledger.record_release
+            record = None if ledger is None or file is None else ledger.register.publish
             with released(claim, card.budget.head, record) as part:
                 write_results(part, self, card, self.whole_student())
         return folder

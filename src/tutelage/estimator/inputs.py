@@ -338,7 +338,7 @@ class Inputs(Parameters):
         """Return which rows stay, because their people did not withdraw, and who withdrew; private."""
         if not isinstance(self._ledger, Ledger) or entity_ids is None:
             return np.ones(n_rows, dtype=bool), ""
-        return self._ledger.staying(canonical_ids(entity_ids).tolist())
+        return self._ledger.register.staying(canonical_ids(entity_ids).tolist())
 
     def _rows_in_batches(self, run: Resolved, rows: Rows, batches: Batches) -> tuple[Taken, tuple[Matrix, Matrix]]:
         """Read private rows in batches, once; return them, and public rows as the maps show them; set `target_`."""

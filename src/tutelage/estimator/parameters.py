@@ -22,8 +22,8 @@ from tutelage.features.base import require_public_map
 from tutelage.features.columns import ColumnMap, LearnedMap, require_no_columns
 from tutelage.features.schema import Schema
 from tutelage.ledger import Ledger
-from tutelage.ledger.cohorts import require_release_name
 from tutelage.ledger.ledger import DEFAULT_DELTA
+from tutelage.ledger.people import require_release_name
 from tutelage.methods import METHODS, AdditiveMean, Method, TeacherVotes
 from tutelage.methods.base import takes_missing_values, with_student
 from tutelage.methods.needs import Offered, unmet

@@ -19,13 +19,13 @@ def earlier_budgets(
     """Return the ledgers beside a table, beside a new home, and in homes there, that know people of the table.
 
     Other members of the consortium of the `invite` have other people, even if ids are the same. A ledger that cannot
-    tell is one of the table if it is named after it: see `Ledger.knows`.
+    tell is one of the table if it is named after it: see `Register.knows` of a ledger.
     """
     found = list[Ledger]()
     for path in sorted({*ledgers_in(data.parent), *ledgers_in(near)}):
         with suppress(LedgerError):  # one that cannot be read
             ledger = Ledger.open(path, read_only=True)
-            known = ledger.knows(people)
+            known = ledger.register.knows(people)
             has_some = path.name == f"{data.name}.ledger" if known is None else known.any()
             if has_some and not _is_of_another(ledger, path.parent, invite):
                 found.append(ledger)

@@ -29,7 +29,8 @@ from tutelage.federation.keys import Member, Role, names_of
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
 from tutelage.federation.sums import Round, SharedSums, Sums
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import Reservation
+from tutelage.ledger.account import Reservation
+from tutelage.ledger.beginning import Whom
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.people.memory import PeopleInMemory
@@ -85,7 +86,7 @@ class Entity:
             raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
         self._require_current(batch)
         self.consortium.require_size(batch.n_queries)
-        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), "")
+        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), None)
 
     @on_one_day()
     def cast(
@@ -126,11 +127,11 @@ class Entity:
             )
         self._home.require_known(asked.opened.people)
         stay = None
-        gone = ""
+        whom = None
         if entity_ids is not None:
             people = canonical_ids(entity_ids).tolist()
-            stay, gone = self._boundary.ledger.staying(people)
-            self._boundary.bind(people)
+            stay, gone = self._boundary.ledger.register.staying(people)
+            whom = Whom.by_ids(people, gone)
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
@@ -138,14 +139,14 @@ class Entity:
             sight = sight_of(sums, X, np.asarray(y), entity_ids)
             for told in (*told_of_columns(sight), *sight.read_off()):
                 warn(told, PreflightWarning)
-        return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
+        return self._answer(batch, mailbox, totals, sums.event_from(asked.number), whom)
 
-    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, gone: str) -> bool:
-        """Pay for a batch once, store what is sent before it leaves, and send it; `gone` is as for `leave_out`."""
+    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, whom: Whom | None) -> bool:
+        """Pay for a batch once, store what is sent before it leaves, and send it; people of votes are not known."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         recipients = names_of(self._recipients)
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
-        with self._boundary.turn(gone):  # a withdrawal comes before the noise, or after it is stored
+        with self._boundary.turn(whom):  # a withdrawal comes before the noise, or after it is stored
             stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
             paid = self._paid(batch, mailbox, rest)

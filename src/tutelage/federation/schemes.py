@@ -215,7 +215,7 @@ class SharedVotes:
 
 def hashes_of(rows: npt.NDArray[Any], terms: Terms, ledger: Ledger) -> list[bytes]:
     """Return what a ledger remembers the outcome of each row under these terms by."""
-    return ledger.query_hashes({"consortium": terms.fingerprint}, rows)
+    return ledger.account.keys({"consortium": terms.fingerprint}, rows)
 
 
 def epsilon_if_fewer_honest(

@@ -229,8 +229,8 @@ class Serving:
 
 def taken_from(budget: Ledger, event: Event) -> str:
     """Return how much an event takes from a budget, at most, with the ε and the δ of the budget."""
-    share = round_up(budget.share_of(event))
-    return f"up to ε = {share:.4f} of ε = {budget.epsilon:g} at δ = {budget.delta:g}"
+    share = round_up(budget.account.share_of(event))
+    return f"up to ε = {share:.4f} of ε = {budget.limit.epsilon:g} at δ = {budget.limit.delta:g}"
 
 
 def question_of(before: Consortium | None, after: Consortium) -> str:

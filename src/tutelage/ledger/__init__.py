@@ -1,9 +1,12 @@
 """A durable privacy budget: reserve, then draw noise, then settle; answers are remembered and repeats are free."""
 
+from tutelage.ledger.account import Batch
+from tutelage.ledger.answers import Labels
 from tutelage.ledger.history import LedgerState
-from tutelage.ledger.ledger import Labels, Ledger
+from tutelage.ledger.ledger import Ledger
 
 __all__ = [
+    "Batch",
     "Labels",
     "Ledger",
     "LedgerState",

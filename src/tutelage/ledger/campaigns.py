@@ -7,13 +7,14 @@ checkpoint holds a digest of them all, so that an edit is found.
 import hashlib
 import hmac
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError, LedgerTamperedError, OverlappingShardsError
-from tutelage.ledger.store import Transaction
+from tutelage.ledger.transaction import Transaction
 
 
 class Voters(NamedTuple):
@@ -40,22 +41,39 @@ def spend_votes(
 ) -> IntArray:
     """Spend votes of a campaign, the number of whose reservation is given; return how many each teacher may cast."""
     teachers, data = hashed
-    if write.digest_of_votes() != write.checkpoint().votes:
+    if digest_of_votes(write) != write.checkpoint().votes:
         raise LedgerTamperedError(
             "The votes that teachers have cast were changed in the ledger's file. Restore a copy that verifies: with "
             "fewer, teachers would vote again."
         )
-    if write.voters_of(campaign) not in (None, data):
+    voters = write.one("SELECT data FROM voters WHERE campaign = ?", campaign)
+    if voters not in (None, data):
         raise LedgerMismatchError(
             "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of before, "
             "rows in the same order; if people have ids, name them."
         )
-    spent = write.votes_of(campaign)
+    spent = dict(write.run("SELECT teacher, votes FROM votes WHERE campaign = ?", (campaign,)))
     left = cap - np.array([spent.get(teacher, 0) for teacher in teachers], dtype=np.int64)
     granted = np.minimum(wanted, np.maximum(left, 0))
     rows = sorted(zip(teachers, granted.tolist(), strict=True))  # as the table is, which is faster
-    write.add_votes(campaign, data, [(teacher, votes) for teacher, votes in rows if votes])
+    write.run("INSERT OR REPLACE INTO voters VALUES (?, ?)", (campaign, data))
+    write.connection.executemany(
+        "INSERT INTO votes VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
+        ((campaign, teacher, number) for teacher, number in rows if number),
+    )
+    write.seal(replace(write.checkpoint(), votes=digest_of_votes(write)))
     return granted
+
+
+def digest_of_votes(read: Transaction) -> str:
+    """Return a digest of the votes of all campaigns; empty where there are none."""
+    digest = hashlib.sha256()
+    any_found = False
+    for table in ("SELECT campaign, data, 0 FROM voters", "SELECT campaign, teacher, votes FROM votes"):
+        for row in read.run(f"{table} ORDER BY 1, 2"):
+            digest.update(repr((table, *row)).encode())
+            any_found = True
+    return digest.hexdigest() if any_found else ""
 
 
 def _keyed(key: bytes, kind: bytes, text: bytes) -> bytes:

@@ -132,6 +132,7 @@ class Checkpoint:
     head: str
     answers: int = 0
     unsettled: int = 0
+    charged_for: int = 0  # reservations that cost something
     fingerprint: str = ""  # keyed, of the data set; empty for a ledger that is tied to none
     asked: bool = False  # whether a label was ever reserved
     simulated: bool = False
@@ -157,6 +158,7 @@ class Checkpoint:
             case Kind.RESERVED:
                 changed["accounts"] = self.charged(release, content["cost"])
                 changed["unsettled"] = self.unsettled + 1
+                changed["charged_for"] = self.charged_for + bool(content["cost"])
                 changed["asked"] = self.asked or not entry.is_publication
                 changed["simulated"] = self.simulated or event_from_dict(content["event"]).is_simulated
             case Kind.ANSWERED:

@@ -22,9 +22,9 @@ from tutelage.events import (
     event_of,
 )
 from tutelage.exceptions import InvalidDataError, LedgerError, LedgerTamperedError, PublicationsExhaustedError
+from tutelage.ledger.answers import digest_of, read_labels, stored
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
-from tutelage.ledger.store import Transaction
-from tutelage.ledger.verification import digest_of, read_labels
+from tutelage.ledger.transaction import Transaction
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
 
@@ -194,7 +194,7 @@ class History:
         found = History(self.entries + newer, outcomes)
         for charge in found.charges:
             if charge.reserved.is_publication and charge.settled is not None:
-                answers = [(query, labels) for _, query, labels in read.answers(charge.number)]
+                answers = [(query, labels) for _, query, labels in stored(read, charge.number)]
                 for _, labels in answers:
                     outcomes[charge.number] = read_labels(labels)[0]
                 if digest_of(answers) != charge.settled.content["digest"]:

@@ -20,7 +20,8 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.ledger.entries import Entry
-from tutelage.ledger.store import Store, Transaction, is_beside_ledger
+from tutelage.ledger.store import Store, is_beside_ledger
+from tutelage.ledger.transaction import Transaction
 
 NAME_AT_HOME = "ledger"  # of the file in the home of a member of a consortium
 _SUFFIX = ".ledger"

@@ -5,85 +5,38 @@ detects removed last entries, an older copy in place of the file, and a chain th
 """
 
 import hashlib
-import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting.filter import Filter, filter_of
-from tutelage.digests import canonical
 from tutelage.events import (
     CappedArgmaxGaussian,
-    Check,
     Event,
-    InteractiveCheck,
-    NoisySumGaussian,
     Repeated,
-    counted,
     event_from_dict,
 )
-from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
+from tutelage.exceptions import LedgerTamperedError, TutelageError
+from tutelage.ledger.answers import (
+    Vector,
+    all_kept,
+    answers_in,
+    breach_of,
+    digest_of,
+    read_labels,
+    stored,
+    vector_of,
+)
+from tutelage.ledger.campaigns import digest_of_votes
 from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
-from tutelage.ledger.store import Transaction
+from tutelage.ledger.people import cohorts, digest_of_people, digest_of_withdrawn
+from tutelage.ledger.transaction import Transaction
 from tutelage.privacy import PrivacyUnit
 
 _HASH_BYTES = 32
 _INTENTS = ((str, float), (str, type(None)))  # name and noise
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
-
-
-Vector = tuple[int, int]  # numbers and sums in one answer of noisy sums, where −1 is a number like any other
-
-
-def vector_of(event: Event) -> Vector | None:
-    """Return the form of an answer, or None for labels; sums and labels in one answer are refused."""
-    parts = event.flatten()
-    kinds = [(part.event.without_shares(), part.times) for part in parts]
-    sums = [(kind.dimension, times) for kind, times in kinds if isinstance(kind, NoisySumGaussian)]
-    if sums and len(sums) < len(parts):
-        raise UnsupportedEventError("A batch must consist of noisy sums only, or of none. Reserve two batches.")
-    numbers = sum(dimension * times for dimension, times in sums)
-    return (numbers, sum(times for _, times in sums)) if sums else None
-
-
-def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
-    """Return how many answers a stored tuple holds, abstentions aside, or None if a vector has another length."""
-    if vector is None:
-        return sum(label != ABSTAIN for label in labels)
-    return vector[1] if len(labels) == vector[0] else None
-
-
-def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[int | None]) -> str | None:
-    """Return what a batch that "the mechanism …" reports does not keep to, or None.
-
-    Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
-    check stood before them, as many as there are queries without a label. Capped votes answer any number of queries.
-    """
-    allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
-    if ran - allowed:
-        return "ran more than it had announced"
-    checks = [event for event in allowed if isinstance(event.without_shares(), Check)]
-    if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
-        return "reports fewer checks, or fewer answers without a check, than it had announced"
-    answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), Check))
-    # Where a student is confirmed, some labels are its own.
-    confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
-    if None in given:
-        return "gives a noisy sum of another length than it had announced"
-    if sum(filter(None, given)) > answers and not confirms and not isinstance(reserved, CappedArgmaxGaussian):
-        return "gives more labels than it reports answers"
-    return None
-
-
-def digest_of(answers: Iterable[tuple[bytes, str]]) -> str:
-    """Return a digest of the answers of one batch, in the order of their queries' hashes."""
-    digest = hashlib.sha256()
-    for query, labels in answers:
-        text = labels.encode()
-        digest.update(len(query).to_bytes(8, "big") + query + len(text).to_bytes(8, "big") + text)
-    return digest.hexdigest()
 
 
 def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
@@ -116,13 +69,13 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
-    if read.all_kept() != book.kept:
+    if all_kept(read) != book.kept:
         raise LedgerTamperedError("A map that the ledger keeps was changed.")
-    digests = {"votes": read.digest_of_votes(), "people": read.digest_of_people()}
-    sums = replace(book.sums, **digests, withdrawn=read.digest_of_withdrawn())
-    if not set(read.cohorts().values()) <= {EVERYBODY, *sums.releases}:
+    digests = {"votes": digest_of_votes(read), "people": digest_of_people(read)}
+    sums = replace(book.sums, **digests, withdrawn=digest_of_withdrawn(read))
+    if not set(cohorts(read).values()) <= {EVERYBODY, *sums.releases}:
         raise LedgerTamperedError("The ledger has people of a cohort that no entry names.")
-    if book.check_answers(read.answers()) != sums.answers or read.checkpoint() != sums:
+    if book.check_answers(stored(read)) != sums.answers or read.checkpoint() != sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
     return sums
 
@@ -261,15 +214,3 @@ def _whole(value: object) -> int:
     if type(value) is not int or value < 0:
         raise TypeError
     return value
-
-
-def read_labels(text: str) -> list[int]:
-    """Return the labels of a remembered answer."""
-    labels: list[int] | None
-    try:
-        labels = json.loads(text)
-    except (ValueError, RecursionError):
-        labels = None
-    if not isinstance(labels, list) or canonical(labels) != text or any(type(label) is not int for label in labels):
-        raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
-    return labels

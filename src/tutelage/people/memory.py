@@ -26,7 +26,7 @@ class PeopleInMemory(Private):
     rows: Matrix  # as numbers
     labels: IntArray  # class index of each row
     shards: Shards  # the teacher of each row or, if every person is a teacher, its person
-    left_out: str = ""  # who withdrew, as `Ledger.staying` returned it; their rows are left out
+    left_out: str = ""  # who withdrew, as the register of the ledger returned it; their rows are left out
     known: npt.NDArray[np.object_] | None = None  # the id of each row, also of people who withdrew; None without ids
     whole: Any = None  # the rows with all their columns; None where that is `rows`
     first_map: None = None

@@ -177,7 +177,7 @@ def _claimed(boundary: Boundary, request: Request, proposal: Proposal, *, passed
     history = boundary.ledger.history()
     check_covered(accounted_in(released), history)
     earlier = all_but(history.publications, test)
-    return publication_of(proposal, passed, released.charged(), test, earlier, boundary.ledger.delta)
+    return publication_of(proposal, passed, released.charged(), test, earlier, boundary.ledger.limit.delta)
 
 
 def publication_of(

@@ -79,8 +79,8 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
     mine = proposal.as_dict()
     history.check_share(proposal.delta)
     recorded = history.proposals
-    _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.delta)
-    ledger.record_proposal(mine)
+    _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.limit.delta)
+    ledger.register.propose(mine)
 
 
 def proposal_of(recorded: Entries) -> Proposal:
@@ -130,7 +130,7 @@ def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledg
     if history.state.spent == 0:
         check_recorded(proposal, history)
         history.check_share(proposal.delta)
-        ledger.require(Composed((most, proposal.event())), 1)
+        ledger.account.quote(Composed((most, proposal.event())), 1)
     elif proposal.event() not in history.publications:
         raise LedgerMismatchError(
             "A proposal must cover all releases of its ledger, and this ledger has earlier ones. Leave it out. If you "

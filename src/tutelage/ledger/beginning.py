@@ -1,0 +1,242 @@
+"""How a release begins: which one it is and whose data it uses, as its first reservation writes it down."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+
+from tutelage._internal.records import by_identity
+from tutelage._internal.typing import Mask, Private
+from tutelage.digests import RunningDigest, fingerprint, is_fingerprint_of, keyed_name
+from tutelage.events import Event
+from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
+from tutelage.ledger.opened import Opened, entry_by_intent
+from tutelage.ledger.people import (
+    UNNAMED,
+    add_people,
+    cohorts,
+    digest_of_people,
+    key_of,
+    require_release_name,
+    withdrawn,
+)
+from tutelage.ledger.transaction import Transaction
+
+
+class Intent(NamedTuple):
+    """A release by everything that was declared for it; public, and stored as keyed hashes alone."""
+
+    identity: str  # of everything declared: an equal one is the same release
+    question: str  # of everything declared but the name: releases that are alike but for it teach one student
+    most: Event  # the most that is released
+    noise: float | None  # that was found for it; None where it was declared
+    release: str | None = None  # its name, where people who come later have a budget of their own
+
+
+@final
+@by_identity
+class Whom(Private):
+    """The people of a release; private.
+
+    Parameters
+    ----------
+    digest : bytes, optional
+        `data_digest` of the people or of the rows, to which the ledger is tied. Only a keyed hash of it is stored.
+    ids : sequence of str
+        Canonical ids; of a release with a name, one per person in the order of the rows.
+    left_out : str
+        What `Register.staying` returned beside the people who have not withdrawn, a digest of those who have.
+    changed : bool
+        Whether people may have joined or left since the ledger was last used.
+    """
+
+    digest: bytes | None = None
+    ids: Sequence[str] = ()
+    left_out: str = ""
+    changed: bool = False
+
+    @classmethod
+    def by_ids(cls, people: Sequence[str], left_out: str = "") -> Self:
+        """Return people whose ids are all that is known of them, and who may be others each time."""
+        return cls(RunningDigest().add_people({*people}).digest(), people, left_out, changed=True)
+
+
+@final
+class Arrivals(Private):
+    """The people who take part in a release with a name, and those who came with it; private."""
+
+    def __init__(self, opened: Opened, intent: Intent, people: Sequence[str]) -> None:
+        """Find who takes part: people whose cohort has budget left for the most that is released.
+
+        A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
+        whole budget, and a release charges each that takes part (docs/proofs/cohorts.md).
+        """
+        self.release = str(intent.release)
+        require_release_name(self.release)
+        hashed = [key_of(opened.key, person) for person in people]
+        with opened.held() as read:
+            sums = read.checkpoint()
+            gone = withdrawn(read)
+            known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
+            check_name(opened, read, self.release, intent.identity)
+        cost = opened.limit.cost(intent.most)
+        having = [one for one, spent in sums.accounts.items() if spent + cost <= opened.limit.capacity]
+        self.question = keyed_name(opened.key, "question", intent.question)
+        self.cohorts = sums.releases.get(self.release) or [*having, self.release]
+        self.new: Collection[bytes] = {person for person in hashed if person not in known and person not in gone}
+        self.left_out = sums.withdrawn
+        self._before = sums.people  # digest of all people by whom these were found to be new
+        self._after: str | None = None  # and with these
+        taking_part = (known.get(one, self.release) in self.cohorts and one not in gone for one in hashed)
+        self.taking_part = np.fromiter(taking_part, dtype=bool, count=len(hashed))
+
+    def written(self, write: Transaction, *, begins: bool) -> dict[str, Any]:
+        """Write down the people who came, once, and return what the entry says by which the release `begins`.
+
+        No one may have come in between, nor the release have begun otherwise, nor one without a name: by these it was
+        decided who takes part.
+        """
+        sums = write.checkpoint()
+        begun = sums.releases.get(self.release)
+        same = begun is None if begins else begun == self.cohorts
+        if not same or sums.people not in (self._before, self._after) or sums.spent(None):
+            raise LedgerMismatchError(
+                "Another release through this ledger began at the same time, so nothing was released here. Run this "
+                "one again."
+            )
+        if self.new and sums.people == self._before:
+            add_people(write, sorted(self.new), self.release)
+            self._after = digest_of_people(write)
+        return {"release": self.release, "question": self.question, "cohorts": self.cohorts}
+
+
+@final
+class Beginning(Private):
+    """A release that is about to begin, all of which its first reservation writes down at once; private.
+
+    The entry of its people is written once per release, and no two are alike, so they do not show whether the data
+    changed.
+    """
+
+    def __init__(self, opened: Opened, intent: Intent | None = None, whom: Whom | None = None) -> None:
+        self._opened = opened
+        self._intent = intent
+        self._about = None if intent is None else keyed_name(opened.key, "intent", intent.identity)
+        self._whom = Whom() if whom is None else whom
+        self._is_bound = False
+        self.arrivals: Arrivals | None = None
+        if self._whom.digest is not None:
+            with opened.held() as read:
+                check_data(opened, read, self._whom.digest, changed=self._whom.changed)
+        if intent is not None and intent.release is not None:
+            self.arrivals = Arrivals(opened, intent, self._whom.ids)
+
+    @property
+    def release(self) -> str | None:
+        """The name of the release, if it has one."""
+        return None if self.arrivals is None else self.arrivals.release
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The part of an entry that says whose budget it spends."""
+        return {} if self.arrivals is None else {"release": self.arrivals.release}
+
+    @property
+    def taking_part(self) -> Mask | None:
+        """The people who take part in a release with a name; private."""
+        return None if self.arrivals is None else self.arrivals.taking_part
+
+    def entry(self, read: Transaction) -> Entry | None:
+        """Return the entry by which the release was begun before, or None."""
+        return None if self._about is None else entry_by_intent(read, self._about)
+
+    def spent(self, read: Transaction) -> int:
+        """Return what the people have spent, at most, who take part in the release."""
+        sums = read.checkpoint()
+        if self.arrivals is not None:
+            return max(sums.accounts.get(one, 0) for one in self.arrivals.cohorts)
+        check_nameless(self._opened, sums)
+        return read.last().spent
+
+    def check_left_out(self, write: Transaction) -> None:
+        """Refuse a release that may use rows of people who withdrew."""
+        left_out = self._whom.left_out if self.arrivals is None else self.arrivals.left_out
+        if write.checkpoint().withdrawn not in ("", left_out):
+            raise LedgerMismatchError(
+                f"People have withdrawn from {self._opened}, and nothing shows that their rows are left out here, so "
+                "nothing was released. Pass rows in memory with `entity_ids`, to a fit or to a round of sums between "
+                "hospitals; if somebody withdrew just now, repeat it."
+            )
+
+    def write(self, write: Transaction) -> None:
+        """Write which release it is and of which data, before its first reservation."""
+        key = self._opened.key
+        begins = self._intent is not None and self.entry(write) is None
+        named = {} if self.arrivals is None else self.arrivals.written(write, begins=begins)
+        if self._intent is not None and begins:
+            write.add(Kind.INTENDED, about=self._about, noise=self._intent.noise, **named)
+        sums = write.checkpoint()
+        ids = self._whom.ids
+        # Releases before gave no ids, or this one gives none.
+        if sums.accounts and self.arrivals is None and bool(ids) != bool(sums.people):
+            add_people(write, [key_of(key, UNNAMED)], EVERYBODY)
+        if self._whom.digest is None or self._is_bound or Kind.BOUND in write.kinds:
+            return
+        check_data(self._opened, write, self._whom.digest, changed=self._whom.changed)
+        write.add(Kind.BOUND, fingerprint=fingerprint(key, self._whom.digest))
+        if ids and self.arrivals is None:
+            add_people(write, sorted(key_of(key, one) for one in ids), EVERYBODY)
+
+    def was_written(self, write: Transaction) -> None:
+        """Take note that a transaction is on the disk."""
+        self._is_bound |= Kind.BOUND in write.kinds
+
+    def write_alone(self) -> None:
+        """Write it, where it can be written, if no reservation did: all answers were remembered."""
+        if self._whom.digest is None or self._is_bound or self._opened.store.read_only:
+            return
+        if self.arrivals is not None:
+            self.arrivals.new = ()  # no person is charged, so those who are new here may come with a later release
+        with suppress(LedgerStorageError, LedgerLockedError), self._opened.held(write=True) as write:
+            self.write(write)
+        self._is_bound = True
+
+
+def check_data(opened: Opened, read: Transaction, digest: bytes, *, changed: bool) -> None:
+    """Refuse a ledger that is tied to other data, unless these may have changed."""
+    known = read.checkpoint().fingerprint
+    if known and not changed and not is_fingerprint_of(digest, known, opened.key):
+        raise LedgerMismatchError(
+            f"{opened} is tied to other people or other rows. Name the ledger of these data; if people joined "
+            "or left, or rows were corrected, say that the data changed."
+        )
+
+
+def check_name(opened: Opened, read: Transaction, release: str, identity: str) -> None:
+    """Refuse the name of another release, and a ledger whose releases had no names."""
+    about = keyed_name(opened.key, "intent", identity)
+    sums = read.checkpoint()
+    begun = entry_by_intent(read, about)
+    if release in sums.releases and (begun is None or begun.content.get("release") != release):
+        raise LedgerMismatchError(
+            f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
+            "release. Repeat it as it was, or choose another name."
+        )
+    if sums.spent(None):
+        raise LedgerMismatchError(
+            f"`release` must be left out: {opened} has releases without a name, and no entry of it tells "
+            "who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
+            "raise`. Or give people who were in none of its releases a new ledger with names, and leave everyone "
+            "else out of their table."
+        )
+
+
+def check_nameless(opened: Opened, sums: Checkpoint) -> None:
+    """Refuse a release without a name where releases have names."""
+    if sums.in_cohorts:
+        raise LedgerMismatchError(
+            f"`release` must name each release through {opened}, which counts what is spent for the people who "
+            "came with each. Name this one, such as release='2026-02'."
+        )

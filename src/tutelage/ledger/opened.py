@@ -1,0 +1,138 @@
+"""An opened ledger, on which all its rooms work: its file, its first entry, its budget, and what was read so far."""
+
+import logging
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager, nullcontext
+from typing import final
+
+from tutelage.events import Event
+from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerTamperedError
+from tutelage.ledger.answers import check_count, recalled
+from tutelage.ledger.entries import Entry
+from tutelage.ledger.history import History, LedgerState
+from tutelage.ledger.search import Copies
+from tutelage.ledger.store import Store
+from tutelage.ledger.transaction import Transaction
+from tutelage.ledger.turns import turn
+from tutelage.ledger.verification import terms_of
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@final
+class Opened:
+    """An opened ledger."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        with store.transaction() as read:
+            self.key = read.key()
+            self.opening = read.opening()
+            self._newest = read.last()  # which is still there whenever the file is read again
+            check_count(read)
+            sums = read.checkpoint()
+        _, self.unit = terms_of(self.opening, self.key)
+        self.copies = Copies(store.file, self.opening)
+        self.limit = sums.limit(self.opening)  # as it was raised when the file was held last
+        self._raised = len(sums.raised)
+        self._history = History(())  # what was read of it
+
+    def __str__(self) -> str:
+        return "This budget" if self.store.path is None else str(self.store.path)
+
+    @contextmanager
+    def held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
+        """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
+        had_file = self.store.has_file
+        newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
+        with self.store.snapshot() if copied else self.store.transaction(write=write) as held:
+            if held.key() != self.key or held.hash_of(newest.number) != newest.hash:
+                raise LedgerTamperedError(f"{self} was replaced, by another or an older one, while it was in use.")
+            sums = held.checkpoint()
+            if not copied and len(sums.raised) != self._raised:
+                self.limit = sums.limit(self.opening)
+                self._raised = len(sums.raised)
+            yield held
+        self._newest = held.appended or self._newest
+        if not had_file and self.store.has_file:
+            self.log("made")
+
+    @contextmanager
+    def turn(self, queries: Collection[bytes] = ()) -> Generator[None]:
+        """Hold the ledger against other releases until the block ends, from before a step is reserved until it settled.
+
+        A release that waits finds the answers of the one before: equal releases at the same time are one, which is paid
+        once. A step that is open although no other release goes on is that of a dead process, and a reservation takes
+        it over at no further cost. It is drawn again. That is not a second release, if the time when a process dies
+        does not depend on its noise: docs/proofs/ledger.md. Where all `queries` have answers, nothing is waited for.
+        """
+        file = self.store.file
+
+        def is_needless() -> bool:
+            with self.held() as read:
+                return bool(queries) and len(recalled(read, queries)) == len(set(queries))
+
+        with nullcontext() if file is None or self.store.read_only else turn(file, is_needless):
+            yield
+
+    def history(self) -> History:
+        """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
+        before = self._history  # of no later time than what is read, whatever other threads write meanwhile
+        with self.held(copied=not before.entries) as read:
+            return self.history_in(read, before)
+
+    def history_in(self, read: Transaction, before: History | None = None) -> History:
+        """Return what was done through the ledger until this transaction."""
+        found = (self._history if before is None else before).extended(read)
+        if len(found.entries) > len(self._history.entries):
+            self._history = found
+            self._newest = found.last
+        return found
+
+    def state(self, check: Callable[[Transaction], object] = Transaction.checkpoint) -> LedgerState:
+        """Return what the ledger says now, by the sums that are kept with every entry, which `check` returns."""
+        with self.held(copied=check is not Transaction.checkpoint) as read:
+            last = read.last()
+            check(read)
+            sums = read.checkpoint()
+        self._newest = last
+        return LedgerState.of(self.opening, last, sums, lambda: self.history().until(last.number).so_far)
+
+    def check_unit(self, event: Event) -> None:
+        """Refuse an event that protects another unit."""
+        if any(part.event.unit != self.unit for part in event.flatten()):
+            other = event.flatten()[0].event.unit
+            raise LedgerMismatchError(
+                f"{self} protects one {self.unit}, these votes one {other}. Use the ledger of their data set, or "
+                "a vote file that says whose votes it holds."
+            )
+
+    def check_room(self, event: Event, queries: int, spent: int) -> None:
+        """Refuse so many queries where the budget has no room beside what is spent."""
+        limit = self.limit
+        cost = limit.cost(event)
+        if spent + queries * cost <= limit.capacity:
+            return
+        fitting = limit.fitting(event, spent)
+        room = max(0, limit.capacity - spent)
+        said = (
+            f"{self} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
+            f"ε = {limit.epsilon:g} at δ = {limit.delta:g}, {limit.share(spent):.4g} is spent; one of them takes up to "
+            f"{limit.share(cost):.3g}. Ask fewer, or add more noise."
+        )
+        if queries == 1:
+            said = (
+                f"{self} has no room for this release: it takes up to {limit.share(cost):.4g} of ε = "
+                f"{limit.epsilon:g} at δ = {limit.delta:g}, and {limit.share(room):.4g} remains. Add more noise."
+            )
+        raise BudgetExceededError(said, requested=queries, fitting=fitting)
+
+    def log(self, done: str) -> None:
+        """Write down in the log that the ledger was made or opened."""
+        spent = self.limit.share(self._newest.spent)
+        _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, self.limit.epsilon, self.limit.delta, spent)
+
+
+def entry_by_intent(read: Transaction, about: str) -> Entry | None:
+    """Return the entry by which the release of this keyed name was begun, or None."""
+    return next(iter(read.entries_with("about", about)), None)

@@ -1,0 +1,66 @@
+"""A release in its turn, while no other goes on through its ledger."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import final
+
+from tutelage._internal.typing import Mask, Private
+from tutelage.digests import canonical
+from tutelage.events import Event, NoisySumGaussian, counted
+from tutelage.ledger.account import Account
+from tutelage.ledger.beginning import Beginning, Intent, Whom
+from tutelage.ledger.opened import Opened
+
+
+@final
+class Scope(Private):
+    """A release in its turn; never keep or pass it on; private.
+
+    Attributes
+    ----------
+    account : Account
+        The budget of the people of this release.
+    taking_part : array of shape (people,) of bool, or None
+        Who takes part in a release with a name.
+    """
+
+    def __init__(self, opened: Opened, intent: Intent | None, whom: Whom | None) -> None:
+        self._opened = opened
+        self._beginning = Beginning(opened, intent, whom)
+        self.account = Account(opened, self._beginning)
+        self.taking_part: Mask | None = self._beginning.taking_part
+
+    def write(self) -> None:
+        """Write down whose data they are, where it can be written, if no reservation did."""
+        self._beginning.write_alone()
+
+    def alone(self, reservations: Collection[int], most: Event) -> Event | None:
+        """Return all that was drawn if it is this release alone, spent under these reservations and within `most`.
+
+        Then the release was fixed before anything was answered, and its own ε holds for all that was released. Rows
+        that are chosen at random without a seed are others each time: so more than `most` may be drawn, and the release
+        be the one that pleased.
+        """
+        with self._opened.held() as read:
+            if read.checkpoint().charged_for > len(reservations):
+                return None  # and no history is read for it
+            begun = self._beginning.entry(read)
+        history = self._opened.history()
+        reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
+        paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
+        fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
+        within = sum(paid.values()) <= self._opened.limit.cost(most)
+        charges = [charge.most for charge in history.charges if charge.number in paid]
+        # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
+        only_sums = all(isinstance(event, NoisySumGaussian) for event in counted([*charges, most]))
+        alike = only_sums or not _kinds(charges) - _kinds([most])
+        return history.released if fixed and within and alike else None
+
+
+def _kinds(events: Sequence[Event]) -> Counter[str]:
+    """Return how often each kind of event is in others, by what its cost depends on, to six digits."""
+    found = Counter[str]()
+    for event, times in counted(events).items():
+        fields = {name: value for name, value in event.as_dict().items() if name != "dimension"}
+        found[canonical({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in fields.items()})] += times
+    return found
