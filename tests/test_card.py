@@ -79,7 +79,7 @@ def full_card(**changes: Any) -> PrivacyCard:
 
     checked = (ConfidenceCheck(200, 150, 3, PATIENT), 900), (NoisyArgmaxGaussian(40.0, 3, PATIENT), 612)
     values: dict[str, Any] = {
-        "sanitised": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
+        "tested": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
         "by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
         "public_labels": 0.8,
@@ -270,7 +270,7 @@ def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
     simulated = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem", simulated=True)
     for epsilon in (other, simulated):
         at_hand, point = replace(epsilon, output_dependent=True), FrontierPoint(5, epsilon)
-        for changes in ({"sanitised": at_hand}, {"alone": epsilon}, {"frontier": (point,)}):
+        for changes in ({"tested": at_hand}, {"alone": epsilon}, {"frontier": (point,)}):
             with pytest.raises(NotPublishableError, match="same unit of privacy"):
                 card(**changes)
 
@@ -283,9 +283,9 @@ def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first()
             card(**changes)
     for epsilon in (always, replace(at_hand, epsilon=11.41), replace(at_hand, epsilon=11.40896)):
         with pytest.raises(NotPublishableError, match="holds only for what was released"):
-            card(sanitised=epsilon)
+            card(tested=epsilon)
     with pytest.raises(NotPublishableError, match="below the worst-case ε"):
-        card(sanitised=at_hand, alone=replace(always, epsilon=0.4))
+        card(tested=at_hand, alone=replace(always, epsilon=0.4))
     for text in (full_card().as_markdown(), full_card().as_html()):  # the other stands first
         assert re.search(r"ε = 1\.2345 at δ = 1e-05.*ε = 0\.81(01)? at δ = 1e-05", text, re.DOTALL)
         assert text.index("1.2345") < text.index("0.81")

@@ -103,11 +103,11 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     spent = card["budget"]["spent"]
     card = card["guarantee"]
     assert wanted < card["epsilon"]["epsilon"]
-    assert (card["sanitised"] is not None) == passes
+    assert (card["tested"] is not None) == passes
     if passes:
-        assert card["sanitised"]["epsilon"] == pytest.approx(wanted)
+        assert card["tested"]["epsilon"] == pytest.approx(wanted)
     same = json.loads(succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)).stdout)
-    assert same["guarantee"]["sanitised"] == card["sanitised"]
+    assert same["guarantee"]["tested"] == card["tested"]
     assert same["budget"]["spent"] == spent
 
 
@@ -131,14 +131,14 @@ def tested(runs, project, monkeypatch):
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
     path = tested / "card.json"
     card = json.loads((tested / "out" / "card.json").read_text())
-    second, proposal = card["guarantee"]["sanitised"], card["guarantee"]["proposal"]
-    lower = {"sanitised": {**second, "epsilon": 0.01}}
+    second, proposal = card["guarantee"]["tested"], card["guarantee"]["proposal"]
+    lower = {"tested": {**second, "epsilon": 0.01}}
     bolder = {**lower, "proposal": {**proposal, "caps": [cap / 100 for cap in proposal["caps"]]}}
     ledger = ("--ledger", "l.db")
     for options, changes, said in (
         ((), lower, "states the second ε = 0.01, and what was released proves "),
         (ledger, bolder, "holds another proposal than the ledger recorded"),
-        ((), {"sanitised": {**second, "delta": 1e-9}}, "states δ and order of the second ε as "),
+        ((), {"tested": {**second, "delta": 1e-9}}, "states δ and order of the second ε as "),
         ((), {"proposal": None}, "the card holds no proposal"),
         ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
     ):
@@ -204,7 +204,7 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cla
     made = claimed()
     succeeded(tutelage(*ON_CARD, cwd=made))
     card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
-    second = card.guarantee.sanitised
+    second = card.guarantee.tested
     assert second is not None
     assert second.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
     assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > second.epsilon
@@ -243,7 +243,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(claimed):
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "other" / "l.db")).ask(np.arange(40.0)[:, None])
     elsewhere = tutelage("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=made)
     assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
-    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
+    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["tested"]
     whole, proposed = (f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
     bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
     first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
@@ -252,7 +252,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(claimed):
         ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
         ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
         ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
-        ({"sanitised": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
+        ({"tested": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
     ):
@@ -289,13 +289,13 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     refused = publish_epsilon(both, ledger, proposal, np.arange(80.0)[:, None])
     assert not refused.passed
     whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
-    sanitised = {**claim["sanitised"], "epsilon": 2 * claim["sanitised"]["epsilon"]}
+    tested = {**claim["tested"], "epsilon": 2 * claim["tested"]["epsilon"]}
     edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
-    path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
+    path.write_text(json.dumps({**claim, **edits, "tested": tested}))
     with pytest.raises(InvalidDataError, match="remembers that it was refused"):
         read_claim(path, ledger.history())
     write_claim(path, refused, both, proposal, ledger)
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"sanitised": sanitised}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tested": tested}))
     with pytest.raises(InvalidDataError, match="its proposal proves none"):
         read_claim(path, ledger.history())
 
@@ -304,16 +304,16 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(claimed):
     made = claimed()
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
-    second = read_card(made / "out" / "card.json").guarantee.sanitised
+    second = read_card(made / "out" / "card.json").guarantee.tested
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
     succeeded(tutelage("card", "out", "--ledger", "l.db", cwd=made))
     card = read_card(made / "out" / "card.json")
-    assert (card.epsilon.epsilon, card.guarantee.sanitised) == (20, second)
+    assert (card.epsilon.epsilon, card.guarantee.tested) == (20, second)
     record = json.loads((made / "out" / "card.json").read_text())
     alone = record["guarantee"]["alone"]
     assert alone["epsilon"] < 20
-    bare = record["guarantee"] | {"epsilon": alone, "sanitised": None, "proposal": None}
+    bare = record["guarantee"] | {"epsilon": alone, "tested": None, "proposal": None}
     (made / "card.json").write_text(json.dumps(record | {"guarantee": bare}))
     for known in ((), ("--ledger", "l.db")):  # the first ε would then leave out what came later
         refused = tutelage("card", "card.json", *known, "--output", "other", cwd=made)

@@ -58,7 +58,7 @@ def write(folder: Path) -> None:
     guarantee = Guarantee(
         epsilon=published.data_independent,
         event=recorded(accountant.charged()),
-        sanitised=published.smaller,
+        tested=published.smaller,
         proposal=msgspec.convert(proposal.as_dict(), Proposed),
     )
     made = ReleasePart(
@@ -103,7 +103,7 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     assert (release.labels.tolist(), release.cost, ledger.state()) == (expected["labels"], 0.0, state)
     card, (claim, *_) = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
     assert card.as_dict() == json.loads((folder / "card.json").read_text())
-    assert (card.epsilon, card.guarantee.sanitised) == claim
+    assert (card.epsilon, card.guarantee.tested) == claim
     consortium = Consortium.load(folder / "consortium.json")
     assert consortium.fingerprint == expected["consortium"]
     assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(np.array(expected["student"]))

@@ -393,7 +393,7 @@ def test_a_release_tests_its_proposal_once_and_its_card_says_so(passes, tmp_path
     assert fitted.epsilon_ == found.data_independent  # of labels and test
     assert fitted.epsilon_.epsilon > fitted.ledger_.spent
     card = fitted.card()
-    assert card.guarantee.sanitised == found.smaller
+    assert card.guarantee.tested == found.smaller
     assert card.epsilon == found.data_independent
     fitted.save(tmp_path / "out")
     spent = fitted.open_ledger_.state().spent

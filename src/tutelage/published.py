@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from importlib.metadata import version
 from itertools import starmap
@@ -70,55 +70,50 @@ def card_of(
     student: StudentPart,
     budget: BudgetPart,
     statements: dict[str, str],
-    before: Sequence[Finding],
+    before: Sequence[Finding] = (),
     ledger: History | None = None,
+    **settings: Any,
 ) -> PrivacyCard:
     """Return a card; every card is made here, a changed one of the parts of the one before.
 
-    Objections that follow from its own values, and from what its ledger released, are not taken from those `before`.
+    Objections that follow from its own values, and from everything that its ledger released, are not taken from those
+    `before`. `settings` are those of `Case` that the card does not hold.
     """
-    findings = found_again(guarantee, release, student, before, ledger)
-    return PrivacyCard(
-        guarantee=guarantee, release=release, student=student, budget=budget, statements=statements, findings=findings
-    )
-
-
-def found_again(
-    guarantee: Guarantee,
-    release: ReleasePart,
-    student: StudentPart,
-    before: Sequence[Finding],
-    ledger: History | None = None,
-) -> tuple[Finding, ...]:
-    """Return the objections to a card; those that follow from its parts are not taken from those `before`."""
     event = event_from_dict(guarantee.event)
-    settings = dict[str, Any]()
+    checks = dict[str, Any]()
     for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, Check):
-            settings |= {"threshold": done.threshold, "classes": done.classes}
-            settings["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
+            checks = {"threshold": done.threshold, "classes": done.classes}
+            checks["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
     summed = (part.event for part in (event if ledger is None else ledger.released).flatten())
-    case = Case(
-        epsilon=guarantee.epsilon.epsilon,
-        delta=guarantee.epsilon.delta,
-        unit=guarantee.epsilon.unit,
-        teachers=release.teachers,
-        shares=min((one.shares for one in summed if isinstance(one, SummedNoise)), default=None),
-        judged=student.judged,
-        **settings,
+    of_card = {
+        "epsilon": guarantee.epsilon.epsilon,
+        "delta": guarantee.epsilon.delta,
+        "unit": guarantee.epsilon.unit,
+        "teachers": release.teachers,
+        "shares": min((one.shares for one in summed if isinstance(one, SummedNoise)), default=None),
+        "judged": student.judged,
+    }
+    found = {one.code: one for one in lint(Case(**of_card | checks | settings))}
+    kept = [found.pop(one.code, one) for one in before if one.code in found or one.code not in FROM_CARD]
+    return PrivacyCard(
+        guarantee=guarantee,
+        release=release,
+        student=student,
+        budget=budget,
+        findings=(*kept, *found.values()),
+        statements=statements,
     )
-    again = {one.code: one for one in lint(case)}
-    kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
-    return (*kept, *again.values())
 
 
 def card_of_model(
     model: Any,
     judged: Judged,
-    features: Sequence[str],
     statements: dict[str, str],
+    features: Iterable[str] | None = None,
     *,
     feature_map: str | None = None,
+    people: int | None = None,
     **settings: Any,
 ) -> PrivacyCard:
     """Return the card of a fitted estimator.
@@ -129,12 +124,14 @@ def card_of_model(
         A fitted one.
     judged : Judged
         Its student on public rows.
-    features : sequence of str
-        Names of the columns.
     statements : dict of str to str
         Those of the people behind the data, by topic.
+    features : iterable of str, optional
+        Names of the columns, if they are not those of the model.
     feature_map : str, optional
         The map in words, if more is known of it than the model knows.
+    people : int, optional
+        A number of people that is public, if the model knows none.
     **settings
         Of `Case`, if more is known of them than the model knows.
     """
@@ -145,6 +142,7 @@ def card_of_model(
     facts = model.facts_
     classes = model.target_.names
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
+    of_model = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
     named = None if model.method is None else model.method.student
     taught = model.student_ if model.method_.student is None else model.method_.student
     frontier: tuple[FrontierPoint, ...] = ()
@@ -161,7 +159,7 @@ def card_of_model(
         answered=int(model.release_.answered.sum()),
         teachers=model.n_teachers_,
         classes=() if isinstance(model.target_, Numbers) else tuple(str(value) for value in classes),
-        features=tuple(features),
+        features=tuple(str(name) for name in features or of_model),
         feature_map=feature_map,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=model.day_,
@@ -173,18 +171,21 @@ def card_of_model(
         influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
         curves=tuple(getattr(model.student_, "curves", list)()),
     )
-    of_owner = {
-        "entities": public_number_of_people(model),
-        "classes": len(classes),
-        "classes_from": model.target_.origin,
-        "insisted": model.insisted_,
-        **facts.for_lint,
-        **settings,
-    }
-    case = Case(epsilon=epsilon.epsilon, delta=epsilon.delta, unit=epsilon.unit, judged=judged, **of_owner)
     state = model.ledger_ if history is None else history.state
     batches = () if history is None else batches_of(history)
-    return card_of(guarantee, release, student, budget_of(state, batches, frontier), statements, lint(case))
+    return card_of(
+        guarantee,
+        release,
+        student,
+        budget_of(state, batches, frontier),
+        statements,
+        entities=_public_number_of_people(model) or people,
+        classes=len(classes),
+        classes_from=model.target_.origin,
+        insisted=model.insisted_,
+        **facts.for_lint,
+        **settings,
+    )
 
 
 def card_of_ledger(history: History) -> PrivacyCard:
@@ -221,14 +222,12 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
     if later:  # the ε is of everything in the ledger, because later releases are of the same people
         epsilon = history.state.guarantee()
         alone = guarantee.alone if card.covers_ledger else guarantee.epsilon
-        sanitised = guarantee.sanitised
+        tested = guarantee.tested
         proposal = guarantee.proposal
         if epsilon.simulated and not guarantee.epsilon.simulated:  # no guarantee of real noise is left
-            alone = sanitised = proposal = None
+            alone = tested = proposal = None
             frontier = ()
-        guarantee = Guarantee(
-            epsilon=epsilon, event=guarantee.event, sanitised=sanitised, proposal=proposal, alone=alone
-        )
+        guarantee = Guarantee(epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone)
     now = history.before_releases
     budget = budget_of(now.state, batches_of(now), frontier)
     return card_of(guarantee, card.release, card.student, budget, card.statements, card.findings, history)
@@ -241,7 +240,7 @@ def budget_of(
     return msgspec.convert({**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart)
 
 
-def public_number_of_people(model: Any) -> int | None:
+def _public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
     rows = model.n_private_rows_
     return model.n_teachers_ if rows is None and model.facts_.teachers is None else rows
@@ -305,15 +304,15 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
 def _guarantee_of(model: Any) -> Guarantee:
     """Return what a fit guarantees, and beside it a smaller ε that was tested."""
     event = model.release_.event
-    sanitised = None
+    tested = None
     if model.publication_ is not None and hasattr(model, "open_ledger_"):
-        sanitised = model.publication_.smaller
+        tested = model.publication_.smaller
         event = Composed((event, *model.open_ledger_.history().publications))
     return Guarantee(
         epsilon=model.epsilon_,
         event=recorded(event),
-        sanitised=sanitised,
-        proposal=None if sanitised is None else msgspec.convert(model.proposal_.as_dict(), Proposed),
+        tested=tested,
+        proposal=None if tested is None else msgspec.convert(model.proposal_.as_dict(), Proposed),
         if_added_or_removed=_if_added_or_removed(model),
     )
 

@@ -36,7 +36,7 @@ from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
 from tutelage.privacy import NeighboringRelation
-from tutelage.published import card_of, card_of_ledger, found_again, up_to_date
+from tutelage.published import card_of, card_of_ledger, up_to_date
 from tutelage.publishing.proof import claimed_guarantee, prove
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import STATEMENTS, check_statements
@@ -198,7 +198,8 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
     for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
         if read_text(folder / name) != shown:
             raise InvalidDataError(f"{folder / name} does not show what card.json says. Do not use this card.")
-    if set(found_again(signed.guarantee, signed.release, signed.student, signed.findings)) - set(signed.findings):
+    parts = (signed.guarantee, signed.release, signed.student, signed.budget, signed.statements)
+    if set(card_of(*parts, signed.findings).findings) - set(signed.findings):
         raise InvalidDataError(f"{file} lacks an objection that follows from its numbers. Do not use this card.")
     return signed
 
@@ -206,7 +207,7 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
     """Return the card of a run, proved again, with the current budget if there is a ledger."""
     made = read_card(file)
-    prove(made, str(file), history, tested=not claimed)  # an earlier claim on the card is replaced
+    prove(made, str(file), history, with_proposal=not claimed)  # an earlier claim on the card is replaced
     if history is None:
         return made
     then = history.until_head(made.budget.head, str(file))

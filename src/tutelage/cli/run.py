@@ -26,7 +26,7 @@ from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import card_of_model, public_number_of_people, write_results
+from tutelage.published import card_of_model, write_results
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Judged
@@ -179,16 +179,12 @@ def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
 
 
 def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
-    names = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
-    # Nothing on the card may be counted on rows whose number is no public fact.
-    declared = None if settings.private is None else settings.private.people
     return card_of_model(
         model,
         _judged(settings, data, model),
-        [str(name) for name in names],
         settings.statements,
         feature_map=None if settings.schema else _feature_map(settings),
-        entities=public_number_of_people(model) or declared,
+        people=None if settings.private is None else settings.private.people,
         tuned_on=settings.privacy.tuned_on,
     )
 
@@ -235,8 +231,8 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
             row("goal by public labels alone (ε = 0)", f"{one.public_labels:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
-    if card.guarantee.sanitised is not None:
-        row("tested ε to publish beside it (these labels)", f"{round_up(card.guarantee.sanitised.epsilon):.4f}")
+    if card.guarantee.tested is not None:
+        row("tested ε to publish beside it (these labels)", f"{round_up(card.guarantee.tested.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", printed_up(card.epsilon.delta))

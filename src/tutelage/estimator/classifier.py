@@ -442,8 +442,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         if y is not None:
             rows, labels = labeled(X, y)
             judged = self.judged(rows, labels)
-        names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
-        return card_of_model(self, judged, [str(name) for name in feature_names or names], statements or {})
+        return card_of_model(self, judged, statements or {}, feature_names)
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)

@@ -268,9 +268,8 @@ class PATERegressor(RegressorMixin, Estimator):
             raise InvalidParameterError(
                 Problem("PATERegressor.card.X", "come with $y, because both are needed to score the student")
             )
-        columns: Any = self.columns_
         judged = Judged() if y is None else Judged(errors=(self._errors(X, y),))
-        return card_of_model(self, judged, [str(name) for name in columns.names], statements or {})
+        return card_of_model(self, judged, statements or {})
 
     def _errors(self, X: Any, y: Any) -> Errors:
         X, y = labeled(X, y)

@@ -45,8 +45,8 @@ CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 
 
-def prove(card: PrivacyCard, where: str, history: History | None = None, *, tested: bool = True) -> None:
-    """Refuse a card whose numbers disagree with what its event, its ledger and, if `tested`, its proposal prove."""
+def prove(card: PrivacyCard, where: str, history: History | None = None, *, with_proposal: bool = True) -> None:
+    """Refuse a card whose numbers disagree with what its event, its ledger and, `with_proposal`, its proposal prove."""
     stated = card.guarantee
     budget = card.budget
     paying = history and history.until_head(budget.head, where)
@@ -69,8 +69,8 @@ def prove(card: PrivacyCard, where: str, history: History | None = None, *, test
             proved = data_independent.epsilon_if_added_or_removed(card.event, stated.epsilon.delta)
         _check_stated(stated.if_added_or_removed, proved, "if units are only added or removed an ε", where)
     _check_frontier(card, where, paying)
-    if tested and stated.sanitised is not None:
-        _check_tested(card, stated.sanitised, where, paying)
+    if with_proposal and stated.tested is not None:
+        _check_tested(card, stated.tested, where, paying)
 
 
 def _at_limits(event: Event) -> Event:
@@ -271,7 +271,7 @@ class Claim(NamedTuple):
     """The claims of a card after a test: the worst-case ε and, if the test passed, the tested ε."""
 
     data_independent: PublicEpsilon
-    sanitised: PublicEpsilon | None
+    tested: PublicEpsilon | None
 
 
 @frozen
@@ -289,7 +289,7 @@ class ClaimRecord:
     """A claim file; `labels` is an event, and `ledger` its head."""
 
     passed: bool
-    sanitised: Claimed | None
+    tested: Claimed | None
     data_independent: Claimed
     labels: Entries
     proposal: Entries
@@ -316,7 +316,7 @@ def write_claim(
 
     content = ClaimRecord(
         passed=publication.passed,
-        sanitised=claim.sanitised and stored(claim.sanitised),
+        tested=claim.tested and stored(claim.tested),
         data_independent=stored(claim.data_independent),
         labels=released.charged().as_dict(),
         proposal=proposal.as_dict(),
@@ -348,27 +348,27 @@ def read_claim(path: Path, history: History) -> tuple[Claim, Proposal | None, Ev
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_claimed(record.data_independent, independent, "worst-case ε", path)
     released = Composed((event_of(history.given), *published))
-    if record.sanitised is None:
+    if record.tested is None:
         return Claim(independent, None), None, released
     _check_recorded_as(proposal, test, history, str(path))
     proved = publication_of(proposal, record.passed, labels, test, all_but(published, test), delta)
-    sanitised = claim_of(proved).sanitised
-    if sanitised is None:
+    tested = claim_of(proved).tested
+    if tested is None:
         raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
-    _check_claimed(record.sanitised, sanitised, "tested ε", path)
-    return Claim(independent, sanitised), proposal, released
+    _check_claimed(record.tested, tested, "tested ε", path)
+    return Claim(independent, tested), proposal, released
 
 
 def claimed_guarantee(path: Path, history: History, before: Guarantee) -> Guarantee:
     """Return what a card guarantees after the test of a claim file."""
     claim, proposal, released = read_claim(path, history)
     proposed = None
-    if claim.sanitised is not None and proposal is not None:
+    if claim.tested is not None and proposal is not None:
         proposed = msgspec.convert(proposal.as_dict(), Proposed)
     return Guarantee(
         epsilon=claim.data_independent,
         event=recorded(released),
-        sanitised=claim.sanitised,
+        tested=claim.tested,
         proposal=proposed,
         alone=before.alone,
         if_added_or_removed=before.if_added_or_removed,

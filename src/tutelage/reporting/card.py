@@ -66,7 +66,7 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     ------
     NotPublishableError
         If a value is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array. If an ε
-        that holds only for the outcome at hand is anywhere but in `sanitised`, or is not the smaller one.
+        that holds only for the outcome at hand is anywhere but in `tested`, or is not the smaller one.
     InvalidParameterError
         If a number is not finite or out of range.
     """
@@ -93,17 +93,17 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         """Refuse costs in the wrong field, or about another unit of privacy."""
         stated = self.guarantee
         first = stated.alone or stated.epsilon
-        second = stated.sanitised
+        second = stated.tested
         always = [stated.epsilon, first, *(point.epsilon for point in self.budget.frontier)]
         if any(cost.output_dependent for cost in always):
             raise NotPublishableError(
                 "`epsilon`, `alone` and `frontier` of a card must be worst-case ε. Put an ε that holds only for what "
-                "was released into `sanitised`."
+                "was released into `tested`."
             )
         if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
             raise NotPublishableError(
-                "`sanitised` of a card must be an ε that holds only for what was released, below the worst-case ε. "
-                "Leave `sanitised` out, or put the smaller worst-case ε into `epsilon`."
+                "`tested` of a card must be an ε that holds only for what was released, below the worst-case ε. "
+                "Leave `tested` out, or put the smaller worst-case ε into `epsilon`."
             )
         entity = stated.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
         if stated.if_added_or_removed is not None and not entity:
@@ -113,7 +113,7 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         costs = always if second is None else [*always, second]
         if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
             raise NotPublishableError(
-                "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
+                "`tested`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
                 "`epsilon`, and simulated only where that is."
             )
         if self.event.is_simulated and not stated.epsilon.simulated:

@@ -297,13 +297,13 @@ class Guarantee(Part, frozen=True, kw_only=True):
         The publishable guarantee.
     event : dict
         The record of the event that ε is of: `recorded`.
-    sanitised : PublicEpsilon, optional
+    tested : PublicEpsilon, optional
         A second, smaller ε that was computed from the votes, and that noise or a private test made publishable. It
         is shown beside the first ε and never instead of it.
     proposal : Proposed, optional
-        The proposal that proves `sanitised`.
+        The proposal that proves `tested`.
     alone : PublicEpsilon, optional
-        ε of this release by itself, if `epsilon` covers everything released through the ledger. `sanitised` is then
+        ε of this release by itself, if `epsilon` covers everything released through the ledger. `tested` is then
         of this release too.
     if_added_or_removed : float, optional
         ε of this release, at the δ of `epsilon`, if units are only added or removed; for releases in which each unit
@@ -312,7 +312,7 @@ class Guarantee(Part, frozen=True, kw_only=True):
 
     epsilon: PublicEpsilon
     event: Entries
-    sanitised: PublicEpsilon | None = None
+    tested: PublicEpsilon | None = None
     proposal: Proposed | None = None
     alone: PublicEpsilon | None = None
     if_added_or_removed: Amount | None = None
