@@ -81,8 +81,10 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for part in structs.fields(PrivacyCard):
             value = getattr(self, part.name)
-            if as_read(value, part.type, part.name) != value:
+            read = as_read(value, part.type, part.name)
+            if read != value:
                 raise NotPublishableError(f"`{part.name}` of a card must be of its own types, and finite.")
+            structs.force_setattr(self, part.name, read)  # without subclasses of text and mappings
         if recorded(self.event) != self.guarantee.event:
             raise NotPublishableError("`guarantee.event` of a card takes the record of an event only.")
         self._check_costs()
