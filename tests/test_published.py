@@ -120,3 +120,9 @@ def test_guarantees_show_what_they_say_and_never_markup():
     model = fitted(VOTES.with_params(n_queries=40))
     assert str(model.ledger_) in re.sub("<[^>]+>", "", model.ledger_._repr_html_())
     assert "NOT PRIVATE" in model.card(feature_names=["<b>", "c", "d", "e"])._repr_html_()
+
+
+def test_a_card_objects_to_settings_that_private_rows_chose(model):
+    before = {one.code for one in model.card().findings}
+    told = {one.code for one in model.card(tuned_on="private").findings} - before
+    assert "tuned-on-private" in told

@@ -9,12 +9,12 @@ import secrets
 import signal
 import sqlite3
 import zipfile
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from sklearn.ensemble import RandomForestClassifier
 
 from ledgers import bind, reserve, settle
@@ -147,7 +147,7 @@ def test_a_fit_has_one_day_and_one_binding_and_the_file_nothing_without_a_reserv
         fitted = model.fit(rows, y[: len(rows)], X_public=X[:60], data_changed=True)
         entries = fitted.open_ledger_.export()
         last = max(place for place, entry in enumerate(entries) if entry["kind"] == "kept")
-        assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().created}
+        assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().release.created}
     sums = NoisyMoments().rounds
     of_a_fit = ["kept", "intended", "bound", *["reserved", "answered"] * sums]
     assert [entry["kind"] for entry in entries] == ["opened", *of_a_fit * 3]
@@ -438,8 +438,10 @@ def count_people(settings, *given, shown=cli_run._print_summary):
     shown(settings, *given)
 
 
-def card_with_seconds(*given, made=cli_run.card_of):
-    return replace(made(*given), created=releases._now().isoformat(timespec="seconds"))
+def card_with_seconds(*given, made=cli_run._card):
+    card = made(*given)
+    release = structs.replace(card.release, created=releases._now().isoformat(timespec="seconds"))
+    return structs.replace(card, release=release)
 
 
 def bind_if_changed(beginning, write, honest=Beginning.write):
@@ -480,7 +482,7 @@ def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world
 TWICE = [COMMANDS[0], NEW_RELEASE, ("ledger", "export", LEDGER)]
 PUBLISHED = {
     "the number of rows on standard output": (cli_run, "_print_summary", count_people),
-    "seconds on the card": (cli_run, "card_of", card_with_seconds),
+    "seconds on the card": (cli_run, "_card", card_with_seconds),
     "addresses in the student": (store, "_without_traces", bytes),
     "a binding only where the data changed": (Beginning, "write", bind_if_changed),
 }

@@ -26,10 +26,9 @@ from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
-from tutelage.published import card_of_model, write_results
+from tutelage.published import write_results
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.record import Judged
 from tutelage.tables import is_missing
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
@@ -179,34 +178,35 @@ def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
 
 
 def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
-    return card_of_model(
-        model,
-        _judged(settings, data, model),
-        settings.statements,
-        feature_map=None if settings.schema else _feature_map(settings),
+    return model.card(
+        *_scoring(settings, data, model),
+        statements=settings.statements,
+        feature_map=_feature_map(settings),
         people=None if settings.private is None else settings.private.people,
         tuned_on=settings.privacy.tuned_on,
     )
 
 
-def _feature_map(settings: RunConfig) -> str:
-    """Return what a card says about the feature map."""
+def _feature_map(settings: RunConfig) -> str | None:
+    """Return what a card says about the feature map; None where there is a schema, which says it."""
+    if settings.schema is not None:
+        return None
     name = settings.map
     return "none" if name is None else f"{name}, learned from {settings.public_source}, published with the student"
 
 
-def _judged(settings: RunConfig, data: Sources, model: Any) -> Judged:
-    """Return what the student reaches on public labeled rows, of those not asked about, if any."""
+def _scoring(settings: RunConfig, data: Sources, model: Any) -> tuple[Any, Any]:
+    """Return public labeled rows, of those not asked about, and their labels, if there are any."""
     if data.labels is None:
-        return Judged()
+        return None, None
     scored = ~np.fromiter(map(is_missing, data.labels.tolist()), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: -settings.public.evaluate_last] = False
     if not scored.any():
-        return Judged()
-    return model.judged(data.public_rows(np.flatnonzero(scored)), data.labels[scored])
+        return None, None
+    return data.public_rows(np.flatnonzero(scored)), data.labels[scored]
 
 
 def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:

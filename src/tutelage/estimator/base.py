@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
-from tutelage.estimator.inputs import Inputs, Rows, Taken
+from tutelage.estimator.inputs import Inputs, Rows, Taken, labeled
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
 from tutelage.exceptions import (
     InvalidParameterError,
@@ -39,13 +39,14 @@ from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Facts
 from tutelage.privacy import NeighboringRelation
-from tutelage.published import joined, write_results
+from tutelage.published import card_of_model, joined, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
 from tutelage.release import PreparedRelease, Released
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.meaning import strength
+from tutelage.reporting.record import Judged
 from tutelage.students import fit_student
 from tutelage.students.base import weighing
 from tutelage.teachers.checkpoints import discard_checkpoints
@@ -93,7 +94,7 @@ class Estimator(Inputs):
     earlier_: tuple[str, ...]
     facts_: Facts
 
-    card: Callable[..., PrivacyCard]
+    judged: Callable[..., Judged]
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
     @on_one_day()
@@ -377,6 +378,52 @@ class Estimator(Inputs):
         for one in lint(case):
             begins = "Danger: " if one.severity == "danger" else ""
             warn(f"{begins}{one.reason}", PreflightWarning)
+
+    def card(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        feature_names: Collection[str] | None = None,
+        statements: dict[str, str] | None = None,
+        feature_map: str | None = None,
+        people: int | None = None,
+        tuned_on: str | None = None,
+    ) -> PrivacyCard:
+        """Return the privacy card of this fit, from public values only; costs no privacy.
+
+        Parameters
+        ----------
+        X, y : array of shape (rows, features) or rows with named columns, array of shape (rows,) or str, optional
+            Public rows with labels, or numbers, which score the student: best rows that were not asked about. They must
+            not be private rows.
+        feature_names : collection of str, optional
+            Names of the columns. Default: those of the frame that was fitted, or the column numbers.
+        statements : dict of str to str, optional
+            Statements of the people behind the data, by the topics of docs/card.md:
+            ``{"private_data": "Admissions of 2019 to 2023"}``.
+        feature_map : str, optional
+            Description of the feature map, with the rows that it was learned from. Default: its name.
+        people : int, optional
+            About how many people there are, if that is public and the fit does not know it. The card objects to a δ
+            that is too large for them.
+        tuned_on : {"nothing", "public", "private"}, optional
+            The data by which settings were chosen. The card objects to private ones.
+
+        Returns
+        -------
+        PrivacyCard
+            The card; notebooks show its first lines, and its `save` writes it whole.
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise InvalidParameterError(
+                Problem(f"{self._owner}.card.X", "come with $y, because both are needed to score the student")
+            )
+        judged = Judged() if y is None else self.judged(*labeled(X, y))
+        return card_of_model(
+            self, judged, statements or {}, feature_names, feature_map=feature_map, people=people, tuned_on=tuned_on
+        )
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
         """Write what may be published of this fit as one folder, and return the folder.

@@ -1,6 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Rows, labeled
 from tutelage.estimator.parameters import naming_unknown
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
 from tutelage.features.scored import chances_of
 from tutelage.methods import Additive, Method, NoisyMoments
-from tutelage.published import accuracy_by_class, card_of_model
+from tutelage.published import accuracy_by_class
 from tutelage.release import Once
-from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Judged, Reached
 from tutelage.targets import ClassCodes, Classes, Goal
 
@@ -407,42 +406,6 @@ class PATEClassifier(ClassifierMixin, Estimator):
         public = None if alone is None else goal.reached(places, alone)
         reached = Reached(title, goal.reached(places, self._judged(X)), public, goal.without_model(places))
         return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
-
-    def card(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        feature_names: Collection[str] | None = None,
-        statements: dict[str, str] | None = None,
-    ) -> PrivacyCard:
-        """Return the privacy card of this fit, from public values only; costs no privacy.
-
-        Parameters
-        ----------
-        X, y : array of shape (rows, features) or rows with named columns, array of shape (rows,), optional
-            Public rows with labels, which score the student: best rows that were not asked about.
-        feature_names : collection of str, optional
-            Names of the columns. Default: those of the frame that was fitted, or the column numbers.
-        statements : dict of str to str, optional
-            What the people behind the data say, by the topics of docs/card.md:
-            ``{"private_data": "Admissions of 2019 to 2023"}``.
-
-        Returns
-        -------
-        PrivacyCard
-            The card; notebooks show its first lines, and its `save` writes it whole.
-        """
-        check_is_fitted(self)
-        if (X is None) != (y is None):
-            raise InvalidParameterError(
-                Problem("PATEClassifier.card.X", "come with $y, because both are needed to score the student")
-            )
-        judged = Judged()
-        if y is not None:
-            rows, labels = labeled(X, y)
-            judged = self.judged(rows, labels)
-        return card_of_model(self, judged, statements or {}, feature_names)
 
 
 PATEClassifier.__init__ = naming_unknown(PATEClassifier.__init__)

@@ -14,16 +14,14 @@ from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Rows, Taken, labeled
 from tutelage.estimator.parameters import Resolved, naming_unknown
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, Problem
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
 from tutelage.methods import AdditiveMean, Method
 from tutelage.partition import canonical_ids, ids_in
 from tutelage.preflight import Sight
-from tutelage.published import card_of_model
 from tutelage.release import Once
-from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors, Judged
 from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
 from tutelage.targets import NO_NUMBERS, Numbers, numbers_of
@@ -253,26 +251,11 @@ class PATERegressor(RegressorMixin, Estimator):
         check_is_fitted(self)
         return self.student_.predict_quantiles(self._seen(X), quantiles)
 
-    def card(self, X: Any = None, y: Any = None, *, statements: dict[str, str] | None = None) -> PrivacyCard:
-        """Return the privacy card of this fit, from public values only; costs no privacy.
-
-        Parameters
-        ----------
-        X, y : rows with named columns, array of shape (rows,) or str, optional
-            Public rows with their numbers, which score the student. They must not be private rows.
-        statements : dict of str to str, optional
-            What the people behind the data say, as for `PATEClassifier.card`.
-        """
-        check_is_fitted(self)
-        if (X is None) != (y is None):
-            raise InvalidParameterError(
-                Problem("PATERegressor.card.X", "come with $y, because both are needed to score the student")
-            )
-        judged = Judged() if y is None else Judged(errors=(self._errors(X, y),))
-        return card_of_model(self, judged, statements or {})
+    def judged(self, X: Any, y: Any) -> Judged:
+        """Return what a card says of the student on public rows `X` with the numbers `y`."""
+        return Judged(errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:
-        X, y = labeled(X, y)
         truth = numbers_of(y)
         wrong, spread = truth - self.predict(X), truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
