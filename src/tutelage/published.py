@@ -137,53 +137,27 @@ def card_of_model(
     """
     guarantee = _guarantee_of(model)
     epsilon = guarantee.epsilon
-    mechanism = model.mechanism_
-    noise = known_noise(model.noise, "card")
-    facts = model.facts_
     classes = model.target_.names
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
-    of_model = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
-    named = None if model.method is None else model.method.student
-    taught = model.student_ if model.method_.student is None else model.method_.student
     frontier: tuple[FrontierPoint, ...] = ()
-    if model.n_teachers_ is not None and not facts.of_sums:
-        one = mechanism.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
+    if model.n_teachers_ is not None and not model.facts_.of_sums:
+        one = model.mechanism_.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
         frontier = frontier_of(one, len(model.release_.labels), epsilon.delta)
     if feature_map is None:
         feature_map = model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_)
-    release = ReleasePart(
-        mechanism=str(mechanism),
-        noise_source=_SYSTEM if isinstance(noise, SystemNoise) else type(noise).__name__,
-        queries=len(model.release_.labels),
-        selection=facts.selection,
-        answered=int(model.release_.answered.sum()),
-        teachers=model.n_teachers_,
-        classes=() if isinstance(model.target_, Numbers) else tuple(str(value) for value in classes),
-        features=tuple(str(name) for name in features or of_model),
-        feature_map=feature_map,
-        versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
-        created=model.day_,
-    )
-    student = StudentPart(
-        name=named if isinstance(named, str) else type(_final_step(taught)).__name__,
-        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
-        judged=judged,
-        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
-        curves=tuple(getattr(model.student_, "curves", list)()),
-    )
     state = model.ledger_ if history is None else history.state
     batches = () if history is None else batches_of(history)
     return card_of(
         guarantee,
-        release,
-        student,
+        _release_of(model, features, feature_map),
+        _student_of(model, judged),
         budget_of(state, batches, frontier),
         statements,
         entities=_public_number_of_people(model) or people,
         classes=len(classes),
         classes_from=model.target_.origin,
         insisted=model.insisted_,
-        **facts.for_lint,
+        **model.facts_.for_lint,
         **settings,
     )
 
@@ -314,6 +288,40 @@ def _guarantee_of(model: Any) -> Guarantee:
         tested=tested,
         proposal=None if tested is None else msgspec.convert(model.proposal_.as_dict(), Proposed),
         if_added_or_removed=_if_added_or_removed(model),
+    )
+
+
+def _release_of(model: Any, features: Iterable[str] | None, feature_map: str) -> ReleasePart:
+    """Return how a fit released."""
+    release = model.release_
+    noise = known_noise(model.noise, "card")
+    of_model = range(model.n_features_in_) if model.columns_ is None else model.columns_.names
+    classes = () if isinstance(model.target_, Numbers) else model.target_.names
+    return ReleasePart(
+        mechanism=str(model.mechanism_),
+        noise_source=_SYSTEM if isinstance(noise, SystemNoise) else type(noise).__name__,
+        queries=len(release.labels),
+        selection=model.facts_.selection,
+        answered=int(release.answered.sum()),
+        teachers=model.n_teachers_,
+        classes=tuple(str(value) for value in classes),
+        features=tuple(str(name) for name in features or of_model),
+        feature_map=feature_map,
+        versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
+        created=model.day_,
+    )
+
+
+def _student_of(model: Any, judged: Judged) -> StudentPart:
+    """Return the student of a fit."""
+    named = None if model.method is None else model.method.student
+    taught = model.student_ if model.method_.student is None else model.method_.student
+    return StudentPart(
+        name=named if isinstance(named, str) else type(_final_step(taught)).__name__,
+        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
+        judged=judged,
+        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
+        curves=tuple(getattr(model.student_, "curves", list)()),
     )
 
 
