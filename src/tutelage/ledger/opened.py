@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, nullcontext
-from typing import final
+from typing import Any, final
 
 from tutelage.events import Event
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerTamperedError
@@ -34,7 +34,7 @@ class Opened:
         _, self.unit = terms_of(self.opening, self.key)
         self.copies = Copies(store.file, self.opening)
         self.limit = sums.limit(self.opening)  # as it was raised when the file was held last
-        self._raised = len(sums.raised)
+        self._raised: list[dict[str, Any]] = sums.raised
         self._history = History(())  # what was read of it
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ class Opened:
             if held.key() != self.key or held.hash_of(newest.number) != newest.hash:
                 raise LedgerTamperedError(f"{self} was replaced, by another or an older one, while it was in use.")
             sums = held.checkpoint()
-            if not copied and len(sums.raised) != self._raised:
+            if not copied and sums.raised != self._raised:
                 self.limit = sums.limit(self.opening)
-                self._raised = len(sums.raised)
+                self._raised = sums.raised
             yield held
         self._newest = held.appended or self._newest
         if not had_file and self.store.has_file:

@@ -55,7 +55,7 @@ class Store:
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
-        self._kept: tuple[tuple[int, int], sqlite3.Connection, Callable[[], object]] | None = (
+        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = (
             None  # with the identity of its file
         )
         self._is_durable = False  # the connection
@@ -111,13 +111,16 @@ class Store:
                 held = Transaction(connection, self._known_by(connection))
                 held.check_schema()
                 yield held
-                if self._identity() != before:
+                if self._identity()[:2] != before[:2]:
                     raise LedgerTamperedError(f"{self.path} was replaced while in use. Nothing was written.")
                 held.write_sums()
                 makes = self.file is not None and self._memory is not None and Kind.RESERVED in held.kinds
                 if self.file is not None and makes:
                     _write_file(self.file, connection, self.timeout, self.check)
                 connection.execute("COMMIT")
+                if write and self._kept is not None:
+                    with suppress(LedgerError):  # it is on the disk already
+                        self._kept = self._identity(), *self._kept[1:]
                 if makes:
                     self._memory = self.check = None
                     self._forget()
@@ -160,8 +163,12 @@ class Store:
             with explained(named, self.timeout):
                 yield copy
 
-    def _connection(self, identity: tuple[int, int]) -> sqlite3.Connection:
-        """Return the connection to the file with this identity, the same as before where it can be."""
+    def _connection(self, identity: tuple[int, int, int]) -> sqlite3.Connection:
+        """Return the connection to the file with this identity, the same as before where no other wrote to it.
+
+        SQLite tells what another connection wrote by a count in the file, and a copy that is written over the file,
+        of an earlier time, may come to the same count.
+        """
         if self._memory is not None:
             if self._process != os.getpid():
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
@@ -204,10 +211,10 @@ class Store:
             self._memory.execute("ROLLBACK")
         self._forget()  # closing a connection undoes its transaction
 
-    def _identity(self) -> tuple[int, int]:
-        """Return which file it is, refusing one that is not there or has a second name."""
+    def _identity(self) -> tuple[int, int, int]:
+        """Return which file it is, and when it changed last, refusing one that is not there or has a second name."""
         if self.file is None or self._memory is not None:
-            return 0, 0
+            return 0, 0, 0
         try:
             found = self.file.stat()
         except OSError:
@@ -218,7 +225,7 @@ class Store:
             raise LedgerStorageError(
                 f"{self.path} has a second name (a hard link). Keep one, so that there is one budget."
             )
-        return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino, found.st_ctime_ns
 
     def _check_header(self) -> None:
         """Refuse what is no ledger."""
