@@ -61,14 +61,14 @@ def made(path: Path, accounting: str = "renyi", **terms: Any) -> Ledger:
 def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounting, path):
     ledger, other = made(path, accounting), Ledger.open(path)
     reserve(ledger, SUM, fitting(ledger, SUM))
-    spent, before, limit = ledger.history().last.spent, ledger.state(), ledger.limit
+    spent, before, limit = ledger.history().entries[-1].spent, ledger.state(), ledger.limit
     with pytest.raises(BudgetExceededError):
         reserve(other, SUM, 1)
     state = ledger.raise_budget(2.0, **WHY)
     assert (state.budget, state.delta) == (2.0, 2e-5 if accounting == "gaussian" else 1e-5)
     assert (state.guarantee().epsilon, state.guarantee().delta) == (state.budget, state.delta)
     assert [(one.before, one.epsilon, one.by, one.why) for one in state.raised] == [(1.0, 2.0, *WHY.values())]
-    assert (ledger.history().last.spent, ledger.limit.cost(SUM)) == (spent, limit.cost(SUM))
+    assert (ledger.history().entries[-1].spent, ledger.limit.cost(SUM)) == (spent, limit.cost(SUM))
     if accounting == "renyi":  # at one order, ε is added to what may be spent
         assert ledger.limit.capacity == pytest.approx(limit.capacity + 1e12)
     reserve(other, SUM, fitting(other, SUM))  # an object that was open before knows it

@@ -18,7 +18,7 @@ from ledgers import new_ledger, reserve, reserve_votes, reserved_for, settle, sh
 from processes import called_by_itself, die_at_event, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
-from tutelage.events import CappedArgmaxGaussian, Repeated
+from tutelage.events import CappedArgmaxGaussian, Repeated, counted
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidBallotError,
@@ -150,7 +150,7 @@ def test_a_campaign_is_paid_by_its_first_batch(path):
         assert later.labels.min() >= 0  # whoever has votes left: noise is drawn
     state, history = Ledger.open(path).verify(), Ledger.open(path).history()
     assert (state.spent, state.answers, state.unsettled, state.entries) == (share, 24, 0, 1 + 2 + 2 * 6)
-    assert history.given[EVENT] == history.paid[EVENT] == 1
+    assert history.given[EVENT] == counted(one.most for one in history.asked if one.settled is not None)[EVENT] == 1
     assert asking.reservations == {1, 3}
     assert ask_in_rounds(session(path), batch(9, 20), [6, 6], first=RandomRows()).release.cost == 0
 

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.releases import today
 from tutelage.accounting import data_independent
+from tutelage.accounting.filter import Filter
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -30,7 +31,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
-from tutelage.ledger.history import History, LedgerState
+from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
@@ -261,12 +262,19 @@ def batches_of(history: History) -> tuple[Batch, ...]:
     batches = []
     for charge in history.charges:
         share = history.limit.share(charge.cost)
-        checks = share * history.share_of_checks(charge)
+        checks = share * _share_of_checks(charge, history.limit)
         parts = [part.event.without_shares() for part in charge.event.flatten()]
         sums = charge.queries if all(isinstance(part, NoisySumGaussian) for part in parts) else 0
         written, queries = charge.reserved.content["written"], 0 if sums else charge.queries
         batches.append(Batch(written, queries, checks, share - checks, sums))
     return merged(batches, _MOST_BATCHES)
+
+
+def _share_of_checks(charge: Charge, limit: Filter) -> float:
+    """Return the part of a charge that went to checks, or to the publication of an ε."""
+    costs = [(part.event, limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
+    beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest))
+    return beside / (sum(cost for _, cost in costs) or 1)
 
 
 def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
@@ -281,7 +289,7 @@ def _guarantee_of(model: Any) -> Guarantee:
     tested = None
     if model.publication_ is not None and hasattr(model, "open_ledger_"):
         tested = model.publication_.smaller
-        event = Composed((event, *model.open_ledger_.history().publications))
+        event = Composed((event, *model.open_ledger_.history().publications.values()))
     return Guarantee(
         epsilon=model.epsilon_,
         event=recorded(event),

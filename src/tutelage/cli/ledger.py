@@ -35,6 +35,7 @@ from tutelage.cli.text import (
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
+from tutelage.ledger.exposures import exposures
 from tutelage.ledger.history import History
 from tutelage.ledger.search import ledgers_in
 from tutelage.partition import canonical_ids
@@ -363,7 +364,8 @@ def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
     for name in sorted(found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))):
         history = found[name].history()
         family = families[history.entries[0].text]
-        holding = [one for one in family if found[one].history().entries[history.last.number] == history.last]
+        last = history.entries[-1]
+        holding = [one for one in family if found[one].history().entries[last.number] == last]
         if holding:
             copies[name] = holding[0]
         else:
@@ -411,7 +413,7 @@ def _listed(name: str, history: History) -> dict[str, Any]:
     """Return the row of a ledger."""
     state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
     releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.asked)
-    return {"file": name, **state, "releases": releases, "newest": history.last.content["written"]}
+    return {"file": name, **state, "releases": releases, "newest": history.entries[-1].content["written"]}
 
 
 @ledger.command()
@@ -422,7 +424,7 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     epsilon of its own.
     """
     kept = opened(file)
-    found = kept.history().exposures()
+    found = exposures(kept.history())
     budget = kept.limit.epsilon
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])

@@ -13,7 +13,6 @@ from tutelage._internal.drawing import Bars
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import (
     CappedArgmaxGaussian,
-    Check,
     Event,
     PublicationTest,
     Repeated,
@@ -122,15 +121,6 @@ class LedgerState:
         return {name: value for name, value in (state | codes).items() if name not in left_out}
 
 
-class Exposure(NamedTuple):
-    """Exposure of people whose data came with one release and stayed."""
-
-    release: int
-    since: str
-    queries: int
-    share: float  # of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md)
-
-
 class Charge(NamedTuple):
     """A reservation, and the entry that settled it if there is one."""
 
@@ -201,11 +191,6 @@ class History:
                     raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
         return found
 
-    @property
-    def last(self) -> Entry:
-        """The newest entry."""
-        return self.entries[-1]
-
     @cached_property
     def limit(self) -> Filter:
         """The budget after the last entry."""
@@ -214,7 +199,7 @@ class History:
     @cached_property
     def state(self) -> LedgerState:
         """State of the ledger after the last entry."""
-        return LedgerState.of(self.entries[0], self.last, self._sums, lambda: self.so_far)
+        return LedgerState.of(self.entries[0], self.entries[-1], self._sums, lambda: self.so_far)
 
     @cached_property
     def _sums(self) -> Checkpoint:
@@ -247,15 +232,15 @@ class History:
         return tuple(charge for charge in self.charges if not charge.reserved.is_publication)
 
     @cached_property
-    def published(self) -> dict[int, PublicationTest]:
+    def given(self) -> Counter[Event]:
+        """How often each kind of answer was given; an interrupted batch gave none."""
+        return counted(charge.happened for charge in self.asked if charge.settled is not None)
+
+    @cached_property
+    def publications(self) -> dict[int, PublicationTest]:
         """Every recorded test and noised cost, drawn or interrupted, by the number of its reservation."""
         events = ((charge.number, charge.event) for charge in self.charges if charge.reserved.is_publication)
         return {number: event for number, event in events if isinstance(event, PublicationTest)}
-
-    @property
-    def publications(self) -> tuple[PublicationTest, ...]:
-        """The same without the numbers."""
-        return tuple(self.published.values())
 
     @cached_property
     def proposals(self) -> tuple[dict[str, Any], ...]:
@@ -273,16 +258,6 @@ class History:
         """The same without the last entries, if these only name what was released; a card is of this."""
         return self.until(next(one.number for one in reversed(self.entries) if one.kind is not Kind.RELEASED))
 
-    @cached_property
-    def given(self) -> Counter[Event]:
-        """How often each kind of answer was given; an interrupted batch gave none."""
-        return counted(charge.happened for charge in self.asked if charge.settled is not None)
-
-    @cached_property
-    def paid(self) -> Counter[Event]:
-        """How often each kind of answer was reserved for batches that were answered."""
-        return counted(charge.most for charge in self.asked if charge.settled is not None)
-
     @property
     def released(self) -> Event:
         """All recorded events; an unsettled reservation counts as if all its labels had been released."""
@@ -290,7 +265,7 @@ class History:
 
     def check_share(self, delta: float) -> None:
         """Refuse one more publication where the δ of all, each of which may be wrong, would pass the ledger's."""
-        taken = sum(event.delta for event in self.publications)
+        taken = sum(event.delta for event in self.publications.values())
         if taken + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
                 "`delta` of all publications through one ledger, interrupted ones included, must add up to at most its "
@@ -309,29 +284,3 @@ class History:
                 f"The ledger does not hold the head that {where} names: it is another ledger, or was rolled back."
             )
         return self.until(number)
-
-    def exposures(self) -> tuple[Exposure, ...]:
-        """Return the budget spent since each release began, oldest first: people who came later are exposed to less."""
-        found: list[Exposure] = []
-        if self.state.cohorts:
-            begun = [one.content for one in self.entries if "cohorts" in one.content]
-            for release, content in enumerate(begun, start=1):
-                cohort = content["release"]
-                asking = {one["release"] for one in begun if cohort in one["cohorts"]}
-                queries = sum(one.queries for one in self.charges if one.reserved.content.get("release") in asking)
-                found.append(Exposure(release, content["written"], queries, self.state.cohorts[cohort]))
-            return tuple(found)
-        bound = [one for one in self.entries if one.kind is Kind.BOUND]
-        # A release before the first binding counts for its people too.
-        for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
-            # A batch that was open when a release began counts for it too: its votes may have come after.
-            after = [one for one in self.charges if one.settled is None or one.settled.number > start.number]
-            share = self.limit.share(sum(charge.cost for charge in after))
-            found.append(Exposure(release, start.content["written"], sum(one.queries for one in after), share))
-        return tuple(found)
-
-    def share_of_checks(self, charge: Charge) -> float:
-        """Return the part of an event that went to checks, or to the publication of an ε."""
-        costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
-        beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest))
-        return beside / (sum(cost for _, cost in costs) or 1)

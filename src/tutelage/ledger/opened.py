@@ -86,7 +86,7 @@ class Opened:
         found = (self._history if before is None else before).extended(read)
         if len(found.entries) > len(self._history.entries):
             self._history = found
-            self._newest = found.last
+            self._newest = found.entries[-1]
         return found
 
     def state(self, check: Callable[[Transaction], object] = Transaction.checkpoint) -> LedgerState:

@@ -185,13 +185,6 @@ class Transaction:
             self.run("INSERT INTO checkpoint VALUES (?, ?)", self.checkpoint().sealed(self.key()))
             self._is_sealed = True
 
-    def check_structure(self) -> None:
-        """Refuse a file that SQLite reports as damaged, in which an index disagrees with the entries, for example."""
-        if self.run("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
-        self._known.has_schema = False
-        self.check_schema()
-
     def check_schema(self) -> None:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
         if self._known.has_schema:

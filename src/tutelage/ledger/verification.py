@@ -57,7 +57,9 @@ def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
 
 def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
     """Return the sums over a ledger's entries, once all of it is found right: structure, entries, answers, costs."""
-    read.check_structure()
+    if read.run("PRAGMA integrity_check").fetchall() != [("ok",)]:  # in which an index disagrees, for example
+        raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
+    read.check_schema()
     opening = read.opening()
     book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
     found_head = head is None

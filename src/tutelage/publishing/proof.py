@@ -86,13 +86,13 @@ def _last_test(test: PublicationTest, history: History, where: str) -> tuple[Pub
     """Return the last such test in a history, simulated or not, whether it passed, and the number of its entry."""
     drawn = [
         number
-        for number, event in history.published.items()
+        for number, event in history.publications.items()
         if replace(event, simulated=False) == replace(test, simulated=False) and number in history.outcomes
     ]
     if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
     last = drawn[-1]
-    found = history.published[last]
+    found = history.publications[last]
     if len(_recorded_with(found, history)) <= 1:
         drawn = [last]  # otherwise nothing tells whose test it was, so that each must have passed
     return found, all(history.outcomes[number] == 1 for number in drawn), last
@@ -200,7 +200,7 @@ def _check_tested(card: PrivacyCard, stated: PublicEpsilon, where: str, paying: 
         if not passed:
             raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
         _check_recorded_as(proposal, test, paying, where)
-        earlier = all_but(until.publications, test)
+        earlier = all_but(until.publications.values(), test)
     _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     _check_stated(recorded.epsilon, proposal.epsilon, "in its proposal an ε", where)
     right = card.budget.delta, proposal.order
@@ -343,7 +343,7 @@ def read_claim(path: Path, history: History) -> tuple[Claim, Proposal | None, Ev
     check_covered(counted([labels]), history)
     if record.passed and not passed:
         raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
-    published = history.publications
+    published = history.publications.values()
     delta = history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_claimed(record.data_independent, independent, "worst-case ε", path)

@@ -176,7 +176,7 @@ def _claimed(boundary: Boundary, request: Request, proposal: Proposal, *, passed
     released: Accountant = boundary.prepared
     history = boundary.ledger.history()
     check_covered(accounted_in(released), history)
-    earlier = all_but(history.publications, test)
+    earlier = all_but(history.publications.values(), test)
     return publication_of(proposal, passed, released.charged(), test, earlier, boundary.ledger.limit.delta)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from tutelage.publishing.proposal import Proposal
 def check_covered(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε that covers fewer or other labels than those released through a ledger."""
     check_complete(accounted, history)
-    if accounted - history.paid:
+    if accounted - counted(charge.most for charge in history.asked if charge.settled is not None):
         raise LedgerMismatchError(
             "A published epsilon must cover exactly the labels of its ledger, and this one covers others too. Pass the "
             "ledger they were spent from, or account only for releases through this one."
@@ -43,10 +44,11 @@ def accounted_in(released: Accountant) -> Counter[Event]:
     return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
 
 
-def all_but(published: tuple[PublicationTest, ...], one: PublicationTest) -> tuple[PublicationTest, ...]:
+def all_but(published: Iterable[PublicationTest], one: PublicationTest) -> tuple[PublicationTest, ...]:
     """Return publications without one that equals `one`, which is among them."""
-    place = published.index(one)
-    return published[:place] + published[place + 1 :]
+    others = list(published)
+    others.remove(one)
+    return tuple(others)
 
 
 def check_unit(proposal: Proposal, ledger: Ledger) -> None:
@@ -99,7 +101,7 @@ def check_recorded(proposal: Proposal, history: History) -> None:
             "--ledger`, before the first label is asked for; publish the worst-case epsilon of these labels."
         )
     _check_orders(recorded[: recorded.index(mine) + 1], history.state.delta)
-    drawn = {replace(event, simulated=False) for event in history.publications}
+    drawn = {replace(event, simulated=False) for event in history.publications.values()}
     if len({one["order"] for one in recorded}) > 1 and proposal.event() in drawn:
         raise PublicationsExhaustedError(
             "The ledger holds proposals of several orders. Each can be tested once, and this one was tested already. "
@@ -131,7 +133,7 @@ def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledg
         check_recorded(proposal, history)
         history.check_share(proposal.delta)
         ledger.account.quote(Composed((most, proposal.event())), 1)
-    elif proposal.event() not in history.publications:
+    elif proposal.event() not in history.publications.values():
         raise LedgerMismatchError(
             "A proposal must cover all releases of its ledger, and this ledger has earlier ones. Leave it out. If you "
             "have the votes, `tutelage publish test` can still test it."
