@@ -164,7 +164,7 @@ def admit(ledger: Ledger, release: str, question: str, people: Sequence[str], mo
 
 def whole_release(ledger: Ledger, identity: str, reservations: Collection[int], most: Event) -> Event | None:
     """Return all that was drawn if it is this release alone."""
-    return Scope(ledger._opened, Intent(identity, "", most, None), None).alone(reservations, most)
+    return Scope(ledger._opened, Intent(identity, "", most, None), None).end(reservations, most).alone
 
 
 def for_release(ledger: Ledger) -> Ledger:

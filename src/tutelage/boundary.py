@@ -99,6 +99,7 @@ class Boundary:
         self._answered: list[Answer] = []
         self._noise = noise
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
+        self._reserved = set[int]()  # entries under which answers were drawn here
         self._drawn = dict[bytes, bool]()  # whether the noise of an answer was drawn here, or earlier
 
     @property
@@ -114,7 +115,8 @@ class Boundary:
     @property
     def reservations(self) -> frozenset[int]:
         """The entries of the ledger under which all answers were drawn, now or earlier."""
-        return self.account.drawn_under(self._drawn)
+        others = [key for key, is_here in self._drawn.items() if not is_here]
+        return frozenset(self._reserved) | (self.account.drawn_under(others) if others else frozenset())
 
     @property
     def event(self) -> Event:
@@ -284,6 +286,7 @@ class Boundary:
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(keys, True)
+        self._reserved |= {one.number for one in (reservation, campaign) if one is not None}
         # Until it is stored, or in vain: whatever interrupts this, noise that was drawn is never drawn a second time.
         self._unstored = reservation, answers, happened
         try:

@@ -67,10 +67,11 @@ class Released:
 
 
 class _Drawn(NamedTuple):
-    """The outcome of a release in its turn, and the budget before it."""
+    """The outcome of a release in its turn, and the budget before and after it."""
 
     outcome: Outcome
     before: LedgerState
+    after: LedgerState
     alone: Event | None  # all that was ever drawn through the ledger, if all of it was drawn for this release
     earlier: tuple[str, ...]
 
@@ -230,11 +231,10 @@ class PreparedRelease(Private):
                 # Found in the turn of this release: one that it waited for is an earlier one.
                 earlier = ledger.register.earlier(budget.question, name)
             asked = self.method.steps(replace(self.public, earlier=earlier))
-            before = ledger.state()
             outcome = boundary.run(asked)
             # The number of queries may depend on answers. `most` counts all that could have been asked.
-            alone = scope.alone(boundary.reservations, self.most)
-        return _Drawn(outcome, before, alone, earlier)
+            ended = scope.end(boundary.reservations, self.most)
+        return _Drawn(outcome, scope.before, ended.after, ended.alone, earlier)
 
     def _prepare_those(self, taking_part: Any, boundary: Boundary, name: str) -> None:
         """Prepare the people who have budget for a release with a name."""
@@ -249,7 +249,7 @@ class PreparedRelease(Private):
     def _result(self, boundary: Boundary, drawn: _Drawn, day: str) -> Released:
         outcome = drawn.outcome
         alone = drawn.alone
-        state = boundary.ledger.state()
+        state = drawn.after
         # The noise of a release that was interrupted or repeated was drawn before, in part or all of it.
         event = boundary.event if alone is None or drawn.before.spent == 0 else alone
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.

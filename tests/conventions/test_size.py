@@ -15,7 +15,7 @@ from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
-MODULES = 217
+MODULES = 218
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = 302_100
 OF_TESTS = 302_900

@@ -67,7 +67,7 @@ class Whom(Private):
 class Arrivals(Private):
     """The people who take part in a release with a name, and those who came with it; private."""
 
-    def __init__(self, opened: Opened, intent: Intent, people: Sequence[str]) -> None:
+    def __init__(self, opened: Opened, read: Transaction, intent: Intent, people: Sequence[str]) -> None:
         """Find who takes part: people whose cohort has budget left for the most that is released.
 
         A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
@@ -76,11 +76,10 @@ class Arrivals(Private):
         self.release = str(intent.release)
         require_release_name(self.release)
         hashed = [key_of(opened.key, person) for person in people]
-        with opened.held() as read:
-            sums = read.checkpoint()
-            gone = withdrawn(read)
-            known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
-            check_name(opened, read, self.release, intent.identity)
+        sums = read.checkpoint()
+        gone = withdrawn(read)
+        known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
+        check_name(opened, read, self.release, intent.identity)
         cost = opened.limit.cost(intent.most)
         having = [one for one, spent in sums.accounts.items() if spent + cost <= opened.limit.capacity]
         self.question = keyed_name(opened.key, "question", intent.question)
@@ -127,11 +126,13 @@ class Beginning(Private):
         self._whom = Whom() if whom is None else whom
         self._is_bound = False
         self.arrivals: Arrivals | None = None
+
+    def check(self, read: Transaction) -> None:
+        """Refuse a ledger of other data or of another release of this name, and find who takes part."""
         if self._whom.digest is not None:
-            with opened.held() as read:
-                check_data(opened, read, self._whom.digest, changed=self._whom.changed)
-        if intent is not None and intent.release is not None:
-            self.arrivals = Arrivals(opened, intent, self._whom.ids)
+            check_data(self._opened, read, self._whom.digest, changed=self._whom.changed)
+        if self._intent is not None and self._intent.release is not None:
+            self.arrivals = Arrivals(self._opened, read, self._intent, self._whom.ids)
 
     @property
     def release(self) -> str | None:

@@ -92,11 +92,18 @@ class Opened:
     def state(self, check: Callable[[Transaction], object] = Transaction.checkpoint) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry, which `check` returns."""
         with self.held(copied=check is not Transaction.checkpoint) as read:
-            last = read.last()
             check(read)
-            sums = read.checkpoint()
-        self._newest = last
-        return LedgerState.of(self.opening, last, sums, lambda: self.history().until(last.number).so_far)
+            return self.state_in(read)
+
+    def state_in(self, read: Transaction) -> LedgerState:
+        """Return what the ledger says in this transaction."""
+        last = self._newest = read.last()
+        return LedgerState.of(self.opening, last, read.checkpoint(), lambda: self.history().until(last.number).so_far)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no file yet, so that it was not used by another process."""
+        return self.store.file is not None and not self.store.has_file
 
     def check_unit(self, event: Event) -> None:
         """Refuse an event that protects another unit."""

@@ -63,8 +63,9 @@ class Register:
 
     def check_data(self, digest: bytes, *, changed: bool) -> None:
         """Refuse a ledger that is tied to other data, unless these may have changed."""
-        with self._opened.held() as read:
-            check_data(self._opened, read, digest, changed=changed)
+        if not self._opened.is_new:
+            with self._opened.held() as read:
+                check_data(self._opened, read, digest, changed=changed)
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""

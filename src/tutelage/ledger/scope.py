@@ -2,14 +2,22 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 from tutelage._internal.typing import Mask, Private
 from tutelage.digests import canonical
 from tutelage.events import Event, NoisySumGaussian, counted
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Beginning, Intent, Whom
+from tutelage.ledger.history import LedgerState
 from tutelage.ledger.opened import Opened
+
+
+class Ended(NamedTuple):
+    """The end of a release."""
+
+    alone: Event | None  # all that was ever drawn through the ledger, if all of it was drawn for this release
+    after: LedgerState  # the ledger then
 
 
 @final
@@ -21,12 +29,17 @@ class Scope(Private):
     account : Account
         The budget of the people of this release.
     taking_part : array of shape (people,) of bool, or None
-        Who takes part in a release with a name.
+        The people who take part in a release with a name.
+    before : LedgerState
+        The ledger before this release.
     """
 
     def __init__(self, opened: Opened, intent: Intent | None, whom: Whom | None) -> None:
         self._opened = opened
         self._beginning = Beginning(opened, intent, whom)
+        with opened.held() as read:
+            self._beginning.check(read)
+            self.before = opened.state_in(read)
         self.account = Account(opened, self._beginning)
         self.taking_part: Mask | None = self._beginning.taking_part
 
@@ -34,18 +47,20 @@ class Scope(Private):
         """Write down whose data they are, where it can be written, if no reservation did."""
         self._beginning.write_alone()
 
-    def alone(self, reservations: Collection[int], most: Event) -> Event | None:
+    def end(self, reservations: Collection[int], most: Event) -> Ended:
         """Return all that was drawn if it is this release alone, spent under these reservations and within `most`.
 
         Then the release was fixed before anything was answered, and its own ε holds for all that was released. Rows
         that are chosen at random without a seed are others each time: so more than `most` may be drawn, and the release
         be the one that pleased.
         """
+        self.write()
         with self._opened.held() as read:
+            after = self._opened.state_in(read)
             if read.checkpoint().charged_for > len(reservations):
-                return None  # and no history is read for it
+                return Ended(None, after)  # and no history is read for it
             begun = self._beginning.entry(read)
-        history = self._opened.history()
+            history = self._opened.history_in(read)
         reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
         paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
         fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
@@ -54,7 +69,7 @@ class Scope(Private):
         # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
         only_sums = all(isinstance(event, NoisySumGaussian) for event in counted([*charges, most]))
         alike = only_sums or not _kinds(charges) - _kinds([most])
-        return history.released if fixed and within and alike else None
+        return Ended(history.released if fixed and within and alike else None, after)
 
 
 def _kinds(events: Sequence[Event]) -> Counter[str]:

@@ -79,7 +79,6 @@ class Store:
             _require_name(path)
             check_locks(path.parent)
         memory = connected(":memory:", timeout)
-        memory.execute("BEGIN")
         for statement in (SCHEMA | INDEXES).values():
             memory.execute(statement)
         memory.execute("INSERT INTO secret VALUES (?)", (key,))
@@ -87,7 +86,6 @@ class Store:
         made = Transaction(memory)
         made.append(first)
         made.write_sums()
-        memory.execute("COMMIT")
         return cls(path, timeout=timeout, memory=memory)
 
     def make_file(self) -> None:
