@@ -2,6 +2,7 @@
 
     python benchmarks/ledger.py [--folder FOLDER] [--debits 2000]
     python benchmarks/ledger.py --askers 60 [--folder FOLDER] [--seconds 60]
+    python benchmarks/ledger.py --entries 500 100000 [--folder FOLDER]
 
 The first two rows are the floor: what the disk can do. Every debit is on the disk before the next one starts.
 """
@@ -12,6 +13,7 @@ import platform
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -19,7 +21,10 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.ledger.account import Batch
+from tutelage.ledger.account import Batch, New
+from tutelage.ledger.answers import digest_of
+from tutelage.ledger.beginning import Intent, Whom
+from tutelage.ledger.entries import Kind
 from tutelage.privacy import ONE_TEACHER
 
 SIGMA, CLASSES = 40.0, 10
@@ -123,6 +128,44 @@ def waits(folder: Path, askers: int, seconds: float) -> np.ndarray:
     return np.frombuffer(found)
 
 
+def looked_up(folder: Path, entries: int) -> dict[str, float]:
+    """Return how many milliseconds the look-ups take in a ledger with so many entries, each the median of 50."""
+    ledger = new_ledger(folder)
+    cost: dict[str, Any] = {"event": EVENT.as_dict(), "queries": 1, "cost": ledger.limit.cost(EVENT)}
+    with ledger._opened.held(write=True) as write:
+        for number in range(entries // 2):
+            reserved = write.add(Kind.RESERVED, cost["cost"], **cost, batch=f"batch {number}")
+            happened = {"reservation": reserved.number, "happened": EVENT.as_dict(), "refund": cost["cost"]}
+            write.add(
+                Kind.ANSWERED, -cost["cost"], settles=reserved.number, **happened, answers=0, digest=digest_of([])
+            )
+    opened = Ledger.open(str(ledger.path))
+    account = opened.account
+
+    def release(number: int) -> None:
+        with opened.begin(Intent(f"release {number}", "", EVENT, 40.0), Whom(b"rows")) as scope:
+            reserved = scope.account.reserve(New(EVENT, [number.to_bytes(32, "big")]))
+            scope.account.settle(reserved.reservation, {number.to_bytes(32, "big"): (1,)}, EVENT)
+            scope.end([reserved.reservation.number], EVENT)
+
+    calls = {
+        "a batch by its name": lambda number: account.find(f"batch {number}"),
+        "a batch that is not there": lambda number: account.find(f"no batch {number}"),
+        "the noise of a release": lambda number: opened.register.noise_of(f"release {number}", ""),
+        "room for a new query": lambda number: account.quote(EVENT, [number.to_bytes(32, "big")]),
+        "a release of one step": release,
+    }
+    found = {}
+    for name, call in calls.items():
+        times = []
+        for number in range(50):
+            start = time.perf_counter()
+            call(number)
+            times.append(time.perf_counter() - start)
+        found[name] = 1000 * float(np.median(times))
+    return found
+
+
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,7 +173,16 @@ def main() -> None:
     parser.add_argument("--debits", type=int, default=2000)
     parser.add_argument("--askers", type=int, help="measure instead how long each of so many waits for its answers")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--entries", type=int, nargs="+", help="measure instead the look-ups in ledgers of these sizes")
     options = parser.parse_args()
+    if options.entries:
+        table = Table("ms", *(f"{number:,} entries" for number in options.entries))
+        with tempfile.TemporaryDirectory(dir=options.folder or Path.cwd()) as folder:
+            each = [looked_up(Path(folder), number) for number in options.entries]
+        for name in each[0]:
+            table.add_row(name, *(f"{one[name]:.2f}" for one in each))
+        Console().print(table)
+        return
     if options.askers:
         with tempfile.TemporaryDirectory(dir=options.folder or Path.cwd()) as folder:
             waited = waits(Path(folder), options.askers, options.seconds)
