@@ -79,7 +79,7 @@ def noise_at(epsilon: float) -> float:
     """Return the noise of one sum that costs ε, in lengths of a ballot."""
     ledger = Ledger.in_memory(epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, accounting="gaussian")
     one = VectorBallots(rounds=1)
-    return least_noise(lambda noise: ledger.share_of(one.event_of_round(noise, 0, 10, ONE_TEACHER)) / epsilon)
+    return least_noise(lambda noise: ledger.account.share_of(one.event_of_round(noise, 0, 10, ONE_TEACHER)) / epsilon)
 
 
 def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:

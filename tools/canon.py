@@ -35,6 +35,7 @@ from tutelage import (
     PermuteAndFlip,
     SimulationNoise,
     VoteHistogram,
+    boundary,
 )
 from tutelage.accounting import Accountant, data_independent
 from tutelage.datasets import load_adult
@@ -50,7 +51,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.features import Schema
-from tutelage.federation import entity
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, NoisySum
@@ -218,8 +218,8 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
     from consortia import compute, found
 
     noise, random, released = RecordedNoise(7), np.random.default_rng(0), []
-    honest = entity.SystemNoise
-    entity.SystemNoise = lambda: noise  # type: ignore[misc, assignment]
+    honest = boundary.SystemNoise
+    boundary.SystemNoise = lambda: noise  # type: ignore[misc, assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
             members = found(Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms)
@@ -235,7 +235,7 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
                 released.append(_exact(got.values if terms else got.labels))
             ledgers = {name: _entries(members.ledger(name)) for name in ("aggregator", *names)}
     finally:
-        entity.SystemNoise = honest
+        boundary.SystemNoise = honest
     return {"released": released, "noise": noise.calls, "ledgers": ledgers}
 
 

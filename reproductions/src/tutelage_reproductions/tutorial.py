@@ -254,7 +254,7 @@ def _budget_rows(data: ImageSplit, votes: VoteHistogram, size: _Size) -> Iterato
     for mechanism in mechanisms:
         one = mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True)
         ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit, suited_to=one)
-        yield Row(name=f"queries within ε = {_BUDGET:g}, {mechanism}", ours=ledger.fitting(one))
+        yield Row(name=f"queries within ε = {_BUDGET:g}, {mechanism}", ours=ledger.account.fitting(one))
     started, X_public = time.perf_counter(), data.X_test[: size.pool]
     right_way = _right_way(data, size)
     ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit)
