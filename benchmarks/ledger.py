@@ -21,7 +21,7 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.ledger.account import Batch, New
+from tutelage.ledger.account import NewQueries, Queries
 from tutelage.ledger.answers import digest_of
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.entries import Kind
@@ -54,7 +54,7 @@ def reserved(folder: Path, debits: int) -> float:
     ledger = new_ledger(folder)
     start = time.perf_counter()
     for _ in range(debits):
-        ledger.account.reserve(Batch(EVENT, 1))
+        ledger.account.reserve(Queries(EVENT, 1))
     return time.perf_counter() - start
 
 
@@ -65,7 +65,7 @@ def reserved_and_settled(folder: Path, debits: int, batch: int) -> float:
     start = time.perf_counter()
     for first in range(0, debits, batch):
         asked = queries[first : first + batch]
-        reservation = ledger.account.reserve(Batch(EVENT, len(asked)))
+        reservation = ledger.account.reserve(Queries(EVENT, len(asked)))
         ledger.account.settle(reservation, dict.fromkeys(asked, (1,)), Repeated(EVENT, len(asked)))
     return time.perf_counter() - start
 
@@ -93,7 +93,7 @@ def raced(folder: Path, debits: int, processes: int) -> float:
         if child == 0:
             mine = Ledger.open(str(path)).account
             for _ in range(debits // processes):
-                mine.settle(mine.reserve(Batch(EVENT, 1)), {os.urandom(32): (1,)}, EVENT)
+                mine.settle(mine.reserve(Queries(EVENT, 1)), {os.urandom(32): (1,)}, EVENT)
             os._exit(0)
         children.append(child)
     for child in children:
@@ -144,7 +144,7 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
 
     def release(number: int) -> None:
         with opened.begin(Intent(f"release {number}", "", EVENT, 40.0), Whom(b"rows")) as scope:
-            reserved = scope.account.reserve(New(EVENT, [number.to_bytes(32, "big")]))
+            reserved = scope.account.reserve(NewQueries(EVENT, [number.to_bytes(32, "big")]))
             scope.account.settle(reserved.reservation, {number.to_bytes(32, "big"): (1,)}, EVENT)
             scope.end([reserved.reservation.number], EVENT)
 

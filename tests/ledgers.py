@@ -13,7 +13,7 @@ from tutelage import Ledger
 from tutelage._internal.typing import IntArray
 from tutelage.events import CappedArgmaxGaussian, Event, NoisyArgmaxGaussian
 from tutelage.ledger import Labels
-from tutelage.ledger.account import Account, Batch, Granted, New, Reservation, Settled, Votes
+from tutelage.ledger.account import Account, CampaignVotes, Granted, NewQueries, Queries, Reservation, Settled
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.entries import Checkpoint, Entry
@@ -78,14 +78,14 @@ def begun(ledger: Ledger) -> tuple[Intent | None, Whom]:
 
 def reserve(ledger: Ledger, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
     """Spend what queries cost at most; a batch with a name is found again."""
-    return ledger.account.reserve(Batch(event, queries, batch))
+    return ledger.account.reserve(Queries(event, queries, batch))
 
 
 def reserve_new(
     ledger: Ledger, event: Event, hashes: Collection[bytes]
 ) -> tuple[dict[bytes, Labels], Reservation | None]:
     """Reserve the queries that have no answer, and return the answers of the others."""
-    found = ledger.account.reserve(New(event, hashes))
+    found = ledger.account.reserve(NewQueries(event, hashes))
     return found.answers, found.reservation
 
 
@@ -93,7 +93,7 @@ def reserve_votes(
     ledger: Ledger, event: CappedArgmaxGaussian, campaign: str, voters: Voters, wanted: IntArray, *, queries: int
 ) -> Granted:
     """Spend votes of teachers in a campaign."""
-    return ledger.account.reserve(Votes(event, campaign, voters, wanted, queries))
+    return ledger.account.reserve(CampaignVotes(event, campaign, voters, wanted, queries))
 
 
 def settle(ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:

@@ -31,7 +31,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import Schema
-from tutelage.ledger.account import Account, Batch
+from tutelage.ledger.account import Account, Queries
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes
 from tutelage.methods.rehearsal import PublicLabels, rehearsed
@@ -272,7 +272,7 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
 
     def raced(self: Any, what: Any) -> Any:
         if type(what.event).__name__ == "PublicationTest":  # another session releases a label in between
-            self.settle(honest(self, Batch(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
+            self.settle(honest(self, Queries(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
         return honest(self, what)
 
     monkeypatch.setattr(Account, "reserve", raced)

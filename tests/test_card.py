@@ -22,12 +22,13 @@ from tutelage._internal.records import plain
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
-from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
+from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.reporting.card import card_in
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import (
     FIRST_PAGE,
     STATEMENTS,
+    BatchCost,
     BudgetPart,
     Curve,
     Errors,
@@ -91,7 +92,7 @@ def full_card(**changes: Any) -> PrivacyCard:
         "errors": (Errors(-5.0, 10.0, 40, 1.5, 2.5, 0.75),),
         "goals": (Reached("balanced accuracy", 0.75, 0.6, 0.5),),
         "class_weight": {"no": 0.5, "yes": 2.25},
-        "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
+        "batches": tuple(BatchCost(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
         "frontier": tuple(FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)),
         "findings": lint(Case(epsilon=12.0, threshold=300, teachers=250, classes=3)),
         "statements": {topic: f"About {topic}: as agreed." for topic in STATEMENTS},
@@ -247,7 +248,7 @@ def test_only_known_events_stand_on_a_card():
     ({"mechanism": "\ud800"}, "lone surrogates"),
     ({"answered": 501}, "answered"),
     ({"by_class": (ClassAccuracy("no", 4, 5),)}, "right"),
-    ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
+    ({"batches": (BatchCost("2026", 4, -0.1, 0.2),)}, "batches"),
     ({"epsilon": PublicEpsilon(-3.0, 1e-5, PATIENT, "")}, "epsilon"),
     ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
     ({"statements": {"trust": "x" * 4001}}, "Got 4,001"),
@@ -341,7 +342,7 @@ def test_the_page_is_whole_and_fetches_and_runs_nothing():
 
 COSTS = st.floats(0, 10)
 BATCHES = st.lists(
-    st.builds(Batch, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
+    st.builds(BatchCost, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
 )
 
 

@@ -12,7 +12,7 @@ from processes import called_by_itself, die_at_event, ended, forked
 from tutelage import Ledger
 from tutelage.events import CappedArgmaxGaussian, NoisyArgmaxGaussian
 from tutelage.exceptions import LedgerError
-from tutelage.ledger.account import Batch, New, Votes
+from tutelage.ledger.account import CampaignVotes, NewQueries, Queries
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.privacy import ONE_TEACHER
@@ -27,7 +27,7 @@ def release(ledger: Ledger, name: str | None = None) -> None:
     intent, whom = Intent("all of it", "a question", EVENT, 40.0, name), Whom(b"digest", ["1", "2"], changed=True)
     with ledger.begin(intent, whom) as scope:
         for key in KEYS[:2]:
-            reserved = scope.account.reserve(New(EVENT, [key]))
+            reserved = scope.account.reserve(NewQueries(EVENT, [key]))
             if reserved.reservation is not None:
                 scope.account.settle(reserved.reservation, {key: (1,)}, EVENT)
         scope.end([1, 2], EVENT)
@@ -36,7 +36,7 @@ def release(ledger: Ledger, name: str | None = None) -> None:
 def pay_and_settle(ledger: Ledger) -> None:
     account = ledger.account
     with account.turn():
-        paid = account.reserve(Batch(EVENT, 1, "batch"))
+        paid = account.reserve(Queries(EVENT, 1, "batch"))
         if not account.is_settled(paid):
             account.settle(paid, {KEYS[0]: (1,)}, EVENT)
 
@@ -44,13 +44,13 @@ def pay_and_settle(ledger: Ledger) -> None:
 def vote(ledger: Ledger) -> None:
     voters = Voters(["1", "2"], b"of these rows")
     with ledger.account.turn():
-        granted = ledger.account.reserve(Votes(CAPPED, "campaign", voters, np.array([1, 1]), 1))
+        granted = ledger.account.reserve(CampaignVotes(CAPPED, "campaign", voters, np.array([1, 1]), 1))
         assert granted.votes.max() <= 1
 
 
 def forfeit(ledger: Ledger) -> None:
     with ledger.account.turn():
-        reserved = ledger.account.reserve(New(EVENT, KEYS))
+        reserved = ledger.account.reserve(NewQueries(EVENT, KEYS))
         if reserved.reservation is not None:
             ledger.account.forfeit(reserved.reservation)
 

@@ -36,7 +36,7 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
-from tutelage.ledger.account import Batch, New, Reservation, Votes
+from tutelage.ledger.account import CampaignVotes, NewQueries, Queries, Reservation
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
@@ -231,12 +231,12 @@ class Boundary:
         if wishes:  # people vote while they have votes left, and the first batch pays for all
             voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
             campaign: Any = event
-            granted = self.account.reserve(Votes(campaign, self._campaign(request), voters, wanted, len(new)))
+            granted = self.account.reserve(CampaignVotes(campaign, self._campaign(request), voters, wanted, len(new)))
             counted = ballots.counted(granted.votes)
             paid = Repeated(event, int(granted.is_paid_now))
             settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
             return {**answers, **settled.labels}, paid, self.account.share_of(paid)
-        reserved = self.account.reserve(New(event, places))
+        reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
         reservation = reserved.reservation
         self._drawn = dict.fromkeys(answered, False) | self._drawn
@@ -324,7 +324,7 @@ class Boundary:
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
 
 
-class Queries(Protocol):
+class HasQueries(Protocol):
     """A batch, of which the boundary knows how many queries it has."""
 
     @property
@@ -368,22 +368,22 @@ class BatchBoundary:
         """Refuse what has no room; spend nothing."""
         self._account.quote(most, queries)
 
-    def paid(self, batch: Queries) -> Reservation | None:
+    def paid(self, batch: HasQueries) -> Reservation | None:
         """Return what was paid for a batch, or None."""
         return self._account.find(self._name_of(batch))
 
-    def is_closed(self, batch: Queries) -> bool:
+    def is_closed(self, batch: HasQueries) -> bool:
         """Return whether a batch was paid for and is settled."""
         paid = self.paid(batch)
         return paid is not None and self._account.is_settled(paid)
 
-    def open(self, batch: Queries, event: Event) -> Reservation:
+    def open(self, batch: HasQueries, event: Event) -> Reservation:
         """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
-        return self._account.reserve(Batch(event, batch.n_queries, self._name_of(batch)))
+        return self._account.reserve(Queries(event, batch.n_queries, self._name_of(batch)))
 
     def share(
         self,
-        batch: Queries,
+        batch: HasQueries,
         paid: Reservation,
         draw: Callable[[NoiseSource], Stored],
         keep: Callable[[Stored], Stored],

@@ -34,10 +34,11 @@ from tutelage.features import Schema
 from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
-from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
+from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import FROM_CARD, NOT_CHECKED, Case, lint
 from tutelage.reporting.record import (
     NOT_RECORDED,
+    BatchCost,
     BudgetPart,
     Finding,
     FrontierPoint,
@@ -209,7 +210,7 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
 
 
 def budget_of(
-    state: LedgerState, batches: tuple[Batch, ...] = (), frontier: tuple[FrontierPoint, ...] = ()
+    state: LedgerState, batches: tuple[BatchCost, ...] = (), frontier: tuple[FrontierPoint, ...] = ()
 ) -> BudgetPart:
     """Return what a card says of a ledger."""
     return msgspec.convert({**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart)
@@ -257,7 +258,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
             writer.writerow([row, model.target_.names[label] if answered else ""])
 
 
-def batches_of(history: History) -> tuple[Batch, ...]:
+def batches_of(history: History) -> tuple[BatchCost, ...]:
     """Return what each batch of a ledger took; of very many, neighbors in time are put together."""
     batches = []
     for charge in history.charges:
@@ -266,7 +267,7 @@ def batches_of(history: History) -> tuple[Batch, ...]:
         parts = [part.event.without_shares() for part in charge.event.flatten()]
         sums = charge.queries if all(isinstance(part, NoisySumGaussian) for part in parts) else 0
         written, queries = charge.reserved.content["written"], 0 if sums else charge.queries
-        batches.append(Batch(written, queries, checks, share - checks, sums))
+        batches.append(BatchCost(written, queries, checks, share - checks, sums))
     return merged(batches, _MOST_BATCHES)
 
 

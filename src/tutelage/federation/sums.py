@@ -60,7 +60,7 @@ class OpenedSum:
 
 @final
 @frozen
-class Opened:
+class SumsSoFar:
     """A release so far; public, and all that a batch of a sum holds."""
 
     release: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -78,7 +78,7 @@ class Opened:
 class Round:
     """The sum that is asked for after those that were opened, and the student so far; public."""
 
-    opened: Opened
+    opened: SumsSoFar
     request: Request  # the last one again where all were opened
     classifier: Pipeline = field(repr=False)
 
@@ -155,7 +155,7 @@ class Sums:
         row = b""
         if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2:
             row = batch.rows.tobytes()
-        opened = record_in(row, "opened sums", Opened, _damaged())
+        opened = record_in(row, "opened sums", SumsSoFar, _damaged())
         if len(opened.sums) >= len(self.events) or not opened.people:
             raise _damaged()
         return self._after(opened)
@@ -169,7 +169,7 @@ class Sums:
         last = OpenedSum(tuple(entities), tuple(total.ravel().tolist()))
         return self._after(replace(asked.opened, sums=(*asked.opened.sums, last)))
 
-    def _after(self, opened: Opened) -> Round:
+    def _after(self, opened: SumsSoFar) -> Round:
         """Return the round that is asked after what was opened."""
         try:
             asked, outcome = self.driven(opened)
@@ -179,7 +179,7 @@ class Sums:
         place = min(len(opened.sums), len(asked) - 1)
         return Round(opened, asked[place], classifier)
 
-    def driven(self, opened: Opened) -> tuple[list[Request], Outcome]:
+    def driven(self, opened: SumsSoFar) -> tuple[list[Request], Outcome]:
         """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
         asked = list[Request]()
         left = [*opened.sums]
@@ -196,7 +196,7 @@ class Sums:
 
     def begun(self, release: str) -> Round:
         """Return the first round of a release of all present members."""
-        return self._after(Opened(release, self.terms.people_at))
+        return self._after(SumsSoFar(release, self.terms.people_at))
 
 
 @final
@@ -235,7 +235,7 @@ class SharedSums:
 
     def _check_requests(self) -> None:
         """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
-        asked, _ = self.sums.driven(Opened("check", self.terms.people_at))
+        asked, _ = self.sums.driven(SumsSoFar("check", self.terms.people_at))
         found: list[Any] = [self.sums.event_asked(one).event for one in asked]
         said: list[Any] = [one.event for one in self.sums.events]
         fits = len(found) == len(said)

@@ -1,13 +1,13 @@
 """A durable privacy budget: reserve, then draw noise, then settle; answers are remembered and repeats are free."""
 
-from tutelage.ledger.account import Batch
+from tutelage.ledger.account import Queries
 from tutelage.ledger.answers import Labels
 from tutelage.ledger.history import LedgerState
 from tutelage.ledger.ledger import Ledger
 
 __all__ = [
-    "Batch",
     "Labels",
     "Ledger",
     "LedgerState",
+    "Queries",
 ]

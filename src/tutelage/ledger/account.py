@@ -40,7 +40,7 @@ from tutelage.ledger.beginning import Beginning
 from tutelage.ledger.campaigns import Voters, spend_votes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind
-from tutelage.ledger.opened import Opened
+from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.transaction import Transaction
 from tutelage.ledger.turns import is_held
 
@@ -85,7 +85,7 @@ class Wanted(Generic[Made]):
 
 @final
 @frozen
-class New(Wanted[Reserved]):
+class NewQueries(Wanted[Reserved]):
     """Queries, of which those without an answer are reserved."""
 
     event: Event  # the most that each is
@@ -94,17 +94,17 @@ class New(Wanted[Reserved]):
 
 @final
 @frozen
-class Batch(Wanted[Reservation]):
-    """So many queries, whatever they are."""
+class Queries(Wanted[Reservation]):
+    """A number of queries, whatever they are."""
 
     event: Event  # the most that each is
     queries: int
-    name: str | None = None  # a batch with a name is spent once, and found again after a crash
+    name: str | None = None  # with a name, they are reserved once, and found again after a crash
 
 
 @final
 @by_identity
-class Votes(Wanted[Granted], Private):
+class CampaignVotes(Wanted[Granted], Private):
     """Votes of a batch of queries, for which teachers are held to a cap over all batches of a campaign; private."""
 
     event: CappedArgmaxGaussian  # the most that the campaign is
@@ -129,7 +129,7 @@ class Account(NeverPickled):
     spent budget follows from worst-case costs, never from the votes.
     """
 
-    def __init__(self, opened: Opened, beginning: Beginning | None = None) -> None:
+    def __init__(self, opened: OpenedLedger, beginning: Beginning | None = None) -> None:
         self._opened = opened
         self._beginning = Beginning(opened) if beginning is None else beginning
         self.release: Final = self._beginning.release  # its name, if it has one
@@ -235,17 +235,18 @@ class Account(NeverPickled):
 
         Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
         `BudgetExceededError` says how many would fit and nothing is spent. Publications are refused too where the δ of
-        all of them would pass the ledger's. Of `New` queries, those with an answer are not reserved, and a step that a
-        dead process left open is taken over. A `Batch` of the same name is the same reservation. Of `Votes`, the first
-        batch spends the budget of the campaign, and the others nothing; no entry shows how many votes a teacher has
-        cast.
+        all of them would pass the ledger's. Of `NewQueries`, those with an answer are not reserved, and a step that a
+        dead process left open is taken over. `Queries` of the same name are the same reservation. Of `CampaignVotes`,
+        the first batch spends the budget of the campaign, and the others nothing; no entry shows how many votes a
+        teacher has cast.
         """
         asked: Any = what
         self._opened.check_unit(asked.event)
         _check_storable(asked.event)
         vector_of(asked.event)
         self._opened.limit.cost(asked.event)  # which takes time, and is remembered
-        reserve: Any = {New: self._reserve_new, Batch: self._reserve_batch, Votes: self._reserve_votes}[type(asked)]
+        kinds = {NewQueries: self._reserve_new, Queries: self._reserve_queries, CampaignVotes: self._reserve_votes}
+        reserve: Any = kinds[type(asked)]
         return reserve(asked)
 
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
@@ -319,7 +320,7 @@ class Account(NeverPickled):
             with opened.held() as read:
                 opened.copies.check(read)
 
-    def _reserve_new(self, what: New) -> Reserved:
+    def _reserve_new(self, what: NewQueries) -> Reserved:
         try:
             with self._reserving() as held:
                 answers = recalled(held, what.hashes)
@@ -328,7 +329,7 @@ class Account(NeverPickled):
                     return Reserved(None, answers)
                 left = self._left_open(held, new, what.event)
                 if left is None:
-                    batch = Batch(what.event, of_queries(what.event, len(new)).count, _step_of(new))
+                    batch = Queries(what.event, of_queries(what.event, len(new)).count, _step_of(new))
                     return Reserved(self._reserved(held, batch, answers=len(new)), answers)
                 self._beginning.write(held)
                 _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
@@ -339,7 +340,7 @@ class Account(NeverPickled):
                 raise
             return Reserved(None, answers)
 
-    def _reserve_batch(self, what: Batch) -> Reservation:
+    def _reserve_queries(self, what: Queries) -> Reservation:
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
         with self._reserving() as write:
             known = None if what.name is None else _batch(write, what.name)
@@ -349,7 +350,7 @@ class Account(NeverPickled):
                 raise LedgerError(f"Batch {what.name} was reserved in {self._opened} as something else. Name another.")
             return known
 
-    def _reserve_votes(self, what: Votes) -> Granted:
+    def _reserve_votes(self, what: CampaignVotes) -> Granted:
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
         event = what.event
         wanted = np.asarray(what.wanted)
@@ -358,7 +359,7 @@ class Account(NeverPickled):
             paid = _batch(write, what.campaign)
             is_new = paid is None
             if paid is None:
-                paid = self._reserved(write, Batch(event, 1, what.campaign))
+                paid = self._reserved(write, Queries(event, 1, what.campaign))
                 _settle(write, paid, {}, event, 0)
             elif not self._is_campaign(write, paid, event):
                 raise LedgerError(
@@ -377,7 +378,7 @@ class Account(NeverPickled):
         is_free = settled is not None and settled.content["answers"] == 0
         return (known.event, known.queries) == (event, 1) and is_free and self._is_ours(read, known)
 
-    def _reserved(self, write: Transaction, batch: Batch, *, answers: int | None = None) -> Reservation:
+    def _reserved(self, write: Transaction, batch: Queries, *, answers: int | None = None) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         opened = self._opened
         event = batch.event

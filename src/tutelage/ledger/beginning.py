@@ -12,7 +12,7 @@ from tutelage.digests import RunningDigest, fingerprint, is_fingerprint_of, keye
 from tutelage.events import Event
 from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
 from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
-from tutelage.ledger.opened import Opened, entry_by_intent
+from tutelage.ledger.opened import OpenedLedger, entry_by_intent
 from tutelage.ledger.people import (
     UNNAMED,
     add_people,
@@ -67,7 +67,7 @@ class Whom(Private):
 class Arrivals(Private):
     """The people who take part in a release with a name, and those who came with it; private."""
 
-    def __init__(self, opened: Opened, read: Transaction, intent: Intent, people: Sequence[str]) -> None:
+    def __init__(self, opened: OpenedLedger, read: Transaction, intent: Intent, people: Sequence[str]) -> None:
         """Find who takes part: people whose cohort has budget left for the most that is released.
 
         A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
@@ -119,7 +119,7 @@ class Beginning(Private):
     changed.
     """
 
-    def __init__(self, opened: Opened, intent: Intent | None = None, whom: Whom | None = None) -> None:
+    def __init__(self, opened: OpenedLedger, intent: Intent | None = None, whom: Whom | None = None) -> None:
         self._opened = opened
         self._intent = intent
         self._about = None if intent is None else keyed_name(opened.key, "intent", intent.identity)
@@ -205,7 +205,7 @@ class Beginning(Private):
         self._is_bound = True
 
 
-def check_data(opened: Opened, read: Transaction, digest: bytes, *, changed: bool) -> None:
+def check_data(opened: OpenedLedger, read: Transaction, digest: bytes, *, changed: bool) -> None:
     """Refuse a ledger that is tied to other data, unless these may have changed."""
     known = read.checkpoint().fingerprint
     if known and not changed and not is_fingerprint_of(digest, known, opened.key):
@@ -215,7 +215,7 @@ def check_data(opened: Opened, read: Transaction, digest: bytes, *, changed: boo
         )
 
 
-def check_name(opened: Opened, read: Transaction, release: str, identity: str) -> None:
+def check_name(opened: OpenedLedger, read: Transaction, release: str, identity: str) -> None:
     """Refuse the name of another release, and a ledger whose releases had no names."""
     about = keyed_name(opened.key, "intent", identity)
     sums = read.checkpoint()
@@ -234,7 +234,7 @@ def check_name(opened: Opened, read: Transaction, release: str, identity: str) -
         )
 
 
-def check_nameless(opened: Opened, sums: Checkpoint) -> None:
+def check_nameless(opened: OpenedLedger, sums: Checkpoint) -> None:
     """Refuse a release without a name where releases have names."""
     if sums.in_cohorts:
         raise LedgerMismatchError(

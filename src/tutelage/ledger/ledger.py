@@ -30,7 +30,7 @@ from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.history import History, LedgerState
-from tutelage.ledger.opened import Opened
+from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.people import cohorts, key_of, withdraw, withdrawn
 from tutelage.ledger.register import Register, names_all
 from tutelage.ledger.scope import Scope
@@ -66,7 +66,7 @@ class Ledger:
     """
 
     def __init__(self, store: Store) -> None:
-        self._opened = Opened(store)
+        self._opened = OpenedLedger(store)
         self.path: Final = store.path
         self.unit: Final = self._opened.unit
         self.owner: Final[str | None] = self._opened.opening.content.get("owner")

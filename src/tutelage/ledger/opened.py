@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @final
-class Opened:
+class OpenedLedger:
     """An opened ledger."""
 
     def __init__(self, store: Store) -> None:

@@ -13,7 +13,7 @@ from tutelage.events import Event
 from tutelage.exceptions import LateProposalError
 from tutelage.ledger.beginning import check_data, check_name, check_nameless
 from tutelage.ledger.entries import Kind
-from tutelage.ledger.opened import Opened, entry_by_intent
+from tutelage.ledger.opened import OpenedLedger, entry_by_intent
 from tutelage.ledger.people import UNNAMED, cohorts, key_of, withdrawn
 
 
@@ -21,7 +21,7 @@ from tutelage.ledger.people import UNNAMED, cohorts, key_of, withdrawn
 class Register:
     """The releases and the people that a ledger knows; it spends nothing."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: OpenedLedger) -> None:
         self._opened = opened
 
     def noise_of(self, identity: str, question: str) -> float | None:
@@ -122,6 +122,6 @@ class Register:
             write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
 
-def names_all(opened: Opened, known: Collection[bytes]) -> bool:
+def names_all(opened: OpenedLedger, known: Collection[bytes]) -> bool:
     """Return whether a ledger knows everybody who was in its releases."""
     return bool(known) and key_of(opened.key, UNNAMED) not in known

@@ -10,7 +10,7 @@ from tutelage.events import Event, NoisySumGaussian, counted
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Beginning, Intent, Whom
 from tutelage.ledger.history import LedgerState
-from tutelage.ledger.opened import Opened
+from tutelage.ledger.opened import OpenedLedger
 
 
 class Ended(NamedTuple):
@@ -34,7 +34,7 @@ class Scope(Private):
         The ledger before this release.
     """
 
-    def __init__(self, opened: Opened, intent: Intent | None, whom: Whom | None) -> None:
+    def __init__(self, opened: OpenedLedger, intent: Intent | None, whom: Whom | None) -> None:
         self._opened = opened
         self._beginning = Beginning(opened, intent, whom)
         with opened.held() as read:

@@ -32,7 +32,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.disk import Room, check_locks, held_folder
 from tutelage.ledger.entries import Entry, Kind, another_format
-from tutelage.ledger.transaction import INDEXES, SCHEMA, Known, Transaction
+from tutelage.ledger.transaction import INDEXES, SCHEMA, Cache, Transaction
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -59,7 +59,7 @@ class Store:
             None  # with the identity of its file
         )
         self._is_durable = False  # the connection
-        self._known = Known()
+        self._cache = Cache()
         self._version: int | None = None  # of the file, by the kept connection, when it was read
         self.check: Callable[[], None] | None = None  # of the first reservation, just before it makes the file
         if self.file is not None and memory is None:
@@ -106,7 +106,7 @@ class Store:
                     _durable(connection)
                     self._is_durable = True
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                held = Transaction(connection, self._known_by(connection))
+                held = Transaction(connection, self._cache_of(connection))
                 held.check_schema()
                 yield held
                 if self._identity()[:2] != before[:2]:
@@ -186,18 +186,18 @@ class Store:
         self._kept = identity, found, finalize(self, _close, found, self._process)
         return found
 
-    def _known_by(self, connection: sqlite3.Connection) -> Known:
+    def _cache_of(self, connection: sqlite3.Connection) -> Cache:
         """Return what was read in earlier transactions, unless somebody else has written since."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._known = Known()
+            self._cache = Cache()
             self._version = version
-        return self._known
+        return self._cache
 
     def _forget(self) -> None:
         """Close the connection, and forget what was read through it."""
         self._is_durable = False
-        self._known = Known()
+        self._cache = Cache()
         self._version = None
         if self._kept is not None:
             self._kept[2]()

@@ -47,7 +47,7 @@ INDEXES = {
 
 @final
 @dataclass(slots=True)
-class Known:
+class Cache:
     """The parts of a file that were read, and stay so until somebody else writes to it."""
 
     key: bytes | None = None
@@ -61,12 +61,12 @@ class Known:
 class Transaction:
     """Reads and writes while the file is locked; `run` executes one statement of SQL."""
 
-    def __init__(self, connection: sqlite3.Connection, known: Known | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, cache: Cache | None = None) -> None:
         self.connection = connection
         self.run = connection.execute
         self.appended: Entry | None = None  # the last entry written in it
         self.kinds = set[Kind]()  # of all entries written in it
-        self._known = Known() if known is None else known
+        self._cache = Cache() if cache is None else cache
         self._is_sealed = True
 
     def one(self, query: str, *given: object) -> Any:
@@ -76,27 +76,27 @@ class Transaction:
 
     def key(self) -> bytes:
         """Return the secret key of this ledger."""
-        if self._known.key is None:
+        if self._cache.key is None:
             rows = self.run("SELECT key FROM secret").fetchall()
             if len(rows) != 1 or not isinstance(rows[0][0], bytes):
                 raise LedgerTamperedError("The ledger's key is missing.")
-            self._known.key = bytes(rows[0][0])
-        return self._known.key
+            self._cache.key = bytes(rows[0][0])
+        return self._cache.key
 
     def opening(self) -> Entry:
         """Return the first entry, checked against its hash."""
-        if self._known.opening is None:
-            self._known.opening = self._entry(0)
-        return self._known.opening
+        if self._cache.opening is None:
+            self._cache.opening = self._entry(0)
+        return self._cache.opening
 
     def last(self) -> Entry:
         """Return the newest entry, checked against the hash before it."""
-        if self._known.last is None:
+        if self._cache.last is None:
             newest = self.one("SELECT max(number) FROM entries")
             if newest is None:
                 raise LedgerTamperedError("The ledger holds no entries.")
-            self._known.last = self._entry(newest)
-        return self._known.last
+            self._cache.last = self._entry(newest)
+        return self._cache.last
 
     def entry(self, number: int) -> Entry | None:
         """Return an entry, checked against the hash before it, or None where there is no such number."""
@@ -138,22 +138,22 @@ class Transaction:
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
-        last = self._known.last
+        last = self._cache.last
         if last is not None and last.number == number:
             return last.hash
         return self.one("SELECT hash FROM entries WHERE number = ?", number)
 
     def checkpoint(self) -> Checkpoint:
         """Return the sums over all entries."""
-        if self._known.sums is None:
+        if self._cache.sums is None:
             rows = self.run("SELECT text, code FROM checkpoint").fetchall()
             if len(rows) != 1:
                 raise LedgerTamperedError("The ledger's checkpoint is missing.")
             sums = Checkpoint.unsealed(self.key(), *rows[0])
             if sums.head != self.last().hash.hex():
                 raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
-            self._known.sums = sums
-        return self._known.sums
+            self._cache.sums = sums
+        return self._cache.sums
 
     def add(self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any) -> Entry:
         """Write the next entry, which changes what is spent by this many grains."""
@@ -170,12 +170,12 @@ class Transaction:
         sums = Checkpoint("") if entry.number == 0 else self.checkpoint()
         self.run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
         self.seal(sums.after(entry))
-        self.appended = self._known.last = entry
+        self.appended = self._cache.last = entry
         self.kinds.add(entry.kind)
 
     def seal(self, sums: Checkpoint) -> None:
         """Change the sums, which are written at the end of the transaction."""
-        self._known.sums = sums
+        self._cache.sums = sums
         self._is_sealed = False
 
     def write_sums(self) -> None:
@@ -187,7 +187,7 @@ class Transaction:
 
     def check_schema(self) -> None:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
-        if self._known.has_schema:
+        if self._cache.has_schema:
             return
         try:
             require_schema(self.connection, SCHEMA | INDEXES)
@@ -195,7 +195,7 @@ class Transaction:
             with suppress(sqlite3.Error):
                 self.last()  # says so if the file is of another format, which had other tables
             raise
-        self._known.has_schema = True
+        self._cache.has_schema = True
 
 
 def require_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:

@@ -97,7 +97,7 @@ class Finding(Part, frozen=True):
 
 
 @final
-class Batch(Part, frozen=True):
+class BatchCost(Part, frozen=True):
     """Budget that one batch of queries spent, by worst-case costs.
 
     Parameters
@@ -427,7 +427,7 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     Parameters
     ----------
-    batches : tuple of Batch
+    batches : tuple of BatchCost
         The releases that spent the budget so far, in order.
     frontier : tuple of FrontierPoint
         The costs of other numbers of queries, at the δ of the card's ε.
@@ -451,7 +451,7 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     cohorts: dict[str, Amount] = {}
     so_far: Amount | None = None
     raised: tuple[Raised, ...] = ()
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchCost, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
 
     @property
@@ -465,13 +465,13 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
         return min(self.spending.spent, round_up(sum(batch.checks for batch in self.batches)))
 
     @property
-    def bars(self) -> list[tuple[Batch, float]]:
+    def bars(self) -> list[tuple[BatchCost, float]]:
         """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
         shown = merged(self.batches, _MOST_BARS)
         spent = self.spending.spent
         until = 0.0
         told = 0.0
-        found = list[tuple[Batch, float]]()
+        found = list[tuple[BatchCost, float]]()
         for batch in shown:
             until += batch.share
             upto = spent if batch is shown[-1] else min(spent, round_up(until))
@@ -501,15 +501,15 @@ class Spending(NamedTuple):
 _SUMS = ("queries", "checks", "answers", "sums")
 
 
-def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
+def merged(batches: Sequence[BatchCost], most: int) -> tuple[BatchCost, ...]:
     """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
     groups = min(len(batches), most)
-    found = list[Batch]()
+    found = list[BatchCost]()
     for number in range(groups):
         first = len(batches) * number // groups
         part = batches[first : len(batches) * (number + 1) // groups]
         sums = (sum(getattr(one, name) for one in part) for name in _SUMS)
-        found.append(Batch(part[-1].written, *sums))
+        found.append(BatchCost(part[-1].written, *sums))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from tutelage.ballots import VoteHistogram
 from tutelage.events import Event, NoisyArgmaxGaussian
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
-from tutelage.ledger.account import Batch
+from tutelage.ledger.account import Queries
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource, SimulationNoise
@@ -71,7 +71,7 @@ def _in_a_session(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: M
 
 def _debit_afterwards(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
     release = mechanism.release(votes, SimulationNoise(0))
-    ledger.account.reserve(Batch(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X)))
+    ledger.account.reserve(Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X)))
     return release.labels
 
 
@@ -86,7 +86,7 @@ def _balanced_of_all(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X
 
 def _balanced_at_a_discount(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
     kept = _balanced_of(mechanism.release(votes, SimulationNoise(0)).labels, X)
-    ledger.account.reserve(Batch(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept)))
+    ledger.account.reserve(Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept)))
     return kept
 
 
