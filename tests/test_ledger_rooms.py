@@ -1,6 +1,5 @@
 """The rooms of an opened ledger see what others did to its file in between, whatever they keep of it."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -19,7 +18,7 @@ def test_a_budget_that_is_restored_and_raised_otherwise_is_the_present_one(tmp_p
     Ledger.open(path).raise_budget(50.0, by="the board", why="more labels")
     assert fitting(opened, NOTHING) == opened.limit.fitting(NOTHING, 0)
     assert opened.limit.epsilon == 50.0
-    os.replace(before, path)
+    before.replace(path)
     other = Ledger.open(path)
     other.raise_budget(3.0, by="the board", why="fewer labels")
     assert fitting(opened, NOTHING) == fitting(other, NOTHING)
