@@ -420,3 +420,17 @@ def test_a_proposal_that_could_not_be_tested_is_refused_before_anything_is_spent
     prepared(model(**given)).release()
     with pytest.raises(LedgerMismatchError, match="must cover all releases of its ledger"):
         prepared(model(**given), proposal=proposal)
+
+
+def test_a_proposal_is_tested_without_the_people_who_withdrew_and_the_ledger_knows_everybody_still(tmp_path):
+    file = tmp_path / "a.ledger"
+    proposal = proposed(file)
+    ledger = Ledger.open(file)
+    ledger.withdraw([17], unknown=True)
+    fitted = prepared(model(**{**BY_PEOPLE, "ledger": file}), proposal=proposal).release()
+    assert fitted.publication_ is not None
+    assert len(ledger.history().publications) == 1
+    assert ledger.register.names_all()
+    late = prepared(model(**{**BY_PEOPLE, "ledger": file}), proposal=proposal)
+    ledger.withdraw([18])
+    assert late.release().publication_ == fitted.publication_  # which was drawn before

@@ -18,6 +18,7 @@ from tutelage.boundary import Boundary, Budget, Filing
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import BudgetContinuedWarning, LedgerOvertakenError, PreflightError, RepeatedFitWarning, as_is
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.beginning import Whom
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public
 from tutelage.methods.requests import Facts, Outcome
@@ -139,6 +140,13 @@ class PreparedRelease(Private):
         """The most that it takes of the budget, in ε."""
         return self.budget.rooms(self.most)[0]
 
+    @property
+    def _whom(self) -> Whom:
+        """Whose data the release uses."""
+        people: Any = self.people
+        left_out = people.left_out if isinstance(people, PeopleInMemory) else ""
+        return self.budget.whom(lambda: people.shard_ids, left_out)  # with a name, in memory alone
+
     def release(self, *, file: Filing | None = None) -> Any:
         """Spend, draw, and return what is made of it: of an estimator's release, the fitted estimator.
 
@@ -193,17 +201,20 @@ class PreparedRelease(Private):
 
     def _tested(self, proposal: Proposal, found: Released) -> Released:
         """Return a release with what may be claimed of it after the test of a proposal."""
-        publication = tested(
-            proposal,
-            found.labels,
-            found.owner["votes_"],
-            self.most,
-            self.public.rows[found.outcome.queries],
-            found.ledger,
-            question=str(self.public.question),
-            n_drawn=found.drawn,
-            noise=self.noise,
-        )
+        whom = replace(self._whom, digest=None)  # the release wrote down whose data they are
+        with found.ledger.begin(None, whom) as scope:
+            publication = tested(
+                proposal,
+                found.labels,
+                found.owner["votes_"],
+                self.most,
+                self.public.rows[found.outcome.queries],
+                found.ledger,
+                scope.account,
+                question=str(self.public.question),
+                n_drawn=found.drawn,
+                noise=self.noise,
+            )
         if found.epsilon == found.state.guarantee():  # which holds the test already
             return replace(found, publication=publication)
         return replace(found, publication=publication, epsilon=publication.data_independent)
@@ -220,10 +231,7 @@ class PreparedRelease(Private):
         ledger = boundary.ledger
         budget = self.budget
         name = self.once.release
-        people: Any = self.people
-        left_out = people.left_out if isinstance(people, PeopleInMemory) else ""
-        whom = budget.whom(lambda: people.shard_ids, left_out)  # with a name, in memory alone
-        with ledger.begin(budget.intent(self.method.noise, self.most), whom) as scope:
+        with ledger.begin(budget.intent(self.method.noise, self.most), self._whom) as scope:
             boundary.account = scope.account
             earlier: tuple[str, ...] = ()
             if name is not None:

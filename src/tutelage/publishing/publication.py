@@ -16,6 +16,7 @@ from tutelage.digests import row_bytes
 from tutelage.events import Composed, Event, PublicationTest, Repeated
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError
 from tutelage.ledger import Ledger
+from tutelage.ledger.account import Account
 from tutelage.ledger.history import History
 from tutelage.mechanisms.base import Release
 from tutelage.methods.requests import Request, first_places
@@ -104,7 +105,13 @@ def publish_epsilon(
         If the costs of something released cannot be bounded around the votes.
     """
     boundary = Boundary(ledger, known_noise(noise, "publish_epsilon"), released)
-    request = _asked(released, ledger, proposal, queries, question)
+    return _published(boundary, proposal, queries, question)
+
+
+def _published(boundary: Boundary, proposal: Proposal, queries: npt.ArrayLike, question: str) -> Publication:
+    """Return what may be claimed of what was released, after the test."""
+    released: Accountant = boundary.prepared
+    request = _asked(released, boundary.ledger, proposal, queries, question)
 
     def check(history: History) -> None:
         check_recorded(proposal, history)
@@ -211,12 +218,13 @@ def tested(
     most: Repeated,
     rows: npt.ArrayLike,
     ledger: Ledger,
+    account: Account,
     *,
     question: str,
     n_drawn: int,
     noise: NoiseSource,
 ) -> Publication:
-    """Return what may be claimed of labels after the test, drawn through the ledger; `n_drawn` of them are new."""
+    """Return what may be claimed of labels after the test, which `account` pays for; `n_drawn` of them are new."""
     once = sorted(first_places(row_bytes(np.asarray(rows))).values())  # equal rows are one query
     released = Accountant()
     released.add_release(most.event, votes.select(np.array(once)), release.answered[once])
@@ -225,4 +233,6 @@ def tested(
         return found
     if n_drawn < len(once):
         raise LedgerMismatchError("A proposal must be left out here: an earlier run released these labels.")
-    return publish_epsilon(released, ledger, proposal, rows, question=question, noise=noise)
+    boundary = Boundary(ledger, noise, released)
+    boundary.account = account
+    return _published(boundary, proposal, rows, question)
