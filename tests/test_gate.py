@@ -21,7 +21,7 @@ from processes import called_by_itself
 from tutelage import Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import files, gate, releases
 from tutelage._internal.releases import Manifest
-from tutelage.cli import config, publish, settings
+from tutelage.cli import config, settings
 from tutelage.datasets import load_adult
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.federation import keys
@@ -29,7 +29,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.invites import Invite, Place
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.publishing import proof
+from tutelage.publishing import Proposal, proof
 from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_batches, read_table
@@ -84,7 +84,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "configuration": (".toml", config.load_config),
     "card": (".json", read_card),
     "signature": (".json", releases.read_signature),
-    "proposal": (".json", publish.read_proposal),
+    "proposal": (".json", Proposal.read),
     "claim": (".json", lambda path: proof.read_claim(path, NONE)),
     "member": (".json", keys.Member.load),
     "identity": (".json", keys.Identity.load),

@@ -290,7 +290,7 @@ def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels()
         model.set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
     assert model.classes_from_ == "public"
     assert model.classes_.tolist() == ["no", "yes"]
-    for declared, said in ((None, "not among the labels of `X_public`"), (["no", "yes"], "`set.y.` lists all")):
+    for declared, said in ((None, "not among the public labels"), (["no", "yes"], "`set.y.` lists all")):
         with pytest.raises(InvalidDataError, match=said) as refused:
             model.set_params(classes=declared).check(private.assign(ill="maybe"), "ill", X_public=public)
         assert "maybe" not in str(refused.value)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 from test_preflight import PATIENTS, SHARED, rows
 from tutelage import Ledger, PATEClassifier
@@ -21,6 +22,7 @@ from tutelage.exceptions import (
     PreflightError,
 )
 from tutelage.features import PublicColumns
+from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.noise import SimulationNoise
 from tutelage.tables import read_table
 
@@ -66,6 +68,57 @@ def test_whole_numbers_are_classes_of_a_csv_file_in_python_as_in_a_configuration
     tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
     model = PATEClassifier(epsilon=1.0, classes=[0, 1], unit="row")
     model.check(next(tables), "ill", X_public=next(tables))
+
+
+VOTES = """[method]
+name = "teacher-votes"
+teacher = "sklearn.tree.DecisionTreeClassifier"
+n_teachers = 10
+n_queries = 5
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("labels", [["no", "yes"], [0, 1], [0.0, 1.0]])
+@pytest.mark.parametrize("method", [NoisyMoments(), TeacherVotes(DecisionTreeClassifier(), n_teachers=10, n_queries=5)])
+def test_classes_are_those_of_public_labels_in_python_as_in_a_configuration(labels, method, tmp_path):
+    private, public = (
+        frame.assign(ill=np.array(labels, dtype=object)[(frame["ill"] == "yes").to_numpy(int)])
+        for frame in (rows(300, 1), rows(120, 2))
+    )
+    public.loc[5, "ill"] = None  # which makes floats of whole numbers
+    settings = configured(tmp_path, private, public, 'unit = "row"', classes='["a", "b"]')
+    text = (tmp_path / "run.toml").read_text().replace('classes = ["a", "b"]\n', "")
+    if isinstance(method, TeacherVotes):
+        text = text.replace('[method]\nname = "noisy-moments"\n', VOTES)
+    (tmp_path / "run.toml").write_text(text)
+    settings = load_config(tmp_path / "run.toml")
+    by_file = prepared(settings, load_sources(settings), insist=True)
+    given = {name: read_table(tmp_path / f"{name}.csv") for name in ("private", "public")}
+    model = PATEClassifier(epsilon=1.0, unit="row", method=method, random_state=0)
+    in_python = model.prepare(given["private"], "ill", X_public=given["public"], y_public="ill", insist=True)
+    of_frame = model.prepare(
+        private.infer_objects(), "ill", X_public=public.infer_objects(), y_public="ill", insist=True
+    )
+    assert by_file.public.classes.tolist() == in_python.public.classes.tolist()
+    assert repr(of_frame.public.classes.tolist()) == repr(["no", "yes"] if "no" in labels else [0, 1])
+    assert (in_python.public.labels is None) == isinstance(method, TeacherVotes)
+    model.set_params(classes=in_python.public.classes.tolist())
+    if isinstance(method, TeacherVotes):  # which has no use for them
+        with pytest.raises(InvalidParameterError, match="does not learn from public labels"):
+            model.prepare(given["private"], "ill", X_public=given["public"], y_public="ill", insist=True)
+
+
+def test_public_labels_of_one_class_say_no_classes(tmp_path):
+    public = rows(120, 2).assign(ill="no")
+    with pytest.raises(InvalidDataError, match="public labels must hold at least 2 classes"):
+        PATEClassifier(1.0, unit="row").prepare(rows(300, 1), "ill", X_public=public, y_public="ill")
+    configured(tmp_path, rows(300, 1), public, 'unit = "row"')
+    text = (tmp_path / "run.toml").read_text().replace('classes = ["no", "yes"]\n', "")
+    (tmp_path / "run.toml").write_text(text)
+    settings = load_config(tmp_path / "run.toml")
+    with pytest.raises(InvalidDataError, match="public labels must hold at least 2 classes"):
+        prepared(settings, load_sources(settings))
 
 
 def test_a_category_of_the_scored_rows_alone_is_known_and_no_map_sees_their_numbers(tmp_path):

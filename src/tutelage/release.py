@@ -45,6 +45,7 @@ class Once(NamedTuple):
     insist: bool = False  # continue although rows are refused
     checkpoints: Any = None  # private folder of the ballots of teachers
     proposal: Proposal | None = None  # of a smaller ε, to be tested after the labels
+    tuned_on: str | None = None  # the data by which settings were chosen
 
 
 @final

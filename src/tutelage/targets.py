@@ -178,7 +178,7 @@ class ClassCodes:
         if np.any(found < 0):
             if any(map(is_missing, values)):
                 raise InvalidDataError(MISSING_LABEL)
-            declared = "labels of `X_public`" if self.origin == "public" else "declared `classes`"
+            declared = "public labels" if self.origin == "public" else "declared `classes`"
             cause = cause_of_unknown({spelled(one) for one in values if _value(one) not in by_text}, [*self.places])
             raise InvalidDataError(f"The private labels hold a value that is not among the {declared}{cause}")
         return found
@@ -307,7 +307,7 @@ class Classes:
     def read(self, labels: Any, of_public: Any = None) -> ClassCodes:
         """Return the classes as declared, or as public labels or, without these, private labels have them."""
         if self.values is None:
-            names = found = np.unique(labels if of_public is None else of_public)
+            names = found = np.unique(labels) if of_public is None else _whole(np.unique(of_public))
         else:
             named = np.asarray(list(self.values) if isinstance(self.values, Mapping) else self.values)
             names, found = np.unique(named), named
@@ -399,6 +399,11 @@ class Numbers:
     def _steps(self, numbers: FloatArray) -> IntArray:
         within = np.clip(numbers, self.low, self.high) - self.low
         return np.rint(within / (self.high - self.low) * STEPS).astype(np.int64)
+
+
+def _whole(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers as whole ones if all are: a missing label made floats of them."""
+    return values.astype(np.int64) if values.dtype.kind == "f" and np.all(values % 1 == 0) else values
 
 
 def _value(label: Any) -> str:

@@ -3,14 +3,13 @@
 import warnings
 from typing import Any
 
-from tutelage.cli.config import RunConfig
+from tutelage.cli.config import RunConfig, problems_of_names
 from tutelage.cli.sources import Sources
-from tutelage.cli.text import remark
 from tutelage.estimator import PATEClassifier, PATERegressor
-from tutelage.exceptions import FewPublicRowsWarning, PreflightWarning
+from tutelage.exceptions import ConfigError, FewPublicRowsWarning, PreflightWarning
 from tutelage.methods.choice import Chooser
 from tutelage.release import PreparedRelease
-from tutelage.reporting.lints import Case, lint
+from tutelage.targets import Classes
 
 
 def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERegressor:
@@ -20,12 +19,15 @@ def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERe
 
 
 def arguments(config: RunConfig, data: Sources) -> dict[str, Any]:
-    """Return the rows of a run, as `prepare` takes them."""
+    """Return the rows of a run, as `prepare` takes them; refuse public labels that are not among declared classes."""
     found = {**data.private, "scored": config.public.evaluate_last or 0}
+    labels = data.labels
+    if labels is not None and data.classes is not None:
+        Classes(values=data.classes).read(labels).public(labels, len(labels), "label")
     if data.public is not None:
         found["X_public"] = data.public
-        if config.chosen.needs.start or found["scored"]:
-            found["y_public"] = data.label or data.labels
+        if config.chosen.needs.start or found["scored"] or data.classes is None:
+            found["y_public"] = data.label or labels
     return found
 
 
@@ -33,10 +35,12 @@ def prepared(
     config: RunConfig, data: Sources, choose: Chooser | None = None, *, progress: bool = False, **once: Any
 ) -> PreparedRelease:
     """Return the release of a configuration, checked; `once` holds arguments of `prepare` for this run alone."""
-    for one in lint(Case(tuned_on=config.privacy.tuned_on)):
-        remark(f"warning: {one.severity.capitalize()}: {one.reason}")
     model = build_estimator(config, data).set_params(progress=progress)
+    once |= {"later": config.public.later, "tuned_on": config.privacy.tuned_on}
     with warnings.catch_warnings():
         for told in (PreflightWarning, FewPublicRowsWarning):
             warnings.simplefilter("always", told)
-        return model.prepare(**arguments(config, data), later=config.public.later, choose=choose, **once)
+        release = model.prepare(**arguments(config, data), choose=choose, **once)
+    for problem in problems_of_names(release.public.classes.tolist()):
+        raise ConfigError(f"{problem} Since [target] lists no classes, the labels of the public rows were taken.")
+    return release

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import claimed
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
@@ -14,8 +13,7 @@ from tutelage.ballots import VoteHistogram
 from tutelage.cli.label import read_rows
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
-from tutelage.cli.words import on_command_line
-from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
@@ -25,16 +23,6 @@ from tutelage.publishing.proof import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.publishing.recording import check_unit
-
-
-def read_proposal(path: Path) -> Proposal:
-    """Return the proposal in a file, after its ε was proved again."""
-    try:
-        return Proposal.from_json(read_input(path))
-    except (OSError, InvalidDataError, InvalidParameterError) as error:
-        reason = f"{error.strerror}." if isinstance(error, OSError) else " ".join(error.said(on_command_line))
-    raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
-
 
 publish = verb_group("Publish an epsilon below the worst case: propose it on public votes, then test it once.")
 
@@ -148,7 +136,7 @@ def put_to_the_test(
         File to write the claim to, for `tutelage card --claim`.
     """
     with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
-        wanted = read_proposal(proposal)
+        wanted = Proposal.read(proposal)
         paying = Ledger.open(ledger)
         check_unit(wanted, paying)
         rows, about = read_rows(public, question)

@@ -21,12 +21,12 @@ from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, rele
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
 from tutelage.cli.prepare import prepared
-from tutelage.cli.publish import read_proposal
 from tutelage.cli.sources import Sources, load_sources
 from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
 from tutelage.privacy import printed_up, round_up
 from tutelage.published import write_results
+from tutelage.publishing import Proposal
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.tables import is_missing
@@ -124,8 +124,8 @@ def _fit_and_write(
     file = (lambda number, votes: filed(_FILED.format(number), votes)) if settings.output.votes else None
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
-    proposed = settings.privacy.proposal
-    once["proposal"] = None if proposed is None else read_proposal(settings.base / user_path(proposed))
+    if settings.privacy.proposal is not None:
+        once["proposal"] = Proposal.read(settings.base / user_path(settings.privacy.proposal))
     release = prepared(settings, data, choice, progress=progress, checkpoints=checkpoints, **once)
     is_doubted = bool(release.doubts) and not once["insist"]
     if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
@@ -183,7 +183,6 @@ def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
         statements=settings.statements,
         feature_map=_feature_map(settings),
         people=None if settings.private is None else settings.private.people,
-        tuned_on=settings.privacy.tuned_on,
     )
 
 

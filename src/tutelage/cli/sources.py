@@ -5,17 +5,14 @@ Columns keep their names, and cells their types. The estimator decides what they
 
 from typing import Any, final
 
-import numpy as np
-
 from tutelage._internal.files import rows_in
 from tutelage._internal.records import by_keywords
 from tutelage._internal.typing import Array, Private
-from tutelage.cli.config import PrivateSection, RunConfig, problems_of_names
+from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
-from tutelage.features.columns import labels_of_public, public_features
+from tutelage.features.columns import public_features
 from tutelage.tables import Table, read_batches, read_table
-from tutelage.targets import Classes
 
 
 @final
@@ -27,7 +24,7 @@ class Sources(Private):
     public: Any = None  # all public rows; None where a schema takes their place
     label: str | None = None  # the column of public numbers, beside a schema
     labels: Any = None  # of all public rows
-    classes: Any = None  # as declared, or as public labels have them
+    classes: Any = None  # as declared; None if public labels say them
     kinds: Any = None  # of named columns, as far as they are declared
 
     def public_rows(self, rows: Any) -> Any:
@@ -95,7 +92,7 @@ def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
         private=given,
         public=public.without(({label, *ignored} & public.columns.keys()) - {*special}),
         labels=labels,
-        classes=_classes(config, labels),
+        classes=config.target.classes,
         kinds=kinds,
     )
 
@@ -121,30 +118,10 @@ def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
         },
         public=public["X"],
         labels=labels,
-        classes=_classes(config, labels),
+        classes=config.target.classes,
     )
-
-
-def _plain(label: Any) -> Any:
-    """Return a label as a class: a whole number or text."""
-    if isinstance(label, float) and label.is_integer():
-        return int(label)
-    return str(label) if isinstance(label, bool) else label
 
 
 def _texts(cells: Array) -> Array:
     """Return cells, and bytes as text."""
     return cells.astype(str) if cells.dtype.kind == "S" else cells
-
-
-def _classes(config: RunConfig, labels: Any) -> Any:
-    """Return the classes, declared or else those of the public labels; refuse public labels that are not among them."""
-    classes = config.target.classes
-    if classes is None:
-        known = labels_of_public(None, labels)
-        classes = [] if known is None else [*map(_plain, np.unique(known).tolist())]
-        for problem in problems_of_names(classes):
-            raise ConfigError(f"{problem} Since [target] lists no classes, the labels of the public rows were taken.")
-    elif labels is not None:
-        Classes(values=classes).read(labels).public(labels, len(labels), "label")
-    return classes

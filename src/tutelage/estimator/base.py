@@ -117,6 +117,7 @@ class Estimator(Inputs):
         proposal: Proposal | None = None,
         scored: int = 0,
         later: bool = False,
+        tuned_on: str | None = None,
         **more: Any,
     ) -> PreparedRelease:
         """Return the release that `fit` would make, checked and with its noise; it raises and warns as `fit` does.
@@ -140,13 +141,16 @@ class Estimator(Inputs):
             where the method does not start from these.
         later : bool
             Whether these rows are meant to differ from the others, as later ones do.
+        tuned_on : {"nothing", "public", "private"}, optional
+            The data by which settings were chosen. It warns of private ones, and the card objects to them.
         """
         if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "others"}:
             problems = (
                 Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
             )
             raise UnknownParameterError(*problems)
-        return self._prepared(Rows.of(X, y, **more, proposal=proposal, scored=scored, later=later), choose)
+        once = {"proposal": proposal, "tuned_on": tuned_on}
+        return self._prepared(Rows.of(X, y, **more, **once, scored=scored, later=later), choose)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
@@ -309,6 +313,7 @@ class Estimator(Inputs):
         self.name_ = run.once.release
         self.insisted_ = run.once.insist
         self.proposal_ = run.once.proposal
+        self.tuned_on_ = run.once.tuned_on
         self.publication_ = found.publication
         self.open_ledger_ = found.ledger
         self.ledger_ = found.state
@@ -372,6 +377,7 @@ class Estimator(Inputs):
             delta=delta,
             entities=n_people or None,
             classes=len(self.target_.names),
+            tuned_on=run.once.tuned_on,
             insisted=run.once.insist,
             **method.facts(public.n_teachers).for_lint,
         )
@@ -408,7 +414,7 @@ class Estimator(Inputs):
             About how many people there are, if that is public and the fit does not know it. The card objects to a δ
             that is too large for them.
         tuned_on : {"nothing", "public", "private"}, optional
-            The data by which settings were chosen. The card objects to private ones.
+            The data by which settings were chosen. The card objects to private ones. Default: as told to `prepare`.
 
         Returns
         -------
@@ -421,9 +427,8 @@ class Estimator(Inputs):
                 Problem(f"{self._owner}.card.X", "come with $y, because both are needed to score the student")
             )
         judged = Judged() if y is None else self.judged(*labeled(X, y))
-        return card_of_model(
-            self, judged, statements or {}, feature_names, feature_map=feature_map, people=people, tuned_on=tuned_on
-        )
+        more: Any = {"feature_map": feature_map, "people": people, "tuned_on": tuned_on or self.tuned_on_}
+        return card_of_model(self, judged, statements or {}, feature_names, **more)
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
         """Write what may be published of this fit as one folder, and return the folder.

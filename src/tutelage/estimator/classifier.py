@@ -165,6 +165,8 @@ class PATEClassifier(ClassifierMixin, Estimator):
         Name of the release.
     insisted_ : bool
         Whether the fit continued although its rows were refused.
+    tuned_on_ : {"nothing", "public", "private"} or None
+        The data by which settings were chosen, as told to `prepare`.
 
     Notes
     -----
@@ -278,6 +280,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         y_public : array of shape (public rows,) or str, optional
             Labels of public rows, or the name of a column of them; some may be missing. `NoisyMoments` starts from a
             model of these labels, and the private rows say what it gets wrong. Do not score by these rows afterwards.
+            Without `classes`, the class values are read from them, for every method.
         entity_ids : array of shape (rows,) or str, optional
             Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
         silos : array of shape (rows,) or str, optional

@@ -70,6 +70,10 @@ _UNDECLARED = (
     "not count what they reveal: a class that only one person has would reveal that person. Declare them from public "
     "knowledge: classes=[...]."
 )
+_ONE_PUBLIC_CLASS = (
+    "The public labels must hold at least 2 classes, because `classes` are not declared. Declare them from public "
+    "knowledge."
+)
 _NO_PUBLIC = (
     "`fit` needs rows that everyone may see, with the columns of `X`, as `X_public=...`, or a description of the "
     "columns, as `PATEClassifier(columns=Schema({...}))` (docs/howto/no-public-rows.md)."
@@ -119,16 +123,20 @@ class Rows(Private):
         insist: bool = False,
         checkpoints: Any = None,
         proposal: Any = None,
+        tuned_on: str | None = None,
         **more: Any,
     ) -> "Rows":
         """Return the arguments of `fit`."""
-        return cls(X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal))
+        return cls(X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal, tuned_on))
 
     @property
     def public_labels(self) -> npt.NDArray[Any] | None:
         """The labels of public rows, as `y_public` or in a column that `y` names too; never private ones."""
         if self.y_public is not None:
-            return labels_of_public(self.X_public, self.y_public)
+            found = labels_of_public(self.X_public, self.y_public)
+            if found is None:
+                raise InvalidDataError(_ONE_PUBLIC_CLASS)
+            return found
         return labels_of_public(self.X_public, self.y) if isinstance(self.y, str) else None
 
     @property
@@ -174,7 +182,7 @@ class Inputs(Parameters):
             self.resolved,
             rows.once,
             batches=rows.batches is not None,
-            labels=rows.y_public is not None and not rows.scored,
+            labels=rows.y_public is not None and not rows.scored and self._target.is_declared,
             silos=rows.silos is not None,
         )
         if problems := [*problems_in(parameters), *self._problems_of_rows(rows)]:
@@ -237,7 +245,7 @@ class Inputs(Parameters):
                 f"{self._owner}.fit.y",
                 "be the name of a column if rows are read in batches, and so must $entity_ids",
             )
-        if not self._target.is_declared:
+        if not self._target.is_declared and rows.public_labels is None:
             yield Problem(f"{self._owner}.classes", "list all class values if rows are read in batches")
         if as_table(rows.X_public) is None:
             yield Problem(f"{self._owner}.fit.X_public", "have named columns if rows are read in batches")
@@ -315,17 +323,17 @@ class Inputs(Parameters):
         """Return public rows, and their labels if the method starts from them; set apart those that only score."""
         self._doubts = ()
         self._scored = public[:0]
+        known = labels if run.method.needs.start else None
         if not given.scored:
-            return public, labels
+            return public, known
         if not given.later:
             columns = self.columns_
             is_named = isinstance(columns, PublicColumns)
             names = columns.get_feature_names_out() if is_named else range(public.shape[1])
             named = {str(name): cells for name, cells in zip(names, public.T, strict=True)}
             self._doubts = tuple(sorted_by(named, labels, given.scored))
-        known = labels[: -given.scored] if labels is not None and run.method.needs.start else None
         self._scored = public[-given.scored :]
-        return public[: -given.scored], known
+        return public[: -given.scored], None if known is None else known[: -given.scored]
 
     def _opened(self) -> Path | Ledger | None:
         """Return the open ledger, or the path of one that does not exist yet."""
@@ -355,7 +363,8 @@ class Inputs(Parameters):
                 )
             )
         public = np.array(self._validated(X_public, reset=True))
-        self.target_ = self._target.read(np.array([]))
+        target = self._target
+        self.target_ = target.read(np.array([]), None if target.is_declared else rows.public_labels)
         reader = BatchReader(  # it travels to the workers of Dask, and this estimator does not
             batches=batches,
             columns=self.columns_,

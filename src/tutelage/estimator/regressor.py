@@ -58,7 +58,7 @@ class PATERegressor(RegressorMixin, Estimator):
         The worst-case guarantee.
     ledger_, open_ledger_, release_, method_, mechanism_, n_teachers_, day_, earlier_, n_earlier_
         What was released and spent, as PATEClassifier documents them.
-    name_, insisted_, student_map_, queries_, rounds_, drawn_, remembered_, n_private_rows_
+    name_, insisted_, tuned_on_, student_map_, queries_, rounds_, drawn_, remembered_, n_private_rows_
         As PATEClassifier documents them.
     ballots_ : tuple of BallotSum
         The private sums of the ballots, for the data set owner only. They and `open_ledger_` are left out when the

@@ -14,6 +14,7 @@ from typing import Any, Self, final
 import numpy as np
 from scipy import optimize
 
+from tutelage._internal.gate import AnyPath, read_input
 from tutelage._internal.outputs import json_form
 from tutelage._internal.records import FORMAT, made, parse, plain
 from tutelage._internal.typing import FloatArray
@@ -21,6 +22,7 @@ from tutelage._internal.validation import integer_at_least, number_between, prob
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, PublicationTest, Repeated
 from tutelage.exceptions import (
+    ConfigError,
     InvalidDataError,
     InvalidParameterError,
     NothingToGainError,
@@ -126,6 +128,23 @@ class Proposal:
     def as_dict(self) -> dict[str, Any]:
         """Return the proposal as plain JSON-ready values; what follows from them is left out but for ε, to be read."""
         return {"kind": "proposal", "format": FORMAT, "epsilon": self.epsilon, **plain(self)}
+
+    @classmethod
+    def read(cls, path: AnyPath) -> Self:
+        """Return the proposal in a file, after its ε was proved again.
+
+        Raises
+        ------
+        ConfigError
+            If it is no such file, or was changed.
+        """
+        try:
+            return cls.from_json(read_input(path))
+        except OSError as error:
+            reason = f"{error.strerror}."
+        except (InvalidDataError, InvalidParameterError) as error:
+            reason = str(error)
+        raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
