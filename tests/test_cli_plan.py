@@ -103,6 +103,13 @@ def test_a_plan_is_of_one_of_several_releases_that_share_a_budget(called, tmp_pa
     assert f"target: ε = {each:.10g} at" in succeeded(called("plan", "--for", config)).stdout
 
 
+def test_a_plan_takes_the_classes_of_public_labels(called, tmp_path, trials):
+    trials(0.9, 0.6)
+    config = configuration(tmp_path)
+    config.write_text(config.read_text().replace('classes = ["no", "yes"]\n', ""))
+    assert "target: ε = 1 at" in succeeded(called("plan", "--for", config)).stdout
+
+
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path, trials):
     trials(0.9, 0.6)
     config = configuration(tmp_path, '[method]\nname = "capped-votes"\nvotes = 3\n')

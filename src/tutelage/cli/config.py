@@ -16,7 +16,6 @@ from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import LearnedMap, Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
-from tutelage.ledger.ledger import delta_of
 from tutelage.methods import Method
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
@@ -297,11 +296,6 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         if self.private is None:
             return self.base / f"{self.dataset}.ledger"
         return self.base / f"{user_path(self.private.file)}.ledger"
-
-    @property
-    def delta(self) -> float:
-        """δ of all releases."""
-        return delta_of(self.privacy.delta, self.ledger)
 
     def input_file(self, section: str) -> Path:
         """Return the file of the section ``private`` or ``public``."""

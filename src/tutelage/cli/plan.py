@@ -20,9 +20,9 @@ from tutelage.exceptions import ConfigError
 from tutelage.planning import Plan, Planned
 from tutelage.planning import plan as make_plan
 from tutelage.planning.planned import require_judged
+from tutelage.release import PreparedRelease
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_table
 from tutelage.targets import Classes
-from tutelage.terms import Asked
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"
@@ -78,9 +78,9 @@ def plan(
         if settings.private is not None and settings.private.silo is not None:
             raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
         data = load_sources(settings)
-        prepared(settings, data)
-        target |= _of_configuration(settings, data, target)
-        if settings.method is not None and "method" not in target:
+        found = _of_configuration(settings, data, prepared(settings, data))
+        target = found | {name: value for name, value in target.items() if value is not None}
+        if settings.method is not None and data.labels is None:
             say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
     else:
         target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
@@ -108,8 +108,8 @@ def choice_for(settings: RunConfig, data: Sources, *, despite_plan: bool, progre
     can_be_tried = settings.schema is None and data.labels is not None and not isinstance(data.private["X"], Batches)
     if settings.method is not None or not can_be_tried:
         return None
-    people, epsilon = _people(settings, data), _epsilon(settings)
-    if people is None or epsilon is None:
+    people = _people(settings, data)
+    if people is None or (settings.privacy.epsilon is None and settings.privacy.budget is None):
         remark(
             "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
             "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
@@ -139,39 +139,28 @@ def _people(settings: RunConfig, data: Sources) -> int | None:
     return X.n_rows if isinstance(X, Table) else len(X)  # of which each is a person
 
 
-def _epsilon(settings: RunConfig) -> float | None:
-    """Return ε of one release, as far as the configuration states it."""
-    privacy = settings.privacy
-    return Asked(privacy.epsilon, privacy.budget, privacy.releases, settings.delta, given=False).each
-
-
-def _of_configuration(settings: RunConfig, data: Sources, given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_configuration(settings: RunConfig, data: Sources, release: PreparedRelease) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
     pool = np.arange(data.n_public - (settings.public.evaluate_last or 0))
-    if data.labels is not None:
-        pool = pool[[not is_missing(cell) for cell in data.labels[: len(pool)].tolist()]]
-    private = settings.private
+    labels = data.labels
+    if labels is not None:
+        pool = pool[[not is_missing(cell) for cell in labels[: len(pool)].tolist()]]
+    classes = release.public.classes
     target = {
-        "epsilon": _first(given.get("epsilon"), _epsilon(settings)),
-        "delta": _first(given.get("delta"), settings.delta),
-        "goal": _first(given.get("goal"), settings.target.goal),
-        "people": _first(given.get("people"), _people(settings, data)),
-        "unit": None if private is None else private.entity,
-        "classes": len(data.classes),
+        "epsilon": release.budget.asked.each,
+        "delta": release.budget.asked.delta,
+        "goal": settings.target.goal,
+        "people": _people(settings, data),
+        "unit": None if settings.private is None else settings.private.entity,
+        "classes": len(classes),
         "X_public": data.public_rows(pool),
         "columns": data.kinds,
         "features": settings.learned_map,
     }
-    if data.labels is None:
+    if labels is None:
         return target
-    target["y_public"] = Classes(values=data.classes).read(data.labels).truth(data.labels[pool], len(pool))
-    if settings.method is not None:
-        target["method"] = settings.method
-    return target
-
-
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
+    known = Classes(values=classes if data.classes is None else data.classes).read(labels)
+    return target | {"y_public": known.truth(labels[pool], len(pool)), "method": settings.method}
 
 
 def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict[str, Any]:
