@@ -8,6 +8,8 @@ import pytest
 from ledgers import NOTHING, fitting, new_ledger, reserve
 from tutelage import Ledger
 from tutelage.exceptions import LedgerTamperedError
+from tutelage.ledger.account import Queries
+from tutelage.ledger.beginning import Intent, Whom
 
 
 def test_a_budget_that_is_restored_and_raised_otherwise_is_the_present_one(tmp_path: Path):
@@ -39,3 +41,15 @@ def test_a_copy_that_is_written_over_the_file_is_seen_whatever_it_counts(tmp_pat
     with pytest.raises(LedgerTamperedError, match="replaced"):
         reserve(opened, NOTHING, 1)
     assert [entry["queries"] for entry in Ledger.open(path).export()[1:]] == [5]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_an_entry_names_cohorts_in_one_order_whatever_was_read_before(reopened, tmp_path: Path):
+    ledger = new_ledger(tmp_path / "a.ledger")
+    for release in ("z", "a", "m"):
+        used = Ledger.open(tmp_path / "a.ledger") if reopened else ledger
+        whom = Whom(b"data", [release], changed=True)
+        with used.begin(Intent(release, "", NOTHING, None, release), whom) as scope:
+            scope.account.reserve(Queries(NOTHING, 1))
+    begun = [entry["cohorts"] for entry in ledger.export() if "cohorts" in entry]
+    assert begun == [["z"], ["z", "a"], ["a", "z", "m"]]

@@ -81,7 +81,7 @@ class Arrivals(Private):
         known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
         check_name(opened, read, self.release, intent.identity)
         cost = opened.limit.cost(intent.most)
-        having = [one for one, spent in sums.accounts.items() if spent + cost <= opened.limit.capacity]
+        having = [one for one, spent in sorted(sums.accounts.items()) if spent + cost <= opened.limit.capacity]
         self.question = keyed_name(opened.key, "question", intent.question)
         self.cohorts = sums.releases.get(self.release) or [*having, self.release]
         self.new: Collection[bytes] = {person for person in hashed if person not in known and person not in gone}
