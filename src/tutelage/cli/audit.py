@@ -55,7 +55,7 @@ def audit(
         private,
         given.get("X_public"),
         y_public=given.get("y_public"),
-        scored=settings.public.evaluate_last or 0,
+        scored=given["scored"],
         draws=draws,
         entities=entities,
         progress=not as_json,

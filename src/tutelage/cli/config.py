@@ -1,6 +1,6 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -471,6 +471,11 @@ def _for_public_rows(config: RunConfig) -> list[str]:
         "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
+    return _named(given)
+
+
+def _named(given: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that are set."""
     return [name for name, value in given.items() if value]
 
 
@@ -497,9 +502,8 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
             "`column`": target.column != TargetSection().column, "`classes`": target.classes, "`range`": target.range,
             "`question`": target.question,
         }  # fmt: skip
-        for name, value in given.items():
-            if value:
-                yield f"`dataset` has its own labels. Leave out {name} in [target]."
+        for name in _named(given):
+            yield f"`dataset` has its own labels. Leave out {name} in [target]."
         return
     if private is None or target.range is None:
         return
@@ -514,9 +518,8 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
         "`goal` in [target]": target.goal != TargetSection().goal,
         "`class_weight` in [target]": target.class_weight, "[[published]]": config.published,
     }  # fmt: skip
-    for name, value in given.items():
-        if value:
-            yield f"{name} does not go with `range` in [target], by which a number is predicted. Leave it out."
+    for name in _named(given):
+        yield f"{name} does not go with `range` in [target], by which a number is predicted. Leave it out."
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:

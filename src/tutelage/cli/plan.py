@@ -141,7 +141,7 @@ def _people(settings: RunConfig, data: Sources) -> int | None:
 
 def _of_configuration(settings: RunConfig, data: Sources, release: PreparedRelease) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
-    pool = np.arange(data.n_public - (settings.public.evaluate_last or 0))
+    pool = np.arange(len(release.public.rows))
     labels = data.labels
     if labels is not None:
         pool = pool[[not is_missing(cell) for cell in labels[: len(pool)].tolist()]]

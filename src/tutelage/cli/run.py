@@ -257,17 +257,18 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
 
 def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     """Add to the summary how accurate the student is, and what it is compared with."""
+    judged = card.student.judged
     score = "student accuracy" if card.release.classes else "R² of the student"
-    row(score, "not measured" if card.student.judged.accuracy is None else f"{card.student.judged.accuracy:.2%}")
+    row(score, "not measured" if judged.accuracy is None else f"{judged.accuracy:.2%}")
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
             before = read_card(settings.folder.parent / name / _CARD).student.judged.accuracy
             if before is not None:
                 row(f"{score} of {name}", f"{before:.2%}")
-    if card.student.judged.majority is not None:
-        row("accuracy of the majority class", f"{card.student.judged.majority:.2%}")
-    if card.student.judged.public_labels is not None:
-        row("accuracy of public labels alone (ε = 0)", f"{card.student.judged.public_labels:.2%}")
+    if judged.majority is not None:
+        row("accuracy of the majority class", f"{judged.majority:.2%}")
+    if judged.public_labels is not None:
+        row("accuracy of public labels alone (ε = 0)", f"{judged.public_labels:.2%}")
 
 
 def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
@@ -358,12 +359,14 @@ def _number_of_voters(model: Any, number: int | None) -> str:
 
 def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
     """Return the student's accuracy among the majority class and what others published, the least accurate first."""
+    judged = card.student.judged
     guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
-    score, note = card.student.judged.accuracy, "worst case, publishable"
-    ours = PublishedSection(source="this student", student_accuracy=score, note=note, **guarantee)
-    free = [PublishedSection(source="majority class", student_accuracy=card.student.judged.majority)]
-    if card.student.judged.public_labels is not None:
-        alone = card.student.judged.public_labels
+    ours = PublishedSection(
+        source="this student", student_accuracy=judged.accuracy, note="worst case, publishable", **guarantee
+    )
+    free = [PublishedSection(source="majority class", student_accuracy=judged.majority)]
+    alone = judged.public_labels
+    if alone is not None:
         free.append(PublishedSection(source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0))
 
     def shown(value: float | None, form: str) -> str:

@@ -37,13 +37,6 @@ class Sources(Private):
         """The public rows without columns of labels and ids."""
         return public_features(self.public, *self.private.values())
 
-    @property
-    def n_public(self) -> int:
-        """Number of public rows."""
-        if self.public is None:
-            return 0
-        return self.public.n_rows if isinstance(self.public, Table) else len(self.public)
-
 
 def load_sources(config: RunConfig) -> Sources:
     """Read the files that `config` names; refusals quote no private cell."""
