@@ -101,9 +101,9 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     assert (votes.counts.tolist(), votes.n_teachers, votes.unit) == (COUNTS.tolist(), 150, ONE_TEACHER)
     release = LabelingSession(votes, LNMax(5.0), ledger, question="ill?").ask(ROWS)
     assert (release.labels.tolist(), release.cost, ledger.state()) == (expected["labels"], 0.0, state)
-    card, (claim, *_) = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
+    card, claim = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
     assert card.as_dict() == json.loads((folder / "card.json").read_text())
-    assert (card.epsilon, card.guarantee.tested) == claim
+    assert (card.epsilon, card.guarantee.tested) == (claim.epsilon, claim.tested)
     consortium = Consortium.load(folder / "consortium.json")
     assert consortium.fingerprint == expected["consortium"]
     assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(np.array(expected["student"]))

@@ -78,7 +78,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "parquet": (".parquet", read_table),
     "parquet in batches": (".parquet", read_batches),
     "npz": (".npz", files.read_arrays),
-    "npy": (".npy", lambda path: files.read_array(path, None, "X")),
     "votes": (".npz", VoteHistogram.load),
     "TOML": (".toml", settings.read_settings),
     "configuration": (".toml", config.load_config),

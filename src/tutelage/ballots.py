@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
+from tutelage._internal.files import VOTES, ArrayForm, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.records import by_identity, frozen, settle
@@ -360,7 +360,7 @@ def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> Array:
     return arrays[name]
 
 
-def _check_counts(counts: Array | Form) -> None:
+def _check_counts(counts: Array | ArrayForm) -> None:
     if len(counts.shape) != 2 or counts.shape[1] < 2:
         raise InvalidDataError(
             f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."

@@ -70,11 +70,11 @@ class PrivacyUnit:
         return {"name": self.name, KEY: self.neighboring.value}
 
     @classmethod
-    def from_dict(cls, record: Any, where: str = "a file") -> Self:
+    def from_dict(cls, record: Any) -> Self:
         """Return the unit that `as_dict` wrote."""
         if not isinstance(record, dict) or set(record) != {"name", KEY} or type(record["name"]) is not str:
-            raise InvalidDataError(f"The unit of privacy in {where} must be a text `name` and a `{KEY}`, nothing else.")
-        return cls(record["name"], stored_relation(record[KEY], where))
+            raise InvalidDataError(f"The unit of privacy in a file must be a text `name` and a `{KEY}`, nothing else.")
+        return cls(record["name"], stored_relation(record[KEY]))
 
 
 # Their names are in files too, and ledgers compare them.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tutelage._internal.gate import TABLE, AnyPath, open_input, require_memory
 from tutelage._internal.outputs import npz_form
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import InvalidDataError
 
 Array = npt.NDArray[Any]
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
@@ -23,7 +23,7 @@ VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` o
 _UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
 
 
-class Form(NamedTuple):
+class ArrayForm(NamedTuple):
     """Shape and type of a stored array, as its header states them."""
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Form(NamedTuple):
 class StoredArrays(Mapping[str, Array]):
     """The plain arrays of an npz file, each unpacked when it is asked for and not before."""
 
-    def __init__(self, path: Path, forms: dict[str, Form]) -> None:
+    def __init__(self, path: Path, forms: dict[str, ArrayForm]) -> None:
         self.path = path
         self._forms = forms
         self._unpacked: dict[str, Array] = {}
@@ -53,7 +53,7 @@ class StoredArrays(Mapping[str, Array]):
     def __contains__(self, name: object) -> bool:
         return name in self._forms
 
-    def form(self, name: str) -> Form:
+    def form(self, name: str) -> ArrayForm:
         """Return the shape and type of an array without unpacking it."""
         return self._forms[name]
 
@@ -79,7 +79,7 @@ def read_arrays(path: Path) -> StoredArrays:
     """Return the plain arrays of an npz file, never unpickling; only their headers are read yet."""
     try:
         with open_input(path, TABLE) as file, zipfile.ZipFile(file) as archive:
-            forms = dict[str, Form]()
+            forms = dict[str, ArrayForm]()
             for item in archive.infolist():
                 with archive.open(item) as packed:
                     forms[item.filename.removesuffix(".npy")] = _form_in(packed, item.file_size)
@@ -114,7 +114,7 @@ def rows_in(path: Path, *columns: str | None) -> StoredArrays:
     return arrays
 
 
-def _form_in(file: IO[bytes], size: int) -> Form:
+def _form_in(file: IO[bytes], size: int) -> ArrayForm:
     """Return the form of an npy file of `size` bytes, which must be that array and no more, and need no unpickling."""
     start = io.BytesIO(file.read(_MOST_HEADER))  # a header may itself claim to be of gigabytes
     try:
@@ -122,7 +122,7 @@ def _form_in(file: IO[bytes], size: int) -> Form:
         shape, _, dtype = _HEADERS[version](start)
     except Exception:  # whatever numpy's reader raises of a header that is none
         raise ValueError from None
-    form = Form(shape, dtype)
+    form = ArrayForm(shape, dtype)
     # Of strings of no length, a file of no length holds any number.
     sound = not dtype.hasobject and dtype.itemsize > 0 and min(shape, default=0) >= 0
     if not sound or start.tell() + form.nbytes != size:
@@ -132,24 +132,6 @@ def _form_in(file: IO[bytes], size: int) -> Form:
 
 def _no_arrays(path: Path) -> InvalidDataError:
     return InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
-
-
-def read_array(path: Path, name: str | None, usual: str) -> Array:
-    """Return the array of an npy file, or the one of an npz file that `name_in` chooses; never unpickling."""
-    if path.suffix.lower() != ".npy":
-        arrays = read_arrays(path)
-        return arrays[name_in(arrays, path, name, usual)]
-    try:
-        with open_input(path, TABLE) as file:
-            require_memory(_form_in(file, path.stat().st_size).nbytes, path)
-            file.seek(0)
-            return np.load(file, allow_pickle=False)
-    except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist. Name a npy or npz file.") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    except (*_UNREADABLE, MemoryError):
-        raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 
 
 def name_in(arrays: Mapping[str, Array], path: AnyPath, name: str | None, usual: str) -> str:

@@ -76,7 +76,7 @@ _TERMINATED = 143
 _show_as_python_does = warnings.showwarning
 
 
-class _Verbs(TyperGroup):
+class _Commands(TyperGroup):
     """Loads only the verb that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
@@ -148,7 +148,7 @@ def _load(verb: str) -> Any:
 
 
 app = typer.Typer(
-    cls=_Verbs,
+    cls=_Commands,
     name="tutelage",
     epilog=_EPILOG,
     context_settings={"help_option_names": ["--help", "-h"]},

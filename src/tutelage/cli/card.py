@@ -37,7 +37,7 @@ from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
 from tutelage.privacy import NeighboringRelation
 from tutelage.published import card_of, card_of_ledger, up_to_date
-from tutelage.publishing.proof import claimed_guarantee, prove
+from tutelage.publishing.proof import prove, read_claim
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.reporting.signature import check_signature, signature_of
@@ -123,7 +123,8 @@ def card(
         if claim is not None:
             if history is None:
                 raise ConfigError("--claim needs the ledger that recorded the test. Name that ledger with --ledger.")
-            guarantee = claimed_guarantee(claim, history, guarantee)
+            kept = {"alone": guarantee.alone, "if_added_or_removed": guarantee.if_added_or_removed}
+            guarantee = read_claim(claim, history, **kept)
         said = made.statements | _statements(state or [], statements)
         made = card_of(guarantee, made.release, made.student, made.budget, said, made.findings, history)
         if ask and made.missing:

@@ -331,14 +331,14 @@ def load_config(path: Path) -> RunConfig:
     return config_of(read_settings(path), path.parent)
 
 
-def config_of(settings: Entries, base: Path, schema: Schema | None = None) -> RunConfig:
-    """Return settings, checked; `schema` replaces the file that [public] names, if that is not written yet."""
+def config_of(settings: Entries, base: Path) -> RunConfig:
+    """Return settings, checked."""
     given = {"output": {}} | settings
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
-    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base, schema=schema)
+    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base)
     needs_schema = config.public.schema is not None or (config.of_numbers and config.private and config.public.file)
-    if schema is None and needs_schema and not problems:
+    if needs_schema and not problems:
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:

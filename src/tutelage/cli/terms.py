@@ -117,7 +117,7 @@ class TermsFile(Section, frozen=True):
         """Return the agreement as if all members had keys; terms that no consortium can have are refused."""
         names = [*self.hospitals, *self.parties, self.coordinator]
         for name in names:
-            member_name(name, "name", "a member in the terms")
+            member_name(name, "a member in the terms")
         if len(set(names)) < len(names):
             raise ConfigError("No two members in [hospitals], [parties] and `coordinator` may have the same name.")
         return self.consortium([Identity.generate(name, *seat).member for name, seat in self.seats.items()], 0)

@@ -23,12 +23,12 @@ _MOST_LISTED = 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
-def member_name(value: object, name: str, owner: str) -> str:
+def member_name(value: object, owner: str) -> str:
     """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', the first no '-' or '_'."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidParameterError(
             Problem(
-                f"{owner}.{name}",
+                f"{owner}.name",
                 "be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit",
                 shown(value),
             )

@@ -56,7 +56,7 @@ class Member:
     certificate: str | None = field(default=None, repr=False)  # self-signed for TLS, PEM; a computing party's only
 
     def __post_init__(self) -> None:
-        member_name(self.name, "name", "Member")
+        member_name(self.name, "Member")
         if self.role not in tuple(Role):
             raise InvalidParameterError(Problem("Member.role", f"be one of {', '.join(Role)}", f"{self.role!r}"))
         object.__setattr__(self, "role", Role(self.role))
@@ -145,7 +145,7 @@ class Identity(NeverPickled):
     @classmethod
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
         """Make fresh keys for a new member; a computing party has an address, ``"host:port"`` where it listens."""
-        member_name(name, "name", "Identity.generate")
+        member_name(name, "Identity.generate")
         signing = Ed25519PrivateKey.generate()
         sealing = X25519PrivateKey.generate()
         tls_key_pem = certificate = None

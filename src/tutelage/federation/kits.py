@@ -65,7 +65,7 @@ class Kit:
     server: str
 
     def __post_init__(self) -> None:
-        member_name(self.name, "name", "a kit")
+        member_name(self.name, "a kit")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}", self.server):
             raise InvalidParameterError(Problem("a kit.server", "be HOST:PORT", shown(self.server)))
 

@@ -19,7 +19,7 @@ from tutelage.privacy import PrivacyUnit
 
 
 @frozen
-class _Checked(Mechanism):
+class _WithThreshold(Mechanism):
     _check: ClassVar[type[ConfidenceCheck | InteractiveCheck]]
     threshold: float
     sigma_threshold: float
@@ -50,7 +50,7 @@ class _Checked(Mechanism):
 
 @final
 @frozen
-class ConfidentGNMax(_Checked):
+class ConfidentGNMax(_WithThreshold):
     """Answer as `GNMax` does, but only where the noisy plurality reaches a threshold; elsewhere abstain.
 
     Parameters
@@ -80,7 +80,7 @@ class ConfidentGNMax(_Checked):
 
 @final
 @frozen
-class InteractiveGNMax(_Checked):
+class InteractiveGNMax(_WithThreshold):
     """Ask the teachers only where they may contradict the student; confirm the student where it is sure.
 
     Where the votes, less those that the student's prediction accounts for, reach a threshold under noise, the teachers
@@ -108,7 +108,7 @@ class InteractiveGNMax(_Checked):
     confidence: float
 
     def __post_init__(self) -> None:
-        _Checked.__post_init__(self)
+        _WithThreshold.__post_init__(self)
         settle(self, "confidence", probability)
 
     @property

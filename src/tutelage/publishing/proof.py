@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
-from typing import Annotated, NamedTuple, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 from msgspec import Meta
@@ -267,13 +267,6 @@ def _disagree(
     raise InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. {_ORIGINAL}")
 
 
-class Claim(NamedTuple):
-    """The claims of a card after a test: the worst-case ε and, if the test passed, the tested ε."""
-
-    data_independent: PublicEpsilon
-    tested: PublicEpsilon | None
-
-
 @frozen
 class Claimed:
     """An ε in a claim file."""
@@ -296,11 +289,6 @@ class ClaimRecord:
     ledger: str
 
 
-def claim_of(publication: Publication) -> Claim:
-    """Return what may stand on a card: the ε that was tested only where it passed and is the smaller one."""
-    return Claim(publication.data_independent, publication.smaller)
-
-
 def write_claim(
     path: Path,
     publication: Publication,
@@ -309,15 +297,14 @@ def write_claim(
     ledger: Ledger,
 ) -> None:
     """Write what was published to a file that `read_claim` reads; all of it is public."""
-    claim = claim_of(publication)
 
     def stored(epsilon: PublicEpsilon) -> Claimed:
         return Claimed(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
 
     content = ClaimRecord(
         passed=publication.passed,
-        tested=claim.tested and stored(claim.tested),
-        data_independent=stored(claim.data_independent),
+        tested=publication.smaller and stored(publication.smaller),
+        data_independent=stored(publication.data_independent),
         labels=released.charged().as_dict(),
         proposal=proposal.as_dict(),
         ledger=ledger.state().head,
@@ -325,8 +312,8 @@ def write_claim(
     path.write_text(json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_claim(path: Path, history: History) -> tuple[Claim, Proposal | None, Event]:
-    """Return a claim proved again from the entries of its ledger, its proposal, and what was released."""
+def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
+    """Return what a claim guarantees, proved again from the entries of its ledger; `beside` it stay other numbers."""
     damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
         record = record_in(read_input(path), "claim", ClaimRecord, damaged)
@@ -347,32 +334,17 @@ def read_claim(path: Path, history: History) -> tuple[Claim, Proposal | None, Ev
     delta = history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_claimed(record.data_independent, independent, "worst-case ε", path)
-    released = Composed((event_of(history.given), *published))
-    if record.tested is None:
-        return Claim(independent, None), None, released
-    _check_recorded_as(proposal, test, history, str(path))
-    proved = publication_of(proposal, record.passed, labels, test, all_but(published, test), delta)
-    tested = claim_of(proved).tested
-    if tested is None:
-        raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
-    _check_claimed(record.tested, tested, "tested ε", path)
-    return Claim(independent, tested), proposal, released
-
-
-def claimed_guarantee(path: Path, history: History, before: Guarantee) -> Guarantee:
-    """Return what a card guarantees after the test of a claim file."""
-    claim, proposal, released = read_claim(path, history)
-    proposed = None
-    if claim.tested is not None and proposal is not None:
+    tested = proposed = None
+    if record.tested is not None:
+        _check_recorded_as(proposal, test, history, str(path))
+        earlier = all_but(published, test)
+        tested = publication_of(proposal, record.passed, labels, test, earlier, delta).smaller
+        if tested is None:
+            raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
+        _check_claimed(record.tested, tested, "tested ε", path)
         proposed = msgspec.convert(proposal.as_dict(), Proposed)
-    return Guarantee(
-        epsilon=claim.data_independent,
-        event=recorded(released),
-        tested=claim.tested,
-        proposal=proposed,
-        alone=before.alone,
-        if_added_or_removed=before.if_added_or_removed,
-    )
+    released = recorded(Composed((event_of(history.given), *published)))
+    return Guarantee(epsilon=independent, event=released, tested=tested, proposal=proposed, **beside)
 
 
 def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.files import ArrayForm, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Array, Ballots
@@ -172,7 +172,7 @@ def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ball
     return found.astype(np.int16)
 
 
-def _check_form(ballots: Array | Form, n_rows: int, what: str) -> None:
+def _check_form(ballots: Array | ArrayForm, n_rows: int, what: str) -> None:
     if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or ballots.dtype.kind not in "iu":
         raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
 
