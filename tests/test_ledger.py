@@ -451,11 +451,11 @@ def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
 def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(ledger):
     query = b"q" * 32
     with releasing(ledger):
-        _, mine = reserve_new(ledger, ANSWER, [query])
+        mine: Any = reserve_new(ledger, ANSWER, [query])[1]
 
         def settle_first() -> None:
             assert not is_held(ledger.path)
-            _, another = reserve_new(ledger, ANSWER, [query])
+            another: Any = reserve_new(ledger, ANSWER, [query])[1]
             assert another.number != mine.number  # the step of a process that lives is not taken over
             settle(ledger, mine, {query: (3,)}, ANSWER)
 

@@ -251,7 +251,8 @@ def test_a_map_is_learned_by_name_from_the_public_rows():
     learned = PublicPCA.learn(PublicRows(PUBLIC, "X_public"), 2, whiten=True)
     by_name = prepared(model(TREES, features=LearnedMap("pca", components=2)))
     assert np.array_equal(by_name.public.teacher_rows, learned.transform(PUBLIC))
-    assert clone(model(features=LearnedMap("pca", components=2))).features == LearnedMap("pca", components=2)
+    cloned: Any = clone(model(features=LearnedMap("pca", components=2)))
+    assert cloned.features == LearnedMap("pca", components=2)
     with pytest.raises(InvalidParameterError, match="`name` of LearnedMap must be one of"):
         LearnedMap("kernel")
     with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must fit the public rows"):

@@ -69,7 +69,7 @@ _OWN_NAMES: dict[str, type[Mechanism]] = {
 }
 Filing = Callable[[int, Any], object]
 Guard = Callable[[History], object]
-Stored = dict[str, bytes]  # files by name
+_Stored = dict[str, bytes]  # files by name
 
 
 @final
@@ -385,9 +385,9 @@ class BatchBoundary:
         self,
         batch: HasQueries,
         paid: Reservation,
-        draw: Callable[[NoiseSource], Stored],
-        keep: Callable[[Stored], Stored],
-    ) -> tuple[Stored, bool]:
+        draw: Callable[[NoiseSource], _Stored],
+        keep: Callable[[_Stored], _Stored],
+    ) -> tuple[_Stored, bool]:
         """Draw this member's share of the noise, and return what is stored and whether another process stored it first.
 
         The stored shares are sent, and sent again: noise is never drawn twice.

@@ -38,7 +38,7 @@ from tutelage._internal.validation import (
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, UnsupportedEventError, shown
 from tutelage.privacy import PrivacyUnit
 
-LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
+_LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
@@ -276,7 +276,7 @@ class PublicationTest(_Checked):
 
 
 Check = ConfidenceCheck | InteractiveCheck
-Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
+_Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
 
 
 @final
@@ -290,11 +290,11 @@ class SummedNoise(Event):
     Gaussians with parameter σ/√h, at least 2: the sum of narrower ones would differ from one Gaussian.
     """
 
-    event: Summable
+    event: _Summable
     shares: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.event, Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(self.event, _Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidParameterError(
                 Problem(
                     "SummedNoise.event",
@@ -305,12 +305,12 @@ class SummedNoise(Event):
         object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
         if self.shares > _MOST_SHARES:
             raise InvalidParameterError(Problem("SummedNoise.shares", f"be at most {_MOST_SHARES}"))
-        least = LEAST_SHARE * sqrt(self.shares)
+        least = _LEAST_SHARE * sqrt(self.shares)
         if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
             raise InvalidParameterError(
                 Problem(
                     "SummedNoise.event",
-                    f"have a sigma of at least {least:.6g}, which is {LEAST_SHARE:g} times the square root of $shares",
+                    f"have a sigma of at least {least:.6g}, which is {_LEAST_SHARE:g} times the square root of $shares",
                     f"{self.event.sigma:g}",
                     "Raise sigma, or lower $shares.",
                 )

@@ -122,7 +122,7 @@ class Shards:
         if entity_ids is None:
             name = "row"
         else:
-            refuse_overlap(assignment, entity_ids)
+            _refuse_overlap(assignment, entity_ids)
         return cls(assignment, len(labels), PrivacyUnit(name, relation))
 
     @property
@@ -158,7 +158,7 @@ def unit_of_single_people(name: str, *, named: bool) -> PrivacyUnit:
     return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
-def refuse_overlap(assignment: ArrayLike, entity_ids: ArrayLike) -> None:
+def _refuse_overlap(assignment: ArrayLike, entity_ids: ArrayLike) -> None:
     """Raise OverlappingShardsError, without saying which, if some entity has rows in two shards."""
     assignment = np.asarray(assignment)
     ids = canonical_ids(entity_ids)

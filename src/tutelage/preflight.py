@@ -51,11 +51,11 @@ _MOST_VALUES = 20  # of a column that is a copy of the label
 # Chance brings mean and deviation of a million numbers this close to 0 and 1 in fewer than 1 of 100,000 columns.
 _STANDARD = 1e-6
 
-WORDS_FOR_PEOPLE = {
+_WORDS_FOR_PEOPLE = {
     "account", "client", "customer", "email", "employee", "household", "member", "mrn", "participant", "patient",
     "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user",
 }  # fmt: skip
-WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
+_WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
 _WORDS_IN_IDS = {"code", "key", "nbr", "no", "num", "number"}  # beside a word for people
 _FEWEST_IDS = 10  # a column named like an id with fewer values may be a category
 _MOST_ROWS_OF_ONE = 20  # on average
@@ -543,8 +543,8 @@ def named_like_id(columns: Mapping[str, Cells]) -> str | None:
     """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
     for name in columns:
         words = _words_of(name)
-        others = words - WORDS_FOR_IDS - _WORDS_IN_IDS
-        if re.fullmatch("[A-Za-z_ -]+", name) and others and others < words and others <= WORDS_FOR_PEOPLE:
+        others = words - _WORDS_FOR_IDS - _WORDS_IN_IDS
+        if re.fullmatch("[A-Za-z_ -]+", name) and others and others < words and others <= _WORDS_FOR_PEOPLE:
             return name
     return None
 
@@ -566,9 +566,9 @@ def _may_be_ids(name: str, columns: Mapping[str, Cells]) -> bool:
         return False
     words = _words_of(name)
     most = 0
-    if words & WORDS_FOR_PEOPLE or (words and words <= WORDS_FOR_IDS):
+    if words & _WORDS_FOR_PEOPLE or (words and words <= _WORDS_FOR_IDS):
         most = _MOST_ROWS_OF_ONE
-    elif words & WORDS_FOR_IDS:
+    elif words & _WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
         values = len(set(_comparable_cells(cells)))

@@ -144,11 +144,11 @@ def card_of_model(
     frontier: tuple[FrontierPoint, ...] = ()
     if model.n_teachers_ is not None and not model.facts_.of_sums:
         one = model.mechanism_.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
-        frontier = frontier_of(one, len(model.release_.labels), epsilon.delta)
+        frontier = _frontier_of(one, len(model.release_.labels), epsilon.delta)
     if feature_map is None:
         feature_map = model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_)
     state = model.ledger_ if history is None else history.state
-    batches = () if history is None else batches_of(history)
+    batches = () if history is None else _batches_of(history)
     return card_of(
         guarantee,
         _release_of(model, features, feature_map),
@@ -170,7 +170,7 @@ def card_of_ledger(history: History) -> PrivacyCard:
         raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
     event = history.released
     now = history.state
-    batches = batches_of(history)
+    batches = _batches_of(history)
     queries = sum(batch.queries for batch in batches)
     first, *others = {charge.event for charge in history.asked}
     of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
@@ -186,7 +186,7 @@ def card_of_ledger(history: History) -> PrivacyCard:
         created=today(),
     )
     guarantee = Guarantee(epsilon=now.guarantee(), event=recorded(event))
-    frontier = frontier_of(first, queries, now.delta) if of_one_mechanism else ()
+    frontier = _frontier_of(first, queries, now.delta) if of_one_mechanism else ()
     budget = budget_of(now, batches, frontier)
     return card_of(guarantee, release, StudentPart(name=NOT_RECORDED), budget, {}, (NOT_CHECKED,))
 
@@ -205,7 +205,7 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
             frontier = ()
         guarantee = Guarantee(epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone)
     now = history.before_releases
-    budget = budget_of(now.state, batches_of(now), frontier)
+    budget = budget_of(now.state, _batches_of(now), frontier)
     return card_of(guarantee, card.release, card.student, budget, card.statements, card.findings, history)
 
 
@@ -258,7 +258,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
             writer.writerow([row, model.target_.names[label] if answered else ""])
 
 
-def batches_of(history: History) -> tuple[BatchCost, ...]:
+def _batches_of(history: History) -> tuple[BatchCost, ...]:
     """Return what each batch of a ledger took; of very many, neighbors in time are put together."""
     batches = []
     for charge in history.charges:
@@ -278,7 +278,7 @@ def _share_of_checks(charge: Charge, limit: Filter) -> float:
     return beside / (sum(cost for _, cost in costs) or 1)
 
 
-def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
+def _frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
     """Return what other numbers of queries would cost by themselves, every one of them answered."""
     numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)

@@ -33,7 +33,7 @@ SIGNATURE_KIND = "release signature"
 HEAD_KIND = "ledger head"
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
-Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
+_Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
 
 
 _DAY: ContextVar[str | None] = ContextVar("day", default=None)
@@ -192,7 +192,7 @@ def claimed_folder(
 
 @contextmanager
 def released(
-    claim: Claim, head: str | None = None, record: Recording | None = None, *, kind: str = "release"
+    claim: Claim, head: str | None = None, record: _Recording | None = None, *, kind: str = "release"
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 

@@ -29,13 +29,13 @@ _NOTHING = 1e-300  # budgets: less has no logarithm
 _A_LITTLE_MORE = 1 + 1e-5  # noise
 _MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote
 
-EventOf = Callable[[float], Event]  # by the noise
+_EventOf = Callable[[float], Event]  # by the noise
 Share = Callable[[float], float]  # of the budget, by the noise
 
 
 def noise_within(
     limit: Filter,
-    event_of: EventOf,
+    event_of: _EventOf,
     epsilon: float | None = None,
     accounting: Accounting = Accounting.RENYI,
 ) -> float:
@@ -55,7 +55,7 @@ def noise_within(
     return noise
 
 
-def repeated(event_of: EventOf, releases: int) -> EventOf:
+def repeated(event_of: _EventOf, releases: int) -> _EventOf:
     """Return what so many releases with the same noise come to together."""
     return event_of if releases == 1 else lambda noise: Repeated(event_of(noise), releases)
 
@@ -106,7 +106,7 @@ def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float
     return least_noise(share)
 
 
-def _noise_filling(limit: Filter, event_of: EventOf) -> float:
+def _noise_filling(limit: Filter, event_of: _EventOf) -> float:
     """Return the least noise at which a release spends a whole limit."""
     return least_noise(lambda noise: limit.share(limit.cost(event_of(noise))) / limit.epsilon)
 

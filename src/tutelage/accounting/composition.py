@@ -23,7 +23,7 @@ _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
 _APART = 1e-10  # how far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ²
 _SERIES = 4.001  # for 4, covers the higher terms of the theta function
-LEAST_SIGMA_OF_SHARE = 1.0  # of summed noise: below it the higher terms of the series are not covered
+_LEAST_SIGMA_OF_SHARE = 1.0  # of summed noise: below it the higher terms of the series are not covered
 _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
 _LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
@@ -195,7 +195,7 @@ def log_ratio(sigma: float, shares: int) -> float:
     shares = integer_at_least(shares, 1, "shares", "log_ratio")
     if shares == 1:
         return 0.0
-    if sigma < LEAST_SIGMA_OF_SHARE:
+    if sigma < _LEAST_SIGMA_OF_SHARE:
         return inf
     return _SERIES * (exp(-((pi * sigma) ** 2)) + (shares - 2) * exp(-4 * (pi * sigma) ** 2 / 3))
 

@@ -43,10 +43,10 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
-PureResponse = RandomizedResponse | TruncatedGeometricResponse
-Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
-OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
-IntegerGaussian = OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
+_PureResponse = RandomizedResponse | TruncatedGeometricResponse
+_Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
+_OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
+_IntegerGaussian = _OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
 _Candidate = tuple[float, str, float | None]  # ε, the method that proves it, and its order
 
 
@@ -80,7 +80,7 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     probability(delta, "delta", "epsilon_if_added_or_removed")
     releases = event.flatten()
     _unit(releases)
-    parts = [(kind, times) for kind, times in releases if isinstance(kind, OfBallots)]
+    parts = [(kind, times) for kind, times in releases if isinstance(kind, _OfBallots)]
     if len(parts) < len(releases):
         raise UnsupportedEventError(
             "The epsilon of an added or removed ballot is known for a NoisySumGaussian, CappedArgmaxGaussian and "
@@ -110,7 +110,7 @@ def mu_squared(event: Event) -> float:
     _unit(releases)
     amounts = list[float]()
     for kind, times in releases:
-        if not isinstance(kind, IntegerGaussian):
+        if not isinstance(kind, _IntegerGaussian):
             raise UnsupportedEventError(
                 f"A budget with `accounting` gaussian holds integer Gaussian noise on sums of ballots only: NoisySum, "
                 f"CappedGNMax, GNMax. Got a {type(kind).__name__}; spend it from a ledger with `accounting` renyi."
@@ -181,7 +181,7 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
-def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
+def _gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
     """Return the Rényi cost of Gaussian noise on counts, `changed` of which change by one vote each.
 
     Discrete noise costs no more: Proposition 5 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4.
@@ -201,7 +201,7 @@ class LossLaw(NamedTuple):
     step: float
 
 
-def loss_law(event: PureResponse) -> LossLaw:
+def loss_law(event: _PureResponse) -> LossLaw:
     """Return the law of the privacy loss at the worst pair of votes."""
     match event:
         case RandomizedResponse(epsilon=epsilon, classes=classes):
@@ -216,12 +216,12 @@ def loss_law(event: PureResponse) -> LossLaw:
             return LossLaw(log_mass, (classes - 1) / scale, 2 / scale)
 
 
-def pure_epsilon(event: PureResponse) -> float:
+def pure_epsilon(event: _PureResponse) -> float:
     """Return the largest privacy loss of one response, in nats."""
     return loss_law(event).top
 
 
-def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
+def response_rdp(event: _PureResponse, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
     law = loss_law(event)
     losses = law.top - law.step * np.arange(len(law.log_mass))
@@ -232,7 +232,7 @@ def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
     return np.maximum(log_moments + _ROUNDING * orders, 0) / (orders - 1)
 
 
-def response_composition(event: PureResponse, count: int, delta: float) -> float:
+def response_composition(event: _PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
     return composition.lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
@@ -279,29 +279,29 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         case PublicationTest():
             return publication_test_rdp(event, orders)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
-            return gaussian_rdp(sigma, 1, orders)
+            return _gaussian_rdp(sigma, 1, orders)
         case NoisySumGaussian() | CappedArgmaxGaussian() | NoisyArgmaxGaussian() | NoisyBallot():
-            return gaussian_rdp(event.sigma, _moved(event), orders)
+            return _gaussian_rdp(event.sigma, _moved(event), orders)
         case _:
             assert_never(event)
 
 
-def _moved(event: IntegerGaussian) -> int:
+def _moved(event: _IntegerGaussian) -> int:
     """Return the squared distance that one replaced ballot moves the integers of `event`, over all its queries."""
     if isinstance(event, NoisySumGaussian):
         return (2 if event.nonnegative else 4) * event.norm_squared
     return 2 * event.cap if isinstance(event, CappedArgmaxGaussian) else 2
 
 
-def _moved_if_added(event: IntegerGaussian) -> int:
+def _moved_if_added(event: _IntegerGaussian) -> int:
     """Return the same for one ballot that is added or removed."""
     return event.norm_squared if isinstance(event, NoisySumGaussian) else _moved(event) // 2
 
 
-def _rdp_if_added(event: OfBallots, orders: FloatArray) -> FloatArray:
+def _rdp_if_added(event: _OfBallots, orders: FloatArray) -> FloatArray:
     """Return the Rényi cost of one added or removed ballot, on each query an abstention or a single changed count."""
     changed = _moved_if_added(event)
-    closed = gaussian_rdp(event.sigma, changed, orders)
+    closed = _gaussian_rdp(event.sigma, changed, orders)
     if isinstance(event, NoisySumGaussian):
         return closed
     searched = _at_each(orders, partial(_gaussian_single, event.sigma))
@@ -311,7 +311,7 @@ def _rdp_if_added(event: OfBallots, orders: FloatArray) -> FloatArray:
 def _pure_loss(event: Single) -> float:
     if isinstance(event, PureArgmax):
         return 2 / event.scale
-    if isinstance(event, PureResponse):
+    if isinstance(event, _PureResponse):
         return pure_epsilon(event)
     raise UnsupportedEventError(
         f"No epsilon at δ = 0 is known for a {type(event).__name__}. Use `epsilon` with a δ above 0."
@@ -348,7 +348,7 @@ def _by_three_outcomes(
     releases: list[Releases],
     delta: float,
 ) -> Iterator[_Candidate]:
-    if any(isinstance(kind, Searched) for kind, _ in releases):
+    if any(isinstance(kind, _Searched) for kind, _ in releases):
         value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
         yield value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order
 
@@ -356,11 +356,11 @@ def _by_three_outcomes(
 def _by_rounded_noise(
     releases: list[Releases],
     delta: float,
-    moved: Callable[[IntegerGaussian], int],
+    moved: Callable[[_IntegerGaussian], int],
 ) -> Iterator[_Candidate]:
     """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
     kinds = [(kind.without_shares(), times) for kind, times in releases]
-    shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, IntegerGaussian)]
+    shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, _IntegerGaussian)]
     if len(shifts) == len(releases):
         value = composition.shifted_gaussian_composition(shifts, delta)
         yield value, "Gaussian differential privacy of discrete Gaussian noise", None
@@ -378,8 +378,8 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> Iterator[_C
             "exact composition of discrete Gaussian noise",
             None,
         )
-    if isinstance(kind, PureResponse):
+    if isinstance(kind, _PureResponse):
         yield response_composition(kind, count, delta), "exact composition of local responses", None
-    if isinstance(kind, PureArgmax | PureResponse):
+    if isinstance(kind, PureArgmax | _PureResponse):
         value = composition.pure_dp_composition(_pure_loss(kind), count, delta)
         yield value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None

@@ -49,7 +49,7 @@ def at_most(successes: IntArray, trials: int, level: float) -> FloatArray:
     return np.where(happened < trials, bound, 1.0)
 
 
-def refuted_epsilon(
+def _refuted_epsilon(
     more: IntArray,
     less: IntArray,
     trials: int,
@@ -63,7 +63,7 @@ def refuted_epsilon(
         return np.maximum(np.log(np.maximum(above, 0)) - np.log(below), 0.0)
 
 
-def best_event(
+def _best_event(
     scores: FloatArray,
     seen: Sequence[IntArray],
     trials: int,
@@ -79,7 +79,7 @@ def best_event(
         ranked = np.argsort(scores if more else -scores, kind="stable")
         often = np.cumsum(seen[more][ranked])
         seldom = np.cumsum(seen[1 - more][ranked])
-        bounds = refuted_epsilon(often, seldom, trials, delta, level)
+        bounds = _refuted_epsilon(often, seldom, trials, delta, level)
         best = int(np.argmax(bounds))
         found.append((float(bounds[best]), ranked[: best + 1], more))
     return max(found, key=itemgetter(0))
@@ -270,12 +270,12 @@ def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> 
     places = [np.searchsorted(values, score) for score in scores]
     tried = [np.bincount(place[:half], minlength=len(values)) for place in places]
     used = [np.bincount(place[half:], minlength=len(values)) for place in places]
-    bound, outcomes, more = best_event(values, tried, half, delta, level)
+    bound, outcomes, more = _best_event(values, tried, half, delta, level)
     if bound == 0:
         return 0.0  # no event was chosen by the first half, and the second must not choose one
     often = used[more][outcomes].sum()
     seldom = used[1 - more][outcomes].sum()
-    return float(refuted_epsilon(often, seldom, len(here) - half, delta, level))
+    return float(_refuted_epsilon(often, seldom, len(here) - half, delta, level))
 
 
 @final
@@ -384,7 +384,7 @@ def worst_neighbors(
             laws = [np.array([1 - law[-1], law[-1]]) for law in laws]
         here, there = np.log(np.add(laws, 1e-300))
         seen = [*np.rint(np.multiply(laws, half)).astype(np.int64)]
-        return best_event(here - there, seen, half, delta, level)[0]
+        return _best_event(here - there, seen, half, delta, level)[0]
 
     return max(_candidates(mechanism, part), key=expected)
 

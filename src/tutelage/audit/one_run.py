@@ -235,7 +235,7 @@ def pate_canaries(
         raise InvalidDataError("`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise.")
 
     def score(included: Mask) -> FloatArray:
-        run: Any = without_ledger(model)
+        run: Any = _without_ledger(model)
         everybody = [*known, *compress(names, included)]
         X = np.concatenate([rows, people[included]])
         y = np.concatenate([labels, answers[included]])
@@ -255,7 +255,7 @@ def pate_canaries(
     return score
 
 
-def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
+def _without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     """Return a copy that asks all public rows once and remembers nothing, with these settings."""
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):

@@ -23,7 +23,7 @@ from tutelage.tables import TABLE_FILES, Table, read_table
 
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
-ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
+_ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
 
 
 class PrivateSection(Section, frozen=True):
@@ -239,7 +239,7 @@ class Settings(Section, frozen=True):
     private: PrivateSection | None = None
     target: TargetSection = TargetSection()
     public: PublicSection = PublicSection()
-    columns: dict[str, ColumnKind] = field(default_factory=dict)
+    columns: dict[str, _ColumnKind] = field(default_factory=dict)
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
     privacy: PrivacySection = PrivacySection()

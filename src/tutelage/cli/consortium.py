@@ -59,8 +59,8 @@ _RELEASES = "releases"
 _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
 _STOPPED = "the files say what is left to do. Run the same command again."
-HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.")]
-Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
+_HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.")]
+_Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
 
 consortium = verb_group("Train one student for several hospitals that share no rows, votes or ballots.")
 
@@ -210,11 +210,11 @@ def join(
 
 @consortium.command()
 def serve(
-    home: HomeArgument,
+    home: _HomeArgument,
     *,
     yes: bool = False,
     words: str | None = None,
-    patience: Patience = 600.0,
+    patience: _Patience = 600.0,
     listen: str | None = None,
     server: str | None = None,
     once: bool = False,
@@ -252,7 +252,7 @@ def serve(
 
 @consortium.command()
 def run(
-    home: HomeArgument,
+    home: _HomeArgument,
     *,
     name: str = "1",
     rehearse: bool = False,
@@ -314,7 +314,7 @@ def run(
 
 
 @consortium.command()
-def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
+def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
     place = Place.load(home)
     terms = Home(home).joined()

@@ -21,7 +21,7 @@ from tutelage.federation.keys import Identity, Member, Role
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
-Seat = tuple[Role, str | None]
+_Seat = tuple[Role, str | None]
 
 
 class Protected(Section, frozen=True):
@@ -93,9 +93,9 @@ class TermsFile(Section, frozen=True):
     identifier: str = ""
 
     @property
-    def seats(self) -> dict[str, Seat]:
+    def seats(self) -> dict[str, _Seat]:
         """The role of each member, and the address of a computing party."""
-        found: dict[str, Seat] = dict.fromkeys(self.hospitals, (Role.ENTITY, None))
+        found: dict[str, _Seat] = dict.fromkeys(self.hospitals, (Role.ENTITY, None))
         found |= {name: (Role.COMPUTING, address) for name, address in self.parties.items()}
         found[self.coordinator] = (Role.AGGREGATOR, None)
         return found

@@ -20,7 +20,7 @@ from tutelage.tables import Table
 
 BUNDLE = Path(__file__).with_name("adult.npz")
 CLASSES = ("<=50K", ">50K")
-PRIVATE_ROWS = 32_561
+_PRIVATE_ROWS = 32_561
 PUBLIC_ROWS = 16_281
 EVALUATION_ROWS = 11_282
 NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")  # the other columns are codes
@@ -127,9 +127,9 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
         If a file is missing, or is not the Adult data.
     """
     train, test = _read_bundle() if folder is None else _read_uci(Path(folder))
-    if (len(train), len(test)) != (PRIVATE_ROWS, PUBLIC_ROWS):
+    if (len(train), len(test)) != (_PRIVATE_ROWS, PUBLIC_ROWS):
         raise InvalidDataError(
-            f"Adult has {PRIVATE_ROWS} training and {PUBLIC_ROWS} test rows. Got {len(train)} and {len(test)}."
+            f"Adult has {_PRIVATE_ROWS} training and {PUBLIC_ROWS} test rows. Got {len(train)} and {len(test)}."
         )
     return AdultSplit(train[:, :-1], train[:, -1], test[:, :-1], test[:, -1])
 

@@ -43,7 +43,7 @@ class PublicRows:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
-        if (values.ndim < 2 and not are_texts(values)) or len(values) == 0:
+        if (values.ndim < 2 and not _are_texts(values)) or len(values) == 0:
             raise InvalidDataError(f"PublicRows must hold at least one row of features. Got shape {values.shape}.")
         object.__setattr__(self, "values", values)
 
@@ -55,7 +55,7 @@ class PublicRows:
         return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
 
 
-def are_texts(values: Array) -> bool:
+def _are_texts(values: Array) -> bool:
     """Return whether an array holds one text per row."""
     if values.ndim != 1 or values.dtype != object:
         return values.ndim == 1 and values.dtype.kind in "UT"

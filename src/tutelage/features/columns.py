@@ -237,7 +237,7 @@ _OF_IMAGES = 200
 _STEPS = 8  # of each column of numbers
 _MOST_STEPS = 2048  # of all of them
 TABLE_MAP_OF_PEOPLE = "steps"
-IMAGE_MAP_OF_PEOPLE = "images"
+_IMAGE_MAP_OF_PEOPLE = "images"
 """The maps for tables and images where every person is a teacher, unless another one is named."""
 
 
@@ -295,7 +295,7 @@ class NumberedRows(NamedTuple):
 
     def feature_map(self, wanted: LearnedMap) -> Any:
         """Return the map, learned from the public rows; by default that for people who cast ballots."""
-        name = wanted.name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else IMAGE_MAP_OF_PEOPLE)
+        name = wanted.name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else _IMAGE_MAP_OF_PEOPLE)
         public = PublicRows(self.rows, wanted.source)
         if name == "images":
             return image_features(

@@ -24,7 +24,7 @@ _MOST_HEADER_BYTES = 4096
 _MOST_BYTES = 2**30
 _MOST_AXES = 8
 _UNSIGNED = "0" * 128
-DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
+_DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 
 
 @final
@@ -71,7 +71,7 @@ class Batch:
 
     @property
     def _header(self) -> "_Header":
-        kind = cast("DType", self.rows.dtype.str)
+        kind = cast("_DType", self.rows.dtype.str)
         return _Header(self.consortium, self.identifier, kind, self.rows.shape, self.query_hash, self.signature)
 
     def to_bytes(self) -> bytes:
@@ -118,7 +118,7 @@ def plain_rows(rows: npt.ArrayLike) -> Matrix:
     """Return the rows as a new read-only array in C order, little-endian."""
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
-    if kind.str not in get_args(DType):
+    if kind.str not in get_args(_DType):
         raise InvalidDataError(f"`rows` of a batch must be numbers or booleans of up to 64 bits. Got {given.dtype}.")
     if not 1 <= given.ndim <= _MOST_AXES or given.size == 0:
         raise InvalidDataError(f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}.")
@@ -143,7 +143,7 @@ def hash_of_rows(plain: Matrix) -> str:
 class _Header:
     consortium: str
     identifier: str
-    dtype: DType
+    dtype: _DType
     shape: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)]
     query_hash: str
     signature: str

@@ -43,7 +43,7 @@ class EntityShares(NamedTuple):
         return f"EntityShares(<shares hidden: private>, split={self.split!r})"
 
 
-Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
+_Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
 
 
 @frozen
@@ -55,14 +55,14 @@ class Statement:
     queries: str
     nonce: str
     held: dict[str, tuple[str, str]]  # by entity: its splitting, and the hash of this party's shares of it
-    begun: Annotated[Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
+    begun: Annotated[_Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
 
 
 def statement_of(
     consortium: Consortium,
     batch: Batch,
     held: dict[str, EntityShares],
-    begun: Pins | None,
+    begun: _Pins | None,
 ) -> bytes:
     """Return a statement of what a party holds."""
     said = Statement(
@@ -85,7 +85,7 @@ def read_statement(message: bytes) -> Statement:
         raise ForgedMessageError(str(error)) from None
 
 
-def agreed_pins(statements: list[Statement]) -> Pins:
+def agreed_pins(statements: list[Statement]) -> _Pins:
     """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
     if len({(each.roster, each.batch, each.queries) for each in statements}) > 1:
         raise StaleBatchError("The computing parties are not at the same batch and roster of the same consortium.")
@@ -172,7 +172,7 @@ class ComputingParty:
             If another party failed or fell silent: try again with the same files.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
-        begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=Pins)
+        begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=_Pins)
         held, left_out = self._held(batch, mailbox)
         # The others cannot add hospitals whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
@@ -230,7 +230,7 @@ class ComputingParty:
             held = {name: shares for name, shares in held.items() if name in expected.people}
         return held, left_out
 
-    async def _seed(self, session: Session, batch: Batch, pins: Pins) -> bytes:
+    async def _seed(self, session: Session, batch: Batch, pins: _Pins) -> bytes:
         """Return what the coefficients of the test of these shares follow from: the same in every attempt."""
         name = f"{batch.identifier}-{sha256_of(canonical(pins).encode())[:32]}"
         own = self._home.keep(_TESTED, name, {_SEED: secrets.token_bytes(32)})
@@ -240,7 +240,7 @@ class ComputingParty:
         self,
         session: Session,
         batch: Batch,
-        begun: Pins | None,
+        begun: _Pins | None,
         held: dict[str, EntityShares],
         left_out: dict[str, str],
     ) -> tuple[str, Names]:

@@ -34,10 +34,10 @@ from tutelage.tables import by_value
 
 _MOST_CLASSES = 2**20
 
-Scheme = SharedVotes | SharedSums
+_Scheme = SharedVotes | SharedSums
 # The one decision how a consortium answers. Everything that depends on it is in these classes.
-SCHEMES: Mapping[type[Any], type[Scheme]] = {GNMax: SharedVotes, ConfidentGNMax: SharedVotes, NoisySum: SharedSums}
-_BY_NAME = {kind.__name__: kind for kind in SCHEMES}
+_SCHEMES: Mapping[type[Any], type[_Scheme]] = {GNMax: SharedVotes, ConfidentGNMax: SharedVotes, NoisySum: SharedSums}
+_BY_NAME = {kind.__name__: kind for kind in _SCHEMES}
 _WHY_NOT = {
     "LNMax": "Shares of Laplace noise have no exact sampler here.",
     "InteractiveGNMax": "No member has a student's predictions to check the shared votes against.",
@@ -91,7 +91,7 @@ class Consortium(Terms):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if type(self.mechanism) not in SCHEMES:
+        if type(self.mechanism) not in _SCHEMES:
             kind = type(self.mechanism).__name__
             raise InvalidParameterError(
                 Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}", f"{kind}", _WHY_NOT.get(kind, ""))
@@ -116,9 +116,9 @@ class Consortium(Terms):
             object.__setattr__(self, "method_hash", found)
 
     @cached_property
-    def scheme(self) -> Scheme:
+    def scheme(self) -> _Scheme:
         """Everything that differs between votes and sums."""
-        return SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
+        return _SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
 
     def sums(self) -> Sums:
         """Return the sums that the terms are about; terms of votes are refused."""
@@ -196,7 +196,7 @@ class Consortium(Terms):
 
     def _check_numbers_and_roles(self) -> None:
         checks = (
-            ("teachers_per_entity", 1, SCHEMES[type(self.mechanism)].most_teachers),
+            ("teachers_per_entity", 1, _SCHEMES[type(self.mechanism)].most_teachers),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, len(self.entities)),
         )

@@ -23,7 +23,7 @@ from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Store, is_beside_ledger
 from tutelage.ledger.transaction import Transaction
 
-NAME_AT_HOME = "ledger"  # of the file in the home of a member of a consortium
+_NAME_AT_HOME = "ledger"  # of the file in the home of a member of a consortium
 _SUFFIX = ".ledger"
 _PAGE = 4096  # bytes, of which every ledger is a multiple
 _TIMEOUT = 60.0
@@ -41,7 +41,7 @@ def ledgers_near(file: Path) -> list[Path]:
 
 
 def _all_near(file: Path) -> dict[str, tuple[int, ...]]:
-    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == NAME_AT_HOME else {})
+    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == _NAME_AT_HOME else {})
 
 
 def _all_in(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -62,7 +62,7 @@ def _ledgers_of(paths: Collection[str]) -> list[Path]:
         with suppress(OSError, LedgerError):  # a link that leads nowhere or in a circle, or a file of another kind
             state = path.stat()
             if stat.S_ISDIR(state.st_mode):
-                path /= NAME_AT_HOME
+                path /= _NAME_AT_HOME
                 state = path.stat()
             if not stat.S_ISREG(state.st_mode) or is_beside_ledger(path.name):
                 continue

@@ -12,9 +12,9 @@ from tutelage.ledger.entries import Checkpoint, Entry, Kind
 
 # Fields by which entries are looked up. SQLite derives these columns from the text of an entry, so no statement writes
 # them, and `verify` checks that each index agrees with the text.
-LOOKED_UP = ("batch", "about", "question", "name")
+_LOOKED_UP = ("batch", "about", "question", "name")
 _DERIVED = ", ".join(
-    f"{name} TEXT AS (CASE WHEN json_valid(text) THEN json_extract(text, '$.{name}') END)" for name in LOOKED_UP
+    f"{name} TEXT AS (CASE WHEN json_valid(text) THEN json_extract(text, '$.{name}') END)" for name in _LOOKED_UP
 )
 SCHEMA = {
     "entries": (
@@ -41,7 +41,7 @@ SCHEMA = {
 }
 INDEXES = {
     f"entries_by_{name}": f"CREATE INDEX entries_by_{name} ON entries ({name}) WHERE {name} IS NOT NULL"
-    for name in LOOKED_UP
+    for name in _LOOKED_UP
 }
 
 
@@ -190,7 +190,7 @@ class Transaction:
         if self._cache.has_schema:
             return
         try:
-            require_schema(self.connection, SCHEMA | INDEXES)
+            _require_schema(self.connection, SCHEMA | INDEXES)
         except LedgerTamperedError:
             with suppress(sqlite3.Error):
                 self.last()  # says so if the file is of another format, which had other tables
@@ -198,7 +198,7 @@ class Transaction:
         self._cache.has_schema = True
 
 
-def require_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
+def _require_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
     """Refuse a file of which not every table and index, and nothing else, was made like this."""
     schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     if dict(schema) != expected or len(schema) != len(expected):

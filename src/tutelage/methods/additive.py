@@ -35,16 +35,16 @@ _PEOPLE_OF_BIN = 8.0  # deviations of the noise
 _MOST_MERGED = 3  # doublings of the width of bins
 
 
-AnyEffects = TypeVar("AnyEffects", bound=Effects)
+_AnyEffects = TypeVar("_AnyEffects", bound=Effects)
 Taught = Asking[tuple[Any, dict[Any, float] | None]]
 """Asks for the sums of a release; returns the student and its class weights."""
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
-WrongOf = Callable[[IntArray, PeopleBlock], IntArray]
+_WrongOf = Callable[[IntArray, PeopleBlock], IntArray]
 """Return the residuals of the effects, in whole steps, shape (rows, outputs), by the groups of rows and these."""
 
 
-def counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
+def _counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
     """Return the ballots that say, for each column, in which bin a person is, and of which class.
 
     `parts` says toward which number of its column each bin counts.
@@ -58,7 +58,7 @@ def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
     return firsts([one[-1] + 1 for one in parts]) + by_bins(parts, bins)
 
 
-def residuals_of(effects: Effects, wrong_of: WrongOf, form: Vector, rows: PeopleBlock) -> Entries:
+def residuals_of(effects: Effects, wrong_of: _WrongOf, form: Vector, rows: PeopleBlock) -> Entries:
     """Return the ballots that say, for each column, in which group a person is, and what the effects get wrong."""
     groups = effects.rows(rows.rows)
     places = firsts(map(len, effects.tables)) + groups
@@ -254,7 +254,7 @@ class Additive(SumsOverSchema):
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
         return [
-            (_COUNTS, form_of_counts(sizes, n_bins)),
+            (_COUNTS, _form_of_counts(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
             (_WEIGHTS, form_of_joint(n_columns + 1 + sizes.n_classes, sizes.unit)),
         ]
@@ -263,8 +263,8 @@ class Additive(SumsOverSchema):
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         sizes = public.sizes
         asked = partial(self.asked, sizes, past)
-        form = form_of_counts(sizes, begun.n_cells)
-        ballots = partial(sum_of_entries, partial(counts_of, begun.cells, form))
+        form = _form_of_counts(sizes, begun.n_cells)
+        ballots = partial(sum_of_entries, partial(_counts_of, begun.cells, form))
         counts, sigma, of_next = yield from asked(0, turn, form, ballots)
         of_counts = counts, sigma, _STEPS, begun.cells, begun.schema.ordered
         scores = Scores.of(*of_counts)
@@ -289,14 +289,14 @@ class Additive(SumsOverSchema):
         return weighted(student, weights), dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
 
 
-def averaged(found: AnyEffects, average: Average, n_people: int) -> AnyEffects:
+def averaged(found: _AnyEffects, average: Average, n_people: int) -> _AnyEffects:
     """Return scores or means with tables that are averaged as the sums of what these get wrong are."""
     ends = np.cumsum([len(table) for table in found.tables])[:-1]
     mean = average.with_mean(np.concatenate(found.tables), n_people)
     return replace(found, tables=tuple(np.split(mean, ends)))
 
 
-def form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
+def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that count: of each column one number, of at most a whole count."""
     return Vector((sizes.n_classes, n_bins), len(sizes.bins) * _STEPS**2, sizes.unit, nonnegative=True)
 

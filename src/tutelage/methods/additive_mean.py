@@ -44,7 +44,7 @@ _SUMS, _RESIDUALS, _WEIGHTS, _ERRORS = 2 * 0.42, 0.23, 0.28, 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 
 
-def sums_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
+def _sums_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
     """Return the ballots that say, for each column, in which bin a person is, and how large the number is."""
     within = cells_of(parts, rows.rows)
     high = np.broadcast_to(rows.labels[:, None], within.shape)
@@ -65,7 +65,7 @@ def joint_of(fitting: Fitting, bins: Matrix, labels: IntArray) -> IntArray:
     return joint_steps(fitting.shown(rows, known), wrong)
 
 
-def errors_of(regressor: AdditiveRegressor, form: Vector, rows: PeopleBlock) -> Entries:
+def _errors_of(regressor: AdditiveRegressor, form: Vector, rows: PeopleBlock) -> Entries:
     """Return the ballots that say how far the number of a person lies from what is predicted."""
     expected = regressor.predict(rows.rows)
     part = np.searchsorted(regressor.parts_, expected, side="right")
@@ -107,10 +107,10 @@ class AdditiveMean(SumsOverSchema):
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
         return [
-            (_SUMS, form_of_sums(sizes, n_bins)),
+            (_SUMS, _form_of_sums(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
             (_WEIGHTS, form_of_joint(n_columns + 2 + sizes.labeled, sizes.unit)),
-            (_ERRORS, form_of_errors(sizes)),
+            (_ERRORS, _form_of_errors(sizes)),
         ]
 
     def start(self, public: Public, first: Turn, /) -> Asking[PublicStart | None]:
@@ -124,8 +124,8 @@ class AdditiveMean(SumsOverSchema):
     def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = public.sizes
-        form = form_of_sums(sizes, begun.n_cells)
-        ballots = partial(sum_of_entries, partial(sums_of, begun.cells, form))
+        form = _form_of_sums(sizes, begun.n_cells)
+        ballots = partial(sum_of_entries, partial(_sums_of, begun.cells, form))
         sums, sigma, of_next = yield from self.asked(sizes, past, 0, turn, form, ballots)
         of_sums = sums, sigma, STEPS, begun.cells, begun.schema.ordered
         means = Means.of(*of_sums)
@@ -144,14 +144,14 @@ class AdditiveMean(SumsOverSchema):
         weights, sigma, of_next = yield from self.asked(sizes, past, 2, of_next, form, ballots)
         of_people = noisy_means(weights[0], sigma, turn.n)
         regressor = fitting.regressor(*of_people, turn.n, begun.schema)
-        form = form_of_errors(sizes)
-        ballots = partial(sum_of_entries, partial(errors_of, regressor, form))
+        form = _form_of_errors(sizes)
+        ballots = partial(sum_of_entries, partial(_errors_of, regressor, form))
         errors, sigma, _ = yield from self.asked(sizes, Past(Average), 3, of_next, form, ballots)
         low, high = map(float, public.classes[:2])
         return with_histograms(regressor, errors / STEPS, sigma / STEPS, (low, high)), None
 
 
-def form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
+def _form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that add up numbers: of each column two, how far from the upper and the lower end."""
     return Vector((2, n_bins), len(sizes.bins) * STEPS**2, sizes.unit, nonnegative=True)
 
@@ -161,6 +161,6 @@ def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
     return Vector((1, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
 
 
-def form_of_errors(sizes: Sizes) -> Vector:
+def _form_of_errors(sizes: Sizes) -> Vector:
     """Return the form of ballots that say how far a number lies from its prediction: a whole count in one bin."""
     return Vector((N_PARTS, len(EDGES) - 1), STEPS**2, sizes.unit, nonnegative=True)

@@ -26,7 +26,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.students import default_student, student_named
 from tutelage.teachers.base import is_recipe
 
-AnyMethod = TypeVar("AnyMethod", bound="Method")
+_AnyMethod = TypeVar("_AnyMethod", bound="Method")
 
 
 class Method(ABC):
@@ -190,7 +190,7 @@ class Method(ABC):
         return predicted
 
 
-def with_student(method: AnyMethod, *, public_features: bool) -> AnyMethod:
+def with_student(method: _AnyMethod, *, public_features: bool) -> _AnyMethod:
     """Return a method with the student that it teaches, if one is to learn from labels: by default that of rows.
 
     `public_features` says whether these go through a public map.

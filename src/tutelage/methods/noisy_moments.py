@@ -47,7 +47,7 @@ from tutelage.teachers.vectors import sum_of_blocks
 _FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
 
 
-SeenOf = Callable[[PeopleBlock], Matrix]
+_SeenOf = Callable[[PeopleBlock], Matrix]
 """The features of the rows of a block; private."""
 
 
@@ -56,7 +56,7 @@ SeenOf = Callable[[PeopleBlock], Matrix]
 class SummedBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
-    sum_of: Callable[[SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]  # private, of some people
+    sum_of: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]  # private, of some people
     features: Any  # public map
     n_features: int
     number: int  # of the round
@@ -103,12 +103,12 @@ class SummedBallot:
         return self.sum_of(seen_of, unit, blocks)
 
 
-def sum_of_vectors(
+def _sum_of_vectors(
     teacher: VectorBallots,
     student: NoisySumClassifier,
     radius: float,
     n_scores: int,
-    seen_of: SeenOf,
+    seen_of: _SeenOf,
     unit: PrivacyUnit,
     blocks: Iterable[PeopleBlock],
 ) -> BallotSum:
@@ -122,7 +122,9 @@ def sum_of_vectors(
     return teacher.cast(blocks, products_of, radius, unit)
 
 
-def sum_of_stacking(stacking: Stacking, seen_of: SeenOf, unit: PrivacyUnit, blocks: Iterable[PeopleBlock]) -> BallotSum:
+def _sum_of_stacking(
+    stacking: Stacking, seen_of: _SeenOf, unit: PrivacyUnit, blocks: Iterable[PeopleBlock]
+) -> BallotSum:
     """Return the sum of ballots that say how much to believe of public labels and of the sums before."""
     return sum_of_blocks(
         blocks,
@@ -316,7 +318,7 @@ class NoisyMoments(NoisySums):
         for number in range(self.rounds):
             student = basis.student(n_people, rounds, starts)
             radius = student.radius(basis.vectors, basis.start)
-            sum_of = partial(sum_of_vectors, teacher, student, radius, n_scores)
+            sum_of = partial(_sum_of_vectors, teacher, student, radius, n_scores)
             scale = teacher.scale(radius) * n_people
             values, sigma, turn = yield from turn.asked(
                 NoisySum(teacher.noise_of_round(noise, number)),
@@ -333,7 +335,7 @@ class NoisyMoments(NoisySums):
             return rounds, student
         stacking = Stacking.of(student, basis.seen)
         mechanism, form = self._stacking(public.sizes)
-        ballot = basis.ballot(sum_of=partial(sum_of_stacking, stacking), number=self.rounds)
+        ballot = basis.ballot(sum_of=partial(_sum_of_stacking, stacking), number=self.rounds)
         turn = turn._replace(subject=[*turn.subject, "stacking"])
         values, sigma, _ = yield from turn.asked(mechanism, form, ballot, past["stacking"])
         return rounds, stacking.classifier(values[0], sigma, n_people)

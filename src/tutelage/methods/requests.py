@@ -24,7 +24,7 @@ from tutelage.students.noisy_sums import Moments
 from tutelage.targets import ClassWeights
 from tutelage.teachers.nearest import FewVotes
 
-AnyMechanism = Mechanism | NoisySum
+_AnyMechanism = Mechanism | NoisySum
 
 
 @final
@@ -174,7 +174,7 @@ class Prepared(Protocol):
 class Request:
     """A request of a method: ballots of one form, to be released by one mechanism; public."""
 
-    mechanism: AnyMechanism
+    mechanism: _AnyMechanism
     form: OneHot | Vector | Shortfall
     subject: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
     ballot: Ballot

@@ -91,7 +91,7 @@ def tried(
     halves = list[float]()
     taught = 0
     # Fewer labels are dealt into fifths several times.
-    for number in range(deals_of(known, deals)):
+    for number in range(_deals_of(known, deals)):
         for cast_by, held_out, scores, to_add in islice(_dealt(method, known, number), folds):
             people_of_trial = rng.permutation(cast_by)[:people]
             taught = len(people_of_trial)
@@ -107,14 +107,14 @@ def tried(
 def labels_alone(known: PublicLabels) -> Trial | None:
     """Return the accuracy of a model of public labels on labels that it was not shown; None if there are too few."""
     shares = list[float]()
-    for number in range(deals_of(known, _DEALS)):
+    for number in range(_deals_of(known, _DEALS)):
         if start := known.start(number):
             predicted = _by_scores(start.apart, known)
             shares += [_right(predicted, known, part) for part in start.parts]
     return Trial(tuple(shares), tuple(shares), 0.0) if shares else None
 
 
-def deals_of(known: PublicLabels, deals: int) -> int:
+def _deals_of(known: PublicLabels, deals: int) -> int:
     """Return how often labels are dealt: many labels once."""
     return deals if len(known.classes) < _SMALL else 1
 

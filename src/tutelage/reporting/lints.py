@@ -16,10 +16,10 @@ _HUGE_EPSILON = 10.0
 _LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
-TUNED_ON = ("nothing", "public", "private")
+_TUNED_ON = ("nothing", "public", "private")
 _WORDS = {
     "stopping": ("fixed", "data-independent", "data-dependent"),
-    "tuned_on": TUNED_ON,
+    "tuned_on": _TUNED_ON,
     "classes_from": ("declared", "public", "private"),
 }
 _LEAST = {"entities": 1, "teachers": 1, "classes": 2, "shares": 1, "public_overlap": 0}

@@ -64,7 +64,7 @@ _LONGEST = 4000
 _MOST_BARS = 12
 
 Share = Annotated[float, Meta(ge=0, le=1)]
-Amount = Annotated[float, Meta(ge=0, le=MOST)]
+_Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=int(MOST))]
 Made = TypeVar("Made")
 
@@ -114,8 +114,8 @@ class BatchCost(Part, frozen=True):
 
     written: str
     queries: Count
-    checks: Amount
-    answers: Amount
+    checks: _Amount
+    answers: _Amount
     sums: Count = 0
 
     @property
@@ -187,7 +187,7 @@ class Influence(Part, frozen=True):
     name: str  # of the class
     lowest: str  # cells with the smallest effect
     highest: str
-    distance: Amount  # between both effects
+    distance: _Amount  # between both effects
 
 
 @final
@@ -250,10 +250,10 @@ class Errors(Part, frozen=True):
     low: float
     high: float
     rows: Count
-    typical: Amount
-    of_mean: Amount
+    typical: _Amount
+    of_mean: _Amount
     within: Share
-    of_public: Amount | None = None
+    of_public: _Amount | None = None
 
     @property
     def explained(self) -> float:
@@ -265,8 +265,8 @@ class Errors(Part, frozen=True):
 class Raised(Part, frozen=True):
     """A raise of the budget, as in the ledger."""
 
-    before: Amount
-    epsilon: Amount
+    before: _Amount
+    epsilon: _Amount
     delta: Share
     by: str
     why: str
@@ -279,10 +279,10 @@ class Proposed(Part, frozen=True):
 
     kind: str
     format: int
-    epsilon: Amount
+    epsilon: _Amount
     delta: Share
-    order: Amount
-    caps: tuple[Amount, ...]
+    order: _Amount
+    caps: tuple[_Amount, ...]
     chances: tuple[int, ...]
     unit: PrivacyUnit
 
@@ -315,7 +315,7 @@ class Guarantee(Part, frozen=True, kw_only=True):
     tested: PublicEpsilon | None = None
     proposal: Proposed | None = None
     alone: PublicEpsilon | None = None
-    if_added_or_removed: Amount | None = None
+    if_added_or_removed: _Amount | None = None
 
 
 @final
@@ -415,7 +415,7 @@ class StudentPart(Part, frozen=True, kw_only=True):
     """
 
     name: str
-    class_weight: dict[str, Amount] = {}
+    class_weight: dict[str, _Amount] = {}
     judged: Judged = Judged()
     influences: tuple[Influence, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -435,11 +435,11 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     budget: Annotated[float, Meta(gt=0, le=MOST)]
     delta: Share
-    spent: Amount
+    spent: _Amount
     entries: Count
     head: Hash
-    remaining: Amount | None = None
-    order: Amount | None = None
+    remaining: _Amount | None = None
+    order: _Amount | None = None
     accounting: str | None = None
     unit: str | None = None
     neighboring: str | None = None
@@ -448,8 +448,8 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     unsettled: Count | None = None
     bound: bool | None = None
     simulated: bool | None = None
-    cohorts: dict[str, Amount] = {}
-    so_far: Amount | None = None
+    cohorts: dict[str, _Amount] = {}
+    so_far: _Amount | None = None
     raised: tuple[Raised, ...] = ()
     batches: tuple[BatchCost, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()

@@ -27,7 +27,7 @@ from tutelage.reporting.render import render
 from tutelage.students.stacking import Pair, radius_of, weights_of, with_biases
 from tutelage.tables import is_number
 
-BAND = 2.0  # deviations of the noise
+_BAND = 2.0  # deviations of the noise
 _MOST_SHOWN = 12  # columns, on a card, and categories in a drawing
 _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
@@ -102,7 +102,7 @@ class TableOfEffects(BaseEstimator, ABC):
         for (column, cells), effects, doubts in columns:
             for cell, one, noise in zip(cells, effects, doubts, strict=True):
                 line = {"column": column, "cells": cell, "effects": self._by_output(one)}
-                lines.append(line | {"noise": self._by_output(BAND * noise)})
+                lines.append(line | {"noise": self._by_output(_BAND * noise)})
         return lines
 
     def _by_output(self, numbers: FloatArray) -> dict[str, float]:
@@ -136,7 +136,7 @@ class TableOfEffects(BaseEstimator, ABC):
             place = list(self.cells_).index(column)
             of = self.outputs.index(output)
             effects = self.effects_[place][:-1, of]
-            noise = BAND * self.noise_[place][:-1, of]
+            noise = _BAND * self.noise_[place][:-1, of]
             chosen = np.arange(len(effects))
             if not self.ordered_[place]:
                 large = np.argsort(-np.abs(effects), kind="stable")[:_MOST_SHOWN]
@@ -238,7 +238,7 @@ class Noisy(NamedTuple):
         return sums[:-1], self.sigma * np.sqrt(n_cells[:-1])
 
 
-def sizes_of(cells: Sequence[IntArray]) -> list[int]:
+def _sizes_of(cells: Sequence[IntArray]) -> list[int]:
     """Return how many cells each column has."""
     return [int(cell[-1]) + 1 for cell in cells]
 
@@ -267,7 +267,7 @@ class Effects(ABC):
         `sums` are counts of each class, or sums of 1 − u and u, where numbers are u; their shape is (…, cells).
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
         """
-        sizes = sizes_of(cells)
+        sizes = _sizes_of(cells)
         per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
         totals = [one.sum(axis=1) / scale for one in per_column]
         total = np.average(totals, axis=0, weights=1 / np.array(sizes))
@@ -318,7 +318,7 @@ class Effects(ABC):
         ordered: Sequence[bool],
     ) -> Self:
         """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
-        sizes = sizes_of(cells)
+        sizes = _sizes_of(cells)
         firsts = [np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)]
         groups = _picked(self.groups, firsts)
         people = np.maximum(sums.sum(axis=0), sigma * sqrt(len(sums))) / scale

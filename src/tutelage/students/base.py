@@ -22,7 +22,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning, Problem
 
 _Values = npt.NDArray[Any]  # of classes
-ONE_CLASS = "Every released label is the same class; the student always answers it."
+_ONE_CLASS = "Every released label is the same class; the student always answers it."
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
@@ -73,7 +73,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             integer_at_least(random_state, 0, "random_state", owner)
         self._check_settings()
         if len(self.classes_) == 1:
-            warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
+            warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
         self._learn(rows, labels)
         return self
 
@@ -218,8 +218,8 @@ def fit_student(
     X = X_public[answered]
     y = classes[labels[answered]]
     if np.all(y == y[0]):
-        warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
-    elif learns_from_unlabeled(estimator):
+        warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
+    elif _learns_from_unlabeled(estimator):
         refuse_class_of_unlabeled(estimator, classes)
         X = X_public.copy()  # some students work in place
         y = _with_unlabeled(y, answered)
@@ -238,7 +238,7 @@ def weighing(estimator: Any, class_weight: dict[Any, float]) -> Any:
     return fresh.set_params(**{str(weight_parameter(estimator)): class_weight})
 
 
-def learns_from_unlabeled(estimator: Any) -> bool:
+def _learns_from_unlabeled(estimator: Any) -> bool:
     """Return whether a student, or the last step of a pipeline, takes −1 for an unlabeled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     return isinstance(last, (SemiSupervisedClassifier, *_OF_SCIKIT_LEARN))
@@ -270,11 +270,11 @@ def try_student(
     for values that a student of single precision could not take.
     """
     n_classes = len(classes)
-    if learns_from_unlabeled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
+    if _learns_from_unlabeled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
         raise InvalidDataError("The public rows hold a number that is too large for this student. Scale them.")
     rows = np.resize(np.arange(len(X_public)), rows_per_class * n_classes)
     labels = np.arange(len(rows)) % n_classes
-    if learns_from_unlabeled(estimator):
+    if _learns_from_unlabeled(estimator):
         labels[2 * n_classes :: 3] = ABSTAIN
     less = {
         name: min(value, _ENOUGH[name.split("__")[-1]])

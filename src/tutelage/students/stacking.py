@@ -115,7 +115,7 @@ class Stacking:
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
-        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
+        gradient, gram, noise = _normal_equations(total, sigma, n_people, self.n_weights)
         whole = self.deviations[_BEYOND] * self.radius
         scores = slice(N_SCORES)
         left = (gradient - gram @ weights)[scores]
@@ -233,7 +233,7 @@ def noisy_means(
     return total.astype(np.float64) * scale, scale * sigma
 
 
-def normal_equations(
+def _normal_equations(
     total: IntArray,
     sigma: float,
     n_people: int,
@@ -264,7 +264,7 @@ def weights_of(
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
     size = sum(sizes)
-    gradient, gram, noise = normal_equations(total, sigma, n_people, size)
+    gradient, gram, noise = _normal_equations(total, sigma, n_people, size)
     weights, doubts = np.zeros((2, size))
     ends = np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):

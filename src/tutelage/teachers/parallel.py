@@ -62,7 +62,7 @@ class Job(NamedTuple):
 
 Results = Iterator[tuple[int, Any]]
 """Numbers of teachers, and what came of each."""
-Crew = Callable[[Job, Sequence[int], set[int]], Results]
+_Crew = Callable[[Job, Sequence[int], set[int]], Results]
 
 
 class MachineFaultError(TeacherTrainingError):
@@ -132,7 +132,7 @@ def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results
             yield from results or [(number, TeacherTrainingError("A teacher kills its process each time."))]
 
 
-def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
+def _tried_alone(crew: _Crew, job: Job, number: int) -> list[tuple[int, Any]]:
     """Return the result of one teacher that runs alone; nothing if it always kills its worker.
 
     Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
@@ -149,7 +149,7 @@ def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
     return []
 
 
-def _at_work(crew: Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
+def _at_work(crew: _Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
     """Yield the results of a crew; raise `_WorkerDiedError` if a process died, rather than its work having failed."""
     try:
         yield from crew(job, numbers, started)
@@ -166,7 +166,7 @@ def _at_work(crew: Crew, job: Job, numbers: Sequence[int], started: set[int]) ->
     )
 
 
-def _crew(n_jobs: int | None) -> Crew:
+def _crew(n_jobs: int | None) -> _Crew:
     backend: Any = get_active_backend()[0]
     if hasattr(backend, "client"):
         return partial(_over_cluster, _dask(backend))

@@ -18,7 +18,7 @@ from tutelage.federation.mpc.links import Failure, FrameKind, Link, context_for,
 from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.mpc.session import Session
 
-KEY_BYTES = 16
+_KEY_BYTES = 16
 _VERSION = b"tutelage computing parties 1"
 _NOBODY = "did not answer"
 _OTHER_KEYS = "answered with other keys or terms than those of this party"
@@ -145,7 +145,7 @@ class Handshake:
                 if self._place_of(writer) == place:
                     writer.write(self._greeting(self.me))
                     if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
-                        key = secrets.token_bytes(KEY_BYTES)
+                        key = secrets.token_bytes(_KEY_BYTES)
                         writer.write(key)
                         self._met[place].set_result(Met(reader, writer, key))
                         return
@@ -166,7 +166,7 @@ class Handshake:
                 greeting = self._greeting(place)
                 if await self._heard(reader, len(greeting)) == greeting:
                     writer.write(self._greeting(self.me))
-                    key = await self._heard(reader, KEY_BYTES)
+                    key = await self._heard(reader, _KEY_BYTES)
                     if not self._met[place].done():
                         self._met[place].set_result(Met(reader, writer, key))
                         return
@@ -190,7 +190,7 @@ class Handshake:
 
 Result = TypeVar("Result")
 
-A_DAY = 86_400.0  # seconds
+_A_DAY = 86_400.0  # seconds
 _ONE_AT_A_TIME = LongLock()  # MPyC keeps its runtime in module globals
 
 
@@ -201,7 +201,7 @@ def run_party(
     body: Callable[[Session], Awaitable[Result]],
     *,
     timeout: float,
-    deadline: float = A_DAY,
+    deadline: float = _A_DAY,
     listen: tuple[str, int] | None = None,
     waiting: Waiting | None = None,
 ) -> Result:

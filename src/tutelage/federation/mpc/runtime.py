@@ -83,8 +83,8 @@ from mpyc.runtime import Runtime  # noqa: E402
 # party knows two; 62 leaves it 2^60 values that it does not know.
 SECURITY_BITS = 62
 FIELD_BITS = 89
-DEGREE = 1
-FIELD = finfields.GF(MODULUS)
+_DEGREE = 1
+_FIELD = finfields.GF(MODULUS)
 _KEEPERS_OF_RUNTIME = [
     importlib.import_module(f"mpyc.{name}")
     for name in ("asyncoro", "sectypes", "mpctools", "random", "secgroups", "seclists", "secpols", "statistics")
@@ -108,7 +108,7 @@ class ArrayRuntime(Runtime):
     ) -> None:
         parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
         options = Namespace(
-            threshold=DEGREE,
+            threshold=_DEGREE,
             sec_param=SECURITY_BITS,
             bit_length=MOST_BITS,
             no_prss=True,
@@ -150,7 +150,7 @@ class ArrayRuntime(Runtime):
         theirs = [await self._received(place, label, summands.size) for place in self.links]
         return ((mine + sum(theirs)) % MODULUS).reshape(summands.shape)
 
-    async def opened(self, shares: ElementArray, degree: int = DEGREE) -> ElementArray:
+    async def opened(self, shares: ElementArray, degree: int = _DEGREE) -> ElementArray:
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
         label = self.next_label()
         flat = shares.ravel()
@@ -177,13 +177,13 @@ class ArrayRuntime(Runtime):
         """Return shares of uniform elements that no party knows, without any message."""
         prfs = self.prfs(MODULUS)
         once = self._prss_uci()
-        return thresha.np_pseudorandom_share(FIELD, PARTIES, self.pid, prfs, once, prod(shape)).value.reshape(shape)
+        return thresha.np_pseudorandom_share(_FIELD, PARTIES, self.pid, prfs, once, prod(shape)).value.reshape(shape)
 
     def zeros(self, count: int) -> ElementArray:
         """Return shares of degree 2 of zeros, otherwise random."""
         prfs = self.prfs(MODULUS)
         once = self._prss_uci()
-        return thresha.np_pseudorandom_share_0(FIELD, PARTIES, self.pid, prfs, once, count).value
+        return thresha.np_pseudorandom_share_0(_FIELD, PARTIES, self.pid, prfs, once, count).value
 
     async def joint_bits(self, count: int) -> ElementArray:
         """Return shares of uniform bits that no party knows: the exclusive or of bits that two parties draw.
@@ -213,7 +213,7 @@ class ArrayRuntime(Runtime):
         """
         # Larger numbers leave less room for the mask below p: at 47 bits, 2^39 values that a party does not know.
         self.options.sec_param = min(SECURITY_BITS, FIELD_BITS - 1 - bits)
-        array = self._secure.array(FIELD.array(shares, check=False))
+        array = self._secure.array(_FIELD.array(shares, check=False))
         return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value
 
     # No return types below: MPyC's decorator takes an annotation for the type of result that it is to make.
@@ -221,7 +221,7 @@ class ArrayRuntime(Runtime):
     async def output(self, x: Any, receivers: Any = None, threshold: int | None = None, raw: bool = False):  # noqa: ARG002
         """Open an array of field elements to all parties, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return FIELD.array(await self.opened(x.value, threshold or DEGREE), check=False)
+        return _FIELD.array(await self.opened(x.value, threshold or _DEGREE), check=False)
 
     @asyncoro.mpc_coro
     async def np_is_zero_public(self, a: Any):
@@ -239,12 +239,12 @@ class ArrayRuntime(Runtime):
     async def np_random_bits(self, sftype: Any, n: int, signed: bool = False):  # noqa: ARG002
         """Return random bits, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return FIELD.array(await self.joint_bits(n), check=False)
+        return _FIELD.array(await self.joint_bits(n), check=False)
 
     @asyncoro.mpc_coro
     async def _reshare(self, x: Any):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return FIELD.array(await self.reduced(x.value), check=False)
+        return _FIELD.array(await self.reduced(x.value), check=False)
 
     def _dealt(self, label: int, values: ElementArray) -> ElementArray:
         """Send the others their shares of numbers, values at 1, 2, 3 of random lines; return one's own, not reduced."""
