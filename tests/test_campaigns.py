@@ -357,6 +357,8 @@ def asks(path: Path, numbers: Iterable[int], event: int = 0) -> tuple[int, int]:
     read, write = os.pipe()
 
     def ask() -> None:
+        if event:
+            die_at_event(event, path.parent)  # before the ledger is opened, whose connection is kept
         release, one = CappedGNMax.release, session(path)
 
         def noting(self, votes, noise, predictions=None):
@@ -364,8 +366,6 @@ def asks(path: Path, numbers: Iterable[int], event: int = 0) -> tuple[int, int]:
             return release(self, votes, noise, predictions)
 
         CappedGNMax.release = noting
-        if event:
-            die_at_event(event, path.parent)
         for number in numbers:
             one.ask(batch(number))
 
