@@ -16,10 +16,12 @@ from tutelage.cli.prepare import arguments, build_estimator, prepared
 from tutelage.cli.sources import load_sources
 from tutelage.exceptions import (
     BudgetExceededError,
+    ConfigError,
     InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
     PreflightError,
+    PreflightWarning,
 )
 from tutelage.features import PublicColumns
 from tutelage.methods import NoisyMoments, TeacherVotes
@@ -119,6 +121,23 @@ def test_public_labels_of_one_class_say_no_classes(tmp_path):
     settings = load_config(tmp_path / "run.toml")
     with pytest.raises(InvalidDataError, match="public labels must hold at least 2 classes"):
         prepared(settings, load_sources(settings))
+
+
+def test_a_class_of_public_labels_like_a_formula_is_refused_before_a_release(tmp_path):
+    private, public = (frame.replace({"ill": {"no": "=1+1"}}) for frame in (rows(300, 1), rows(120, 2)))
+    configured(tmp_path, private, public, 'unit = "row"')
+    text = (tmp_path / "run.toml").read_text().replace('classes = ["no", "yes"]\n', "")
+    (tmp_path / "run.toml").write_text(text)
+    settings = load_config(tmp_path / "run.toml")
+    with pytest.raises(ConfigError, match=r"must not begin like a formula.*\[target\] lists no classes"):
+        prepared(settings, load_sources(settings))
+
+
+def test_settings_that_private_rows_have_chosen_are_told_before_a_release_and_on_its_card():
+    model = PATEClassifier(1.0, ["no", "yes"], unit="row")
+    with pytest.warns(PreflightWarning, match="Danger"):
+        release = model.prepare(rows(300, 1), "ill", X_public=rows(120, 2), tuned_on="private")
+    assert "tuned-on-private" in {one.code for one in release.release().card().findings}
 
 
 def test_a_category_of_the_scored_rows_alone_is_known_and_no_map_sees_their_numbers(tmp_path):
