@@ -17,7 +17,7 @@ PACKAGE = Path(tutelage.__file__).parent
 TESTS = REPOSITORY / "tests"
 MODULES = 218
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = 302_300
+OF_CODE = 302_100
 OF_TESTS = 305_600
 DOC_WORDS = 49_420
 PER_LINE = 10.45  # tokens of a line of code, on average

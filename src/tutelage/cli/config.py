@@ -471,10 +471,10 @@ def _for_public_rows(config: RunConfig) -> list[str]:
         "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
-    return _named(given)
+    return _stated(given)
 
 
-def _named(given: Mapping[str, Any]) -> list[str]:
+def _stated(given: Mapping[str, Any]) -> list[str]:
     """Return the names of the settings that are set."""
     return [name for name, value in given.items() if value]
 
@@ -502,7 +502,7 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
             "`column`": target.column != TargetSection().column, "`classes`": target.classes, "`range`": target.range,
             "`question`": target.question,
         }  # fmt: skip
-        for name in _named(given):
+        for name in _stated(given):
             yield f"`dataset` has its own labels. Leave out {name} in [target]."
         return
     if private is None or target.range is None:
@@ -518,7 +518,7 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
         "`goal` in [target]": target.goal != TargetSection().goal,
         "`class_weight` in [target]": target.class_weight, "[[published]]": config.published,
     }  # fmt: skip
-    for name in _named(given):
+    for name in _stated(given):
         yield f"{name} does not go with `range` in [target], by which a number is predicted. Leave it out."
 
 
