@@ -1,4 +1,4 @@
-"""An account of a ledger: quote, reserve, then draw noise, then settle; or forfeit; and keep what was learned."""
+"""An account of a ledger: quote and reserve a cost, draw noise, then settle or forfeit; and keep public maps."""
 
 import json
 import logging
@@ -69,7 +69,7 @@ class Reserved(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """Votes that teachers may cast now; private."""
+    """The votes that teachers may cast now; private."""
 
     votes: IntArray  # per teacher
     reservation: Reservation  # for the answers, at no cost of its own
@@ -307,7 +307,7 @@ class Account(NeverPickled):
 
     @contextmanager
     def _reserving(self) -> Generator[Transaction]:
-        """Hold the file to reserve; refuse to draw if a copy was used, even at the same time, or of who withdrew."""
+        """Hold the file to reserve; refuse if a copy of it was used, even at the same time, or if people withdrew."""
         opened = self._opened
         opened.copies.look()
         with opened.held(write=not opened.store.read_only) as write:

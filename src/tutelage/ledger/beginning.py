@@ -47,7 +47,7 @@ class Whom(Private):
     ids : sequence of str
         Canonical ids; of a release with a name, one per person in the order of the rows.
     left_out : str
-        What `Register.staying` returned beside the people who have not withdrawn, a digest of those who have.
+        Digest of the people who have withdrawn and are left out, as `Register.staying` returns it.
     changed : bool
         Whether people may have joined or left since the ledger was last used.
     """
@@ -94,8 +94,8 @@ class Arrivals(Private):
     def written(self, write: Transaction, *, begins: bool) -> dict[str, Any]:
         """Write down the people who came, once, and return what the entry says by which the release `begins`.
 
-        No one may have come in between, nor the release have begun otherwise, nor one without a name: by these it was
-        decided who takes part.
+        It is refused if people came in between, if the release was begun with other cohorts, or if a release without a
+        name was begun: these decided who takes part.
         """
         sums = write.checkpoint()
         begun = sums.releases.get(self.release)
@@ -195,7 +195,7 @@ class Beginning(Private):
         self._is_bound |= Kind.BOUND in write.kinds
 
     def write_alone(self) -> None:
-        """Write it, where it can be written, if no reservation did: all answers were remembered."""
+        """Write the same if no reservation did, because all answers were remembered, and if the file can be written."""
         if self._whom.digest is None or self._is_bound or self._opened.store.read_only:
             return
         if self.arrivals is not None:

@@ -154,9 +154,9 @@ class Ledger:
     def begin(self, intent: Intent | None = None, whom: Whom | None = None) -> Generator[Scope]:
         """Begin a release once no other goes on, and hold off others until the block ends.
 
-        The release and its people are written down with its first reservation; if all of it was released before, when
-        the block ends well. An error in the block writes, settles and forfeits nothing. Within
-        the block of a thread, another of the same thread does not wait.
+        The first reservation writes down the release and its people. If all of it was released before, they are written
+        when the block ends without an error. An error in the block writes, settles and forfeits nothing. A block inside
+        another of the same thread does not wait.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A release in its turn, while no other goes on through its ledger."""
+"""One release in its turn, while no other release goes on through its ledger."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ class Ended(NamedTuple):
 
 @final
 class Scope(Private):
-    """A release in its turn; never keep or pass it on; private.
+    """One release while it has its turn; private. Do not keep it or pass it on.
 
     Attributes
     ----------
@@ -44,15 +44,15 @@ class Scope(Private):
         self.taking_part: Mask | None = self._beginning.taking_part
 
     def write(self) -> None:
-        """Write down whose data they are, where it can be written, if no reservation did."""
+        """Write which data the ledger is tied to, if no reservation did and if the file can be written."""
         self._beginning.write_alone()
 
     def end(self, reservations: Collection[int], most: Event) -> Ended:
         """Return all that was drawn if it is this release alone, spent under these reservations and within `most`.
 
-        Then the release was fixed before anything was answered, and its own ε holds for all that was released. Rows
-        that are chosen at random without a seed are others each time: so more than `most` may be drawn, and the release
-        be the one that pleased.
+        Then the release was fixed before anything was answered, and its own ε holds for all that was released. If rows
+        are chosen at random without a seed, each run asks about other rows: more than `most` may then be drawn, and the
+        owner may have kept the run that looked best.
         """
         self.write()
         with self._opened.held() as read:
