@@ -2,7 +2,7 @@
 
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -189,19 +189,12 @@ class Transaction:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
         if self._cache.has_schema:
             return
-        try:
-            _require_schema(self.connection, SCHEMA | INDEXES)
-        except LedgerTamperedError:
+        expected = SCHEMA | INDEXES
+        found = self.run("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        if dict(found) != expected or len(found) != len(expected):
             with suppress(sqlite3.Error):
-                self.last()  # says so if the file is of another format, which had other tables
-            raise
+                self.last()  # raises first if the file is of another format, which had other tables
+            raise LedgerTamperedError(
+                "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
+            )
         self._cache.has_schema = True
-
-
-def _require_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
-    """Refuse a file of which not every table and index, and nothing else, was made like this."""
-    schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    if dict(schema) != expected or len(schema) != len(expected):
-        raise LedgerTamperedError(
-            "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
-        )
