@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, Self, final
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
-from tutelage.ledger.account import CampaignVotes, NewQueries, Queries, Reservation
+from tutelage.ledger.account import Account, CampaignVotes, NewQueries, Queries, Reservation
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
@@ -345,20 +345,16 @@ class BatchBoundary:
         Returns how the ledger calls a batch: no other batch has that name.
     """
 
-    def __init__(self, ledger: Ledger, name_of: Callable[..., str]) -> None:
+    def __init__(self, ledger: Ledger, name_of: Callable[..., str], account: Account | None = None) -> None:
         self.ledger = ledger
-        self._account = ledger.account
+        self._account = ledger.account if account is None else account
         self._name_of = name_of
 
     @contextmanager
-    def turn(self, whom: Whom | None = None) -> Generator[None]:
-        """Hold off all other releases and withdrawals; what is opened in the block is of these people."""
+    def turn(self, whom: Whom | None = None) -> Generator[Self]:
+        """Hold off all other releases and withdrawals, and yield the door for what is opened of these people."""
         with self.ledger.begin(None, whom) as scope:
-            self._account = scope.account
-            try:
-                yield
-            finally:
-                self._account = self.ledger.account
+            yield type(self)(self.ledger, self._name_of, scope.account)
 
     def recalled(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among keys."""

@@ -14,6 +14,7 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage._internal.warned import warn
 from tutelage.ballots import BallotSum
+from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.events import Event, NoisySumGaussian, Repeated, SummedNoise
 from tutelage.exceptions import (
@@ -146,12 +147,12 @@ class Entity:
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         recipients = names_of(self._recipients)
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
-        with self._boundary.turn(whom):  # a withdrawal comes before the noise, or after it is stored
+        with self._boundary.turn(whom) as boundary:  # a withdrawal comes before the noise, or after it is stored
             stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
-            paid = self._paid(batch, mailbox, rest)
+            paid = self._paid(boundary, batch, mailbox, rest)
             if stored is None:
-                if self._boundary.is_closed(batch):
+                if boundary.is_closed(batch):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
@@ -167,8 +168,8 @@ class Entity:
                     return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
 
                 keep = partial(self._home.keep, _VOTES, name)
-                stored, repeated = self._boundary.share(batch, paid, made, keep)
-            self._boundary.close(paid, {}, Repeated(paid.event, paid.queries))
+                stored, repeated = boundary.share(batch, paid, made, keep)
+            boundary.close(paid, {}, Repeated(paid.event, paid.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
             raise StaleBatchError(
@@ -198,13 +199,13 @@ class Entity:
         if batch.consortium != self.consortium.fingerprint:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form.")
 
-    def _paid(self, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
+    def _paid(self, boundary: BatchBoundary, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one.
 
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        if (known := self._boundary.paid(batch)) is not None:
+        if (known := boundary.paid(batch)) is not None:
             return known
         if computed := batch_status(self.consortium, mailbox, batch).computed:  # the parties fixed whose votes count
             raise StaleBatchError(
@@ -214,8 +215,8 @@ class Entity:
             )
         for party in self._recipients:
             require_room(mailbox.answer(batch, self._member, party).path)
-        self._boundary.require(rest, batch.n_queries)
-        return self._boundary.open(batch, self.consortium.scheme.event_of(batch))
+        boundary.require(rest, batch.n_queries)
+        return boundary.open(batch, self.consortium.scheme.event_of(batch))
 
 
 def _pays(paid: Any, asked: Any) -> bool:
