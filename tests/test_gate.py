@@ -61,7 +61,7 @@ WITHOUT_GATE = {
 
 READS = re.compile(
     r"[^\s(]\.(read_text|read_bytes)\(|\bZipFile\(|np\.load\(|sqlite3\.connect\("
-    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!_boundary\.)(?<!def )(?<!\w)"
+    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!boundary\.)(?<!def )(?<!\w)"
     r"open\((?![^()]*\"[wxa])"
 )
 

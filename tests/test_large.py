@@ -279,7 +279,7 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     other = PATEClassifier(classes=["no", "yes"], method=TeacherVotes(GaussianNB()))
     for asked, given_rows, said in (
         (other, {}, "must take rows in batches.*load all rows into memory"),
-        (model(classes=None), {}, "must list all class values"),
+        (model(classes=None), {"X_public": PUBLIC.drop("ill")}, "must list all class values"),
         (one, {"y": PRIVATE["ill"]}, "must be the name of a column"),
         (one, {"X_public": np.eye(3)}, "`X_public` of PATEClassifier.fit must have named columns"),
     ):

@@ -15,6 +15,7 @@ from tutelage.exceptions import LedgerError
 from tutelage.ledger.account import CampaignVotes, NewQueries, Queries
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
+from tutelage.ledger.ledger import opened_ledger
 from tutelage.privacy import ONE_TEACHER
 
 EVENT = NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER)
@@ -120,18 +121,18 @@ def test_a_ledger_that_appears_with_its_first_reservation_is_killed_at_any_event
     assert kills > 10
 
 
-def kill_first(folder: Path) -> int:
-    """Make a ledger by its first release, killed before every event; return how often."""
-    from tutelage.ledger.ledger import opened_ledger
+def make(path: Path) -> None:
+    """Make a ledger by its first release, or repeat that release."""
+    release(opened_ledger(path, EVENT, 9, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
 
+
+def kill_first(folder: Path) -> int:
+    """Make a ledger in one process after the other, each killed an event later than the last; return how often."""
     event, code = 0, -signal.SIGKILL
     while code == -signal.SIGKILL:
         event += 1
         path = folder / f"{event}" / "a.ledger"
         path.parent.mkdir()
-
-        def make(path: Path = path) -> None:
-            release(opened_ledger(path, EVENT, 9, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
 
         def make_and_die(path: Path = path, event: int = event) -> None:
             die_at_event(event, path.parent)
@@ -140,7 +141,7 @@ def kill_first(folder: Path) -> int:
         code = ended(forked(make_and_die))
         if path.exists():
             assert Ledger.open(path).verify().spent > 0  # with its first reservation, or not at all
-        make()
+        make(path)
         assert kinds(path) == ["opened", "intended", "bound", *["reserved", "answered"] * 2]
         assert [file.name for file in path.parent.iterdir()] == ["a.ledger"]
     assert code == 0

@@ -143,7 +143,7 @@ def test_with_cohorts_it_is_of_those_who_took_part_most():
 def test_a_card_shows_it_where_it_is_below_the_budget(tmp_path):
     given = {"epsilon": 0.5, "budget": 2.0, "ledger": tmp_path / "a.ledger", "unit": "row"}
     card = PATEClassifier(**given, classes=range(3)).fit(PRIVATE, LABELS, X_public=PUBLIC, insist=True).card()
-    assert 0.5 < card.budget.so_far < 0.7
+    assert card.budget.so_far == pytest.approx(0.6, abs=0.1)
     pages = [
         msgspec.structs.replace(card, budget=msgspec.structs.replace(card.budget, so_far=more)).as_markdown()
         for more in (0.6, 2.1)

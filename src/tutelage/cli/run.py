@@ -29,6 +29,7 @@ from tutelage.published import write_results
 from tutelage.publishing import Proposal
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
+from tutelage.reporting.record import Judged
 from tutelage.tables import is_missing
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
@@ -259,16 +260,23 @@ def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) 
     """Add to the summary how accurate the student is, and what it is compared with."""
     judged = card.student.judged
     score = "student accuracy" if card.release.classes else "R² of the student"
-    row(score, "not measured" if judged.accuracy is None else f"{judged.accuracy:.2%}")
+    row(score, _measured(judged) or "not measured")
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
-            before = read_card(settings.folder.parent / name / _CARD).student.judged.accuracy
+            before = _measured(read_card(settings.folder.parent / name / _CARD).student.judged)
             if before is not None:
-                row(f"{score} of {name}", f"{before:.2%}")
+                row(f"{score} of {name}", before)
     if judged.majority is not None:
         row("accuracy of the majority class", f"{judged.majority:.2%}")
     if judged.public_labels is not None:
         row("accuracy of public labels alone (ε = 0)", f"{judged.public_labels:.2%}")
+
+
+def _measured(judged: Judged) -> str | None:
+    """Return how good a student is on public rows as the summary says it, or None where it was not measured."""
+    if judged.errors:
+        return f"{judged.errors[0].explained:.4f}"
+    return None if judged.accuracy is None else f"{judged.accuracy:.2%}"
 
 
 def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
