@@ -160,11 +160,6 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         return self.epsilon.epsilon >= self.budget.budget and self.epsilon.delta >= self.budget.delta
 
     @property
-    def whole_budget(self) -> PublicEpsilon:
-        """The guarantee once all of the budget is spent."""
-        return PublicEpsilon(self.budget.budget, self.budget.delta, self.epsilon.unit, "budget")
-
-    @property
     def model(self) -> str:
         """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
         parts = [part.event for part in self.event.flatten()]
@@ -229,7 +224,8 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
 
     def _rendered(self, template: str, form: Form) -> str:
         judged = verdict_of(self.epsilon, self.findings)
-        return render(template, form, card=self, topics=STATEMENTS, verdict=judged)
+        whole = PublicEpsilon(self.budget.budget, self.budget.delta, self.epsilon.unit, "budget")
+        return render(template, form, card=self, topics=STATEMENTS, verdict=judged, whole=whole)
 
     def save(self, folder: AnyPath) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.
