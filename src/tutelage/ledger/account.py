@@ -17,11 +17,13 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical, keyed_name, query_hashes
 from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, event_from_dict, of_queries
 from tutelage.exceptions import (
+    InvalidParameterError,
     LedgerError,
     LedgerLockedError,
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
+    Problem,
     UnsupportedEventError,
 )
 from tutelage.ledger.answers import (
@@ -240,13 +242,20 @@ class Account(NeverPickled):
         the first batch spends the budget of the campaign, and the others nothing; no entry shows how many votes a
         teacher has cast.
         """
+        kinds: dict[Any, Any] = {
+            NewQueries: self._reserve_new,
+            Queries: self._reserve_queries,
+            CampaignVotes: self._reserve_votes,
+        }
         asked: Any = what
+        reserve = kinds.get(type(asked))
+        if reserve is None:
+            kind = type(what).__name__
+            raise InvalidParameterError(Problem("Account.reserve.what", "be Queries(event, number)", f"a {kind}"))
         self._opened.check_unit(asked.event)
         _check_storable(asked.event)
         vector_of(asked.event)
         self._opened.limit.cost(asked.event)  # which takes time, and is remembered
-        kinds = {NewQueries: self._reserve_new, Queries: self._reserve_queries, CampaignVotes: self._reserve_votes}
-        reserve: Any = kinds[type(asked)]
         return reserve(asked)
 
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
