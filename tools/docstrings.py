@@ -1,8 +1,8 @@
 """Give griffe what readers of the reference need. An extension named in mkdocs.yml.
 
-Classes derived from `NamedTuple`, sections of settings, and records get the constructor that Python gives them. Types
-read as in the docstring, or else without private aliases. Names and parameters that begin with an underscore are left
-out, and the parameters of the estimators are grouped.
+Classes derived from `NamedTuple`, sections of settings, parts of a card, and records get the constructor that Python
+gives them. Types read as in the docstring, or else without private aliases. Names and parameters that begin with an
+underscore are left out, and the parameters of the estimators are grouped.
 """
 
 import ast
@@ -24,7 +24,7 @@ RECORDS: dict[str, griffe.Expr] = {
     "by_identity": DATACLASS,
     "by_keywords": griffe.ExprCall(DATACLASS, [griffe.ExprKeyword("kw_only", "True")]),
 }
-WITH_CONSTRUCTOR = ("NamedTuple", "Section", "Settings")  # bases whose classes take their fields
+WITH_CONSTRUCTOR = ("NamedTuple", "Part", "Section", "Settings")  # bases whose classes take their fields
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
     "Privacy": "epsilon delta budget ledger releases unit noise",
