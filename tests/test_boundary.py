@@ -27,6 +27,7 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidBallotError,
     InvalidParameterError,
+    LedgerError,
     LedgerMismatchError,
     LedgerStorageError,
 )
@@ -213,6 +214,23 @@ def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_relea
     assert again.labels.tolist() == taken.labels.tolist() != [label for (label,) in late[1].values()]
     assert (again.cost, one.n_drawn, one.ledger.verify().unsettled) == (0, 0, 0)
     assert one._boundary.kept == []  # no vote-dependent cost is of what was not released
+
+
+def test_a_reservation_under_which_nothing_came_out_is_none_of_the_answers(monkeypatch):
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    session = LabelingSession(VOTED, GNMax(40.0), ledger)
+
+    def refuse(*_: Any) -> Any:
+        raise LedgerError("The mechanism ran more than it had announced.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Account, "settle", refuse)
+        with pytest.raises(LedgerError):
+            session.ask(ROWS)
+    assert session.reservations == frozenset()
+    session.ask(ROWS)
+    assert len(session.reservations) == 1
+    assert len(ledger.history().charges) == 2  # what was drawn first stays spent
 
 
 def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_order(monkeypatch):

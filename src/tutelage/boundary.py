@@ -295,6 +295,7 @@ class Boundary:
             raise
         except TutelageError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
             self._unstored = None
+            self._reserved.discard(reservation.number)  # under which nothing came out
             self.account.forfeit(reservation)
             raise
         self._unstored = None
