@@ -70,7 +70,9 @@ class Reserved(NamedTuple):
     answers: dict[bytes, Labels]
 
 
-class Granted(NamedTuple):
+@final
+@by_identity
+class Granted(Private):
     """The votes that teachers may cast now; private."""
 
     votes: IntArray  # per teacher

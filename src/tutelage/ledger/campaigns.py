@@ -8,16 +8,19 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray
+from tutelage._internal.records import by_identity
+from tutelage._internal.typing import IntArray, Private
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError, LedgerTamperedError, OverlappingShardsError
 from tutelage.ledger.transaction import Transaction
 
 
-class Voters(NamedTuple):
+@final
+@by_identity
+class Voters(Private):
     """The voters of a campaign; private."""
 
     names: Sequence[str]  # one per teacher; the data of one person always reach the teacher of the same name
