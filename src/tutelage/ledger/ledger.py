@@ -245,7 +245,8 @@ class Ledger:
 
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
-        return self._opened.state()
+        with self._opened.held() as read:
+            return self._opened.state_in(read)
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
@@ -259,7 +260,9 @@ class Ledger:
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(Problem("Ledger.verify.head", "be 64 hexadecimal digits", f"{head!r}"))
-        return self._opened.state(lambda read: verified(read, head=None if head is None else head.lower()))
+        with self._opened.held(copied=True) as read:
+            verified(read, head=None if head is None else head.lower())
+            return self._opened.state_in(read)
 
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Write a copy to a file that does not exist yet, while others use the ledger; return its newest entry's hash.

@@ -1,7 +1,7 @@
 """An opened ledger, on which all its rooms work: its file, its first entry, its budget, and what was read so far."""
 
 import logging
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
@@ -88,12 +88,6 @@ class OpenedLedger:
             self._history = found
             self._newest = found.entries[-1]
         return found
-
-    def state(self, check: Callable[[Transaction], object] = Transaction.checkpoint) -> LedgerState:
-        """Return what the ledger says now, by the sums that are kept with every entry, which `check` returns."""
-        with self.held(copied=check is not Transaction.checkpoint) as read:
-            check(read)
-            return self.state_in(read)
 
     def state_in(self, read: Transaction) -> LedgerState:
         """Return what the ledger says in this transaction."""

@@ -55,9 +55,8 @@ class Store:
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
-        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = (
-            None  # with the identity of its file
-        )
+        # The identity of the file, its connection, and how to close it.
+        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = None
         self._is_durable = False  # the connection
         self._cache = Cache()
         self._version: int | None = None  # of the file, by the kept connection, when it was read
