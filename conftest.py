@@ -26,14 +26,19 @@ GOLDEN = REPOSITORY / "tests" / "golden"
 _FRESH: dict[tuple[str, str], Any] = {}  # states of the streams of modules once those are imported
 _ROOM = 4 * 2**30  # bytes, several times what all tests together leave
 
-hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, max_examples=50)
+hypothesis.settings.register_profile(
+    "default", derandomize=True, database=None, deadline=None, max_examples=50
+)
 hypothesis.settings.register_profile("thorough", database=None, deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--shuffle", type=int, metavar="SEED", help="Run files, and tests in files, in an order of a seed."
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="Run files, and tests in files, in an order of a seed.",
     )
 
 
@@ -106,7 +111,9 @@ def dask_client():
     dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(2, threads_per_worker=1, memory_limit=0, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            2, threads_per_worker=1, memory_limit=0, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -124,7 +131,9 @@ def _small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Let default students have few trees, and models of public labels few penalties: neither sees a private row."""
     if request.node.get_closest_marker("whole_models"):
         return
-    monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 8))
+    monkeypatch.setattr(
+        "tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 8)
+    )
     monkeypatch.setattr("tutelage.features.scored._PENALTIES", {True: (1e-2,), False: (1.0, 1e2)})
 
 
@@ -134,11 +143,15 @@ def repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.node.get_closest_marker("fresh_noise"):
         return
     source, seeded = SimulationNoise(0), np.random.SeedSequence
-    for name in (name for name in vars(SimulationNoise) if not name.startswith("_") and name != "simulated"):
+    for name in (
+        name for name in vars(SimulationNoise) if not name.startswith("_") and name != "simulated"
+    ):
         draw = getattr(source, name)
         monkeypatch.setattr(SystemNoise, name, lambda _, *arguments, draw=draw: draw(*arguments))
     monkeypatch.setattr(
-        np.random, "SeedSequence", lambda entropy=None, **more: seeded(0 if entropy is None else entropy, **more)
+        np.random,
+        "SeedSequence",
+        lambda entropy=None, **more: seeded(0 if entropy is None else entropy, **more),
     )
 
 
@@ -162,7 +175,9 @@ def called(monkeypatch, capsys):
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else 0
         printed = capsys.readouterr()
-        return subprocess.CompletedProcess(list(map(str, arguments)), code, printed.out, printed.err)
+        return subprocess.CompletedProcess(
+            list(map(str, arguments)), code, printed.out, printed.err
+        )
 
     return call
 
@@ -172,8 +187,12 @@ def in_this_process(request, called, monkeypatch):
     """Let `tutelage` of a test module call the command line without a process, unless it asks for options of one."""
     in_a_process = request.module.tutelage
 
-    def call(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        return in_a_process(*arguments, cwd=cwd, **options) if options else called(*arguments, cwd=cwd)
+    def call(
+        *arguments: object, cwd: Path | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        return (
+            in_a_process(*arguments, cwd=cwd, **options) if options else called(*arguments, cwd=cwd)
+        )
 
     for module in (request.module, sys.modules["test_cli"]):  # whose helpers call it too
         monkeypatch.setattr(module, "tutelage", call)

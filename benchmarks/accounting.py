@@ -36,7 +36,9 @@ def drawn_votes(queries: int, classes: int, teachers: int) -> VoteHistogram:
     agreement = random.beta(4, 1, queries)[:, None]
     shares = agreement * np.eye(classes)[random.integers(0, classes, queries)]
     shares += (1 - agreement) * random.dirichlet(np.full(classes, 0.3), queries)
-    return VoteHistogram(random.multinomial(teachers, shares / shares.sum(axis=1, keepdims=True)), teachers)
+    return VoteHistogram(
+        random.multinomial(teachers, shares / shares.sum(axis=1, keepdims=True)), teachers
+    )
 
 
 def naive_cost(counts: np.ndarray, masses: np.ndarray) -> np.ndarray:
@@ -78,7 +80,9 @@ def masses_of(event: Mechanism) -> np.ndarray:
     if isinstance(event, NoisyArgmaxLaplace):
         noise = -np.abs(np.arange(-int(40 * event.scale), int(40 * event.scale) + 1)) / event.scale
     else:
-        noise = -(np.arange(-int(9 * event.sigma), int(9 * event.sigma) + 1) ** 2) / (2 * event.sigma**2)
+        noise = -(np.arange(-int(9 * event.sigma), int(9 * event.sigma) + 1) ** 2) / (
+            2 * event.sigma**2
+        )
     return np.exp(noise) / np.exp(noise).sum()
 
 
@@ -116,27 +120,57 @@ def measure(name: str, event: Mechanism, votes: VoteHistogram, table: Table) -> 
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             found.append(pool.apply(how, (event, votes.counts, votes.n_teachers)))
     (naive, _), (ours, memory) = found
-    noise = f"Laplace {event.scale:g}" if isinstance(event, NoisyArgmaxLaplace) else f"Gaussian {event.sigma:g}"
+    noise = (
+        f"Laplace {event.scale:g}"
+        if isinstance(event, NoisyArgmaxLaplace)
+        else f"Gaussian {event.sigma:g}"
+    )
     size = f"{votes.n_queries:,} x {votes.n_classes}"
-    table.add_row(name, size, noise, f"{naive:,.0f} s", f"{ours:.1f} s", f"{naive / ours:,.0f}", f"{memory:,.0f} MiB")
+    table.add_row(
+        name,
+        size,
+        noise,
+        f"{naive:,.0f} s",
+        f"{ours:.1f} s",
+        f"{naive / ours:,.0f}",
+        f"{memory:,.0f} MiB",
+    )
 
 
 def main() -> None:
     """Measure every size and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--votes", type=Path, help="npz file with votes of many classes, instead of drawn ones")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--votes", type=Path, help="npz file with votes of many classes, instead of drawn ones"
+    )
     parser.add_argument("--array", help="name of the array in it")
     arguments = parser.parse_args()
     table = Table(title=f"exact costs, {os.cpu_count()} cores, Python {platform.python_version()}")
-    for heading in ("votes", "size", "noise", "naive (scaled up)", "tutelage", "times faster", "peak memory"):
+    for heading in (
+        "votes",
+        "size",
+        "noise",
+        "naive (scaled up)",
+        "tutelage",
+        "times faster",
+        "peak memory",
+    ):
         table.add_column(heading, justify="left" if heading == "votes" else "right")
     for queries in SIZES:
-        for event in (NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)):
+        for event in (
+            NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER),
+            NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER),
+        ):
             measure("drawn, 250 teachers", event, drawn_votes(queries, 10, 250), table)
     many = drawn_votes(12_000, 150, 5_000)
     name = "drawn, 5,000 teachers"
     if arguments.votes:
-        many, name = VoteHistogram.load(arguments.votes, array=arguments.array), arguments.votes.stem
+        many, name = (
+            VoteHistogram.load(arguments.votes, array=arguments.array),
+            arguments.votes.stem,
+        )
     measure(name, NoisyArgmaxGaussian(100.0, many.n_classes, ONE_TEACHER), many, table)
     Console(width=130).print(table)
 

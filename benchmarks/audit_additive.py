@@ -61,12 +61,20 @@ def sides(numbers: bool, relation: str) -> list[tuple[Any, Any, Any]]:
 
 
 @patch.object(threads._thread, "is_worker", True, create=True)  # no pool for a hundred rows
-def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit: bool = False) -> Bounds:
+def audited(
+    numbers: bool, relation: str, epsilon: float, releases: int, *, fit: bool = False
+) -> Bounds:
     """Release both data sets so many times each, attack what comes out, and bound μ from below."""
     model: Any = PATERegressor(epsilon=epsilon, target_range=(0, 1), delta=DELTA, columns=SCHEMA)
-    model = model if numbers else PATEClassifier(epsilon=epsilon, classes=[0, 1], delta=DELTA, columns=SCHEMA)
+    model = (
+        model
+        if numbers
+        else PATEClassifier(epsilon=epsilon, classes=[0, 1], delta=DELTA, columns=SCHEMA)
+    )
     data, intending, tape = sides(numbers, relation), model, list[Any]()
-    wholes = [intending.prepare(rows, labels, entity_ids=ids, insist=True) for rows, labels, ids in data]
+    wholes = [
+        intending.prepare(rows, labels, entity_ids=ids, insist=True) for rows, labels, ids in data
+    ]
     people = [whole.method.prepare(whole.public, whole.people) for whole in wholes]
     ratios, shown, distance = np.zeros((2, releases)), [list[Any](), list[Any]()], 0.0
 
@@ -82,7 +90,9 @@ def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit:
 
     def released(side: int) -> tuple[Any, Any]:
         def answer_to(request: Any) -> Answer:
-            drawn = request.mechanism.release(request.ballot.cast(people[side], request, None), SystemNoise())
+            drawn = request.mechanism.release(
+                request.ballot.cast(people[side], request, None), SystemNoise()
+            )
             tape.append((request, Answer(drawn.values.reshape(1, -1), drawn.event, 0.0)))
             return tape[-1][1]
 
@@ -103,10 +113,17 @@ def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit:
         distance = max(distance, moved)
         more = (getattr(student, one, []) for one in ("below_", "parts_"))
         shown[side].append(
-            np.hstack([np.ravel(one) for one in (student.intercept_, *student.effects_, *more, n_people)])
+            np.hstack(
+                [np.ravel(one) for one in (student.intercept_, *student.effects_, *more, n_people)]
+            )
         )
     claimed = data_independent.mu_squared(wholes[0].method.event(wholes[0].public.sizes))
-    return Bounds(claimed**0.5, least_mu(*ratios), least_mu(*of_students(*map(np.array, shown))), distance**0.5)
+    return Bounds(
+        claimed**0.5,
+        least_mu(*ratios),
+        least_mu(*of_students(*map(np.array, shown))),
+        distance**0.5,
+    )
 
 
 def of_students(here: Any, there: Any) -> tuple[Any, Any]:
@@ -114,8 +131,12 @@ def of_students(here: Any, there: Any) -> tuple[Any, Any]:
     half = len(here) // 2
     train = np.concatenate([here[:half], there[:half]])
     scale = train.std(axis=0) + 1e-9
-    trained = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(train / scale, np.repeat([0, 1], half))
-    return trained.decision_function(here[half:] / scale), trained.decision_function(there[half:] / scale)
+    trained = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(
+        train / scale, np.repeat([0, 1], half)
+    )
+    return trained.decision_function(here[half:] / scale), trained.decision_function(
+        there[half:] / scale
+    )
 
 
 def least_mu(here: Any, there: Any) -> float:
@@ -137,27 +158,44 @@ def row_by_row(entries: Any, block: Any, form: Any) -> Any:
 
 
 FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
-    "half the noise": (ROW, [(SystemNoise, "discrete_gaussian", lambda self, sigma, n: NOISE(self, sigma / 2, n))]),
+    "half the noise": (
+        ROW,
+        [(SystemNoise, "discrete_gaussian", lambda self, sigma, n: NOISE(self, sigma / 2, n))],
+    ),
     "counts twice as long": (ROW, [(sums.BallotOfRows, "cast", doubled)]),
-    "each row a person": (PERSON, [(module, "sum_of_entries", row_by_row) for module in (additive, additive_mean)]),
-    "all sums charged as counts": (ROW, [(data_independent, "_moved", lambda event: 2 * event.norm_squared)]),
+    "each row a person": (
+        PERSON,
+        [(module, "sum_of_entries", row_by_row) for module in (additive, additive_mean)],
+    ),
+    "all sums charged as counts": (
+        ROW,
+        [(data_independent, "_moved", lambda event: 2 * event.norm_squared)],
+    ),
 }
 
 
-def line(numbers: bool, relation: str, fault: str, epsilon: float, releases: int, *, fit: bool = False) -> str:
+def line(
+    numbers: bool, relation: str, fault: str, epsilon: float, releases: int, *, fit: bool = False
+) -> str:
     """Return a line of the table."""
     with ExitStack() as planted:
         for one in FAULTS[fault][1] if fault else []:
             planted.enter_context(patch.object(*one))
         found = audited(numbers, relation, epsilon, releases, fit=fit)
     shown = [f"{gaussian_dp_epsilon(mu, DELTA):.2f}" for mu in found]
-    return f"| {' | '.join(['number' if numbers else 'class', relation, fault or 'none', *shown])} |"
+    return (
+        f"| {' | '.join(['number' if numbers else 'class', relation, fault or 'none', *shown])} |"
+    )
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--releases", type=int, default=500, help="of each side; half as many with a planted fault")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--releases", type=int, default=500, help="of each side; half as many with a planted fault"
+    )
     parser.add_argument("--fit", action="store_true", help="whole fits")
     given = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -32,7 +32,10 @@ UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
 # With each fault, the number of releases that the budget of a person is divided among.
 FAULTS: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
     "": (RELEASES, []),
-    "forgets who came": (1, [(Transaction, "cohorts", lambda _: {}), (Transaction, "add_people", lambda *_: None)]),
+    "forgets who came": (
+        1,
+        [(Transaction, "cohorts", lambda _: {}), (Transaction, "add_people", lambda *_: None)],
+    ),
 }
 
 
@@ -49,38 +52,64 @@ class Bounds(NamedTuple):
 def audited(fault: str, fits: int) -> Bounds:
     """Make the three releases so many times with each data set, attack what comes out, and bound ε from below."""
     shares, planted = FAULTS[fault]
-    both = [[_with_newcomers(one, release) for release in range(RELEASES)] for one in sides(False, PERSON)]
+    both = [
+        [_with_newcomers(one, release) for release in range(RELEASES)]
+        for one in sides(False, PERSON)
+    ]
     ratios, shown, distance = np.zeros((2, fits)), [list[Any](), list[Any]()], 0.0
     with ExitStack() as faults:
         for one in planted:
             faults.enter_context(patch.object(*one))
         for number in range(2 * fits):
-            side, ledger = number % 2, Ledger.in_memory(epsilon=EPSILON, delta=DELTA, unit=UNIT, accounting="gaussian")
+            side, ledger = (
+                number % 2,
+                Ledger.in_memory(epsilon=EPSILON, delta=DELTA, unit=UNIT, accounting="gaussian"),
+            )
             seen, moved = list[Any](), 0.0
             for release in range(RELEASES):
                 noise = SimulationNoise(RELEASES * number + release)
                 model: Any = PATEClassifier(
-                    columns=SCHEMA, classes=[0, 1], budget=EPSILON, releases=shares, ledger=ledger, noise=noise
+                    columns=SCHEMA,
+                    classes=[0, 1],
+                    budget=EPSILON,
+                    releases=shares,
+                    ledger=ledger,
+                    noise=noise,
                 )
                 given = {"release": f"release {release}", "insist": True}
-                people, tape = [_prepared(model, data[release], given) for data in both], list[tuple[Any, Answer]]()
+                people, tape = (
+                    [_prepared(model, data[release], given) for data in both],
+                    list[tuple[Any, Answer]](),
+                )
 
-                def recorded(boundary: Boundary, request: Any, *, tape: Any = tape, mine: Any = people[side]) -> Answer:
+                def recorded(
+                    boundary: Boundary, request: Any, *, tape: Any = tape, mine: Any = people[side]
+                ) -> Answer:
                     tape.append((request, RELEASE(boundary, request)))
-                    cast, expected = boundary.kept[-1].ballots, request.ballot.cast(mine, request, None)
-                    np.testing.assert_array_equal(cast.totals, expected.totals)  # everybody takes part
+                    cast, expected = (
+                        boundary.kept[-1].ballots,
+                        request.ballot.cast(mine, request, None),
+                    )
+                    # Everybody takes part.
+                    np.testing.assert_array_equal(cast.totals, expected.totals)
                     return tape[-1][1]
 
                 with patch.object(Boundary, "release", recorded):
                     rows, labels, ids = both[side][release]
                     model.fit(rows, labels, entity_ids=ids, **given)
                 for request, answer in tape:
-                    here, there = (request.ballot.cast(one, request, None).totals.ravel() for one in people)
+                    here, there = (
+                        request.ballot.cast(one, request, None).totals.ravel() for one in people
+                    )
                     sigma = request.mechanism.most(request.form, simulated=True).sigma
                     away = (there - here) / sigma
-                    ratios[side, number // 2] += (answer.values.ravel() - (here + there) / 2) @ away / sigma
+                    ratios[side, number // 2] += (
+                        (answer.values.ravel() - (here + there) / 2) @ away / sigma
+                    )
                     moved += away @ away
-                seen += [np.ravel(one) for one in (model.student_.intercept_, *model.student_.effects_)]
+                seen += [
+                    np.ravel(one) for one in (model.student_.intercept_, *model.student_.effects_)
+                ]
                 seen.append(np.array([model.n_teachers_]))
             shown[side].append(np.hstack(seen))
             distance = max(distance, moved)
@@ -106,13 +135,22 @@ def _prepared(model: PATEClassifier, data: Any, given: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--fits", type=int, default=1000, help="of each side, of three releases")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| planted fault | claimed ε | `sums` | `student` | `distance` |", "|---" * 5 + "|", sep="\n")
+    print(
+        "| planted fault | claimed ε | `sums` | `student` | `distance` |",
+        "|---" * 5 + "|",
+        sep="\n",
+    )
     for fault in FAULTS:
-        print(f"| {' | '.join([fault or 'none', *(f'{one:.2f}' for one in audited(fault, given.fits))])} |", flush=True)
+        print(
+            f"| {' | '.join([fault or 'none', *(f'{one:.2f}' for one in audited(fault, given.fits))])} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

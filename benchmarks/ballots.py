@@ -31,13 +31,17 @@ CLASSES = 10
 
 def gigabytes() -> float:
     """Return the peak memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "linux" else 2**30)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "linux" else 2**30
+    )
 
 
 def campaign(people: int, queries: int, features: int, cap: int) -> list[str]:
     """Let so many people vote, and ask two batches of a campaign; return what it took."""
     random = np.random.default_rng(0)
-    X, public = (random.random((rows, features), dtype=np.float32) for rows in (people, 2 * queries))
+    X, public = (
+        random.random((rows, features), dtype=np.float32) for rows in (people, 2 * queries)
+    )
     y, shards = random.integers(0, CLASSES, people), Shards.of_single_people(people)
     before, start = gigabytes(), time.perf_counter()
     teachers = NearestQueries(cap).fit(X, y, shards, n_classes=CLASSES)
@@ -54,27 +58,52 @@ def campaign(people: int, queries: int, features: int, cap: int) -> list[str]:
             seconds.append(time.perf_counter() - begun)
     times = fitted - start, voted - fitted, *seconds
     sizes = before, peak, gigabytes()
-    return [f"{people:,}", f"{queries:,}", *(f"{found:.1f}" for found in times), *(f"{found:.2f}" for found in sizes)]
+    return [
+        f"{people:,}",
+        f"{queries:,}",
+        *(f"{found:.1f}" for found in times),
+        *(f"{found:.2f}" for found in sizes),
+    ]
 
 
 def vectors(people: int, public_rows: int, features: int) -> list[str]:
     """Fit a student of vector ballots; return what it took."""
     random = np.random.default_rng(0)
-    X, public = (random.random((rows, features), dtype=np.float32) for rows in (people, public_rows))
+    X, public = (
+        random.random((rows, features), dtype=np.float32) for rows in (people, public_rows)
+    )
     y = random.integers(0, CLASSES, people)
     before, start = gigabytes(), time.perf_counter()
     PATEClassifier(epsilon=1.0, delta=1e-7, classes=range(CLASSES)).fit(X, y, X_public=public)
     fitted = time.perf_counter() - start
-    return [f"{people:,}", f"{public_rows:,}", f"{fitted:.1f}", f"{before:.2f}", f"{gigabytes():.2f}"]
+    return [
+        f"{people:,}",
+        f"{public_rows:,}",
+        f"{fitted:.1f}",
+        f"{before:.2f}",
+        f"{gigabytes():.2f}",
+    ]
 
 
-CAMPAIGN = "people", "queries", "fit s", "vote s", "first ask s", "second ask s", "rows GB", "vote GB", "ask GB"
+CAMPAIGN = (
+    "people",
+    "queries",
+    "fit s",
+    "vote s",
+    "first ask s",
+    "second ask s",
+    "rows GB",
+    "vote GB",
+    "ask GB",
+)
 VECTORS = "people", "public rows", "fit s", "rows GB", "fit GB"
 
 
 def main() -> None:
     """Measure every kind and size in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--cap", type=int, default=10)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
@@ -84,7 +113,9 @@ def main() -> None:
         of_kind = vectors if kind == "vectors" else lambda *size: campaign(*size, options.cap)
         print("\t".join(of_kind(people, rows, options.features)))
         return
-    machine = f"{options.features} features, {os.cpu_count()} cores, Python {platform.python_version()}"
+    machine = (
+        f"{options.features} features, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
     for kind, headings in ((f"{options.cap} votes each", CAMPAIGN), ("vectors", VECTORS)):
         table = Table(title=f"{kind}, {machine}", title_justify="left")
         for heading in headings:

@@ -67,7 +67,9 @@ def stays(fold: int) -> Raw:
         names = [name for name in table.columns if name not in NOT_FEATURES]
         return {name: [table.columns[name][place] for place in lines] for name in names}
 
-    private, public, test = (columns(part.encounters) for part in (split.private, split.public, split.test))
+    private, public, test = (
+        columns(part.encounters) for part in (split.private, split.public, split.test)
+    )
     return Raw(private, split.private.y, public, split.public.y, test, split.test.y)
 
 
@@ -76,7 +78,14 @@ def clothes(fold: int) -> Raw:
     images, split = load_fashion_mnist(), shuffled_folds(rivals_data.FOLDS)[fold]
     private, rest = (X.reshape(-1, 28, 28) for X in (images.X_train, images.X_test))
     pool, held_out = split.pool, split.held_out
-    return Raw(private, images.y_train, rest[pool], images.y_test[pool], rest[held_out], images.y_test[held_out])
+    return Raw(
+        private,
+        images.y_train,
+        rest[pool],
+        images.y_test[pool],
+        rest[held_out],
+        images.y_test[held_out],
+    )
 
 
 SOURCES: dict[str, Callable[[int], Raw]] = {
@@ -97,25 +106,35 @@ def recorded(name: str, epsilon: float) -> str:
 
 def shown(mean: float, interval: tuple[float, float] | None) -> str:
     """Return a mean and its interval, which a single seed does not have."""
-    return f"{mean:.1f}" if interval is None else f"{mean:.1f} ({interval[0]:.1f} to {interval[1]:.1f})"
+    return (
+        f"{mean:.1f}"
+        if interval is None
+        else f"{mean:.1f} ({interval[0]:.1f} to {interval[1]:.1f})"
+    )
 
 
 def right(rows: Raw, epsilon: float, seed: int) -> float:
     """Return the share, in %, of the scored rows that a student is right on."""
     classes = np.unique(rows.y_private)
-    model = PATEClassifier(epsilon=epsilon, classes=classes, noise=SimulationNoise(seed), random_state=seed)
+    model = PATEClassifier(
+        epsilon=epsilon, classes=classes, noise=SimulationNoise(seed), random_state=seed
+    )
     model.fit(rows.private, rows.y_private, X_public=rows.public)
     return 100 * float(np.mean(model.predict(rows.scored) == rows.y_scored))
 
 
 def main() -> None:
     """Measure every data set at every ε."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    table = Table(title=f"{options.seeds} seeds, each with a split of its own", title_justify="left")
+    table = Table(
+        title=f"{options.seeds} seeds, each with a split of its own", title_justify="left"
+    )
     for heading in ("data", "ε", "raw rows, %", "recorded, %", "seconds per fit"):
         table.add_column(heading, justify="right")
     console = Console(width=120)
@@ -123,7 +142,9 @@ def main() -> None:
         splits = [SOURCES[name](seed) for seed in range(options.seeds)]
         for epsilon in options.epsilons:
             start = time.perf_counter()
-            mean, interval = mean_share([right(rows, epsilon, seed) for seed, rows in enumerate(splits)])
+            mean, interval = mean_share(
+                [right(rows, epsilon, seed) for seed, rows in enumerate(splits)]
+            )
             seconds = (time.perf_counter() - start) / options.seeds
             cells = name, f"{epsilon:g}", shown(mean, interval), recorded(name, epsilon)
             table.add_row(*cells, f"{seconds:.1f}")

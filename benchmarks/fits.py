@@ -29,13 +29,17 @@ def measured(work: Callable[[], object]) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print both, and how many times as long ours takes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=5)
     adult = load_adult()
     rows, labels, public = adult.X_private, adult.y_private, adult.X_public[:UNLABELED]
 
     def ours() -> object:
-        return PATEClassifier(method=NoisyMoments(), epsilon=0.5, classes=[0, 1]).fit(rows, labels, X_public=public)
+        return PATEClassifier(method=NoisyMoments(), epsilon=0.5, classes=[0, 1]).fit(
+            rows, labels, X_public=public
+        )
 
     def boosting() -> object:
         return HistGradientBoostingClassifier().fit(rows, labels)
@@ -44,7 +48,9 @@ def main() -> None:
     taken = [(measured(ours), measured(boosting)) for _ in range(parser.parse_args().times)]
     for place, name in enumerate(("wall clock", "processor")):
         one, other = (median(pair[which][place] for pair in taken) for which in (0, 1))
-        print(f"{name}: tutelage {one:.2f} s, gradient boosting {other:.2f} s, {one / other:.1f} times")
+        print(
+            f"{name}: tutelage {one:.2f} s, gradient boosting {other:.2f} s, {one / other:.1f} times"
+        )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,10 @@ def until(is_so: Callable[[], bool]) -> float:
 
 def one_round(mail: Path, names: list[str], batch: str, size: int) -> tuple[float, int]:
     """Let every member deliver and get its files; return the seconds, and the bytes that the machine sent itself."""
-    recipients = {name: [names[(at + k + 1) % len(names)] for k in range(EACH)] for at, name in enumerate(names)}
+    recipients = {
+        name: [names[(at + k + 1) % len(names)] for k in range(EACH)]
+        for at, name in enumerate(names)
+    }
     before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
     for name in names:
         folder = mail / name / "shares" / batch
@@ -41,7 +44,11 @@ def one_round(mail: Path, names: list[str], batch: str, size: int) -> tuple[floa
         for to in recipients[name]:
             (mail / f"{name}.part").write_bytes(secrets.token_bytes(size))
             (mail / f"{name}.part").rename(folder / f"{name}.to-{to}.sealed")
-    expected = [mail / to / "shares" / batch / f"{name}.to-{to}.sealed" for name in names for to in recipients[name]]
+    expected = [
+        mail / to / "shares" / batch / f"{name}.to-{to}.sealed"
+        for name in names
+        for to in recipients[name]
+    ]
     seconds = until(lambda: all(path.exists() for path in expected))
     return seconds, psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
 
@@ -68,7 +75,10 @@ def measured(folder: Path, members: int, rounds: int, size: int) -> dict[str, st
         time.sleep(QUIET_SECONDS)
         cpu = [sum(process.cpu_times()[:2]) for process in processes]
         time.sleep(IDLE_SECONDS)
-        cpu = [(sum(p.cpu_times()[:2]) - old) / IDLE_SECONDS for p, old in zip(processes, cpu, strict=True)]
+        cpu = [
+            (sum(p.cpu_times()[:2]) - old) / IDLE_SECONDS
+            for p, old in zip(processes, cpu, strict=True)
+        ]
     finally:
         for carrier in carriers:
             carrier.stop()
@@ -88,7 +98,9 @@ def measured(folder: Path, members: int, rounds: int, size: int) -> dict[str, st
 
 def main() -> None:
     """Measure, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bytes", type=int, default=130_000)

@@ -31,13 +31,25 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.features.scored import ScoredRows
 from tutelage_reproductions.rivals_data import RivalData
-from tutelage_reproductions.rivals_methods import OF_PUBLIC_LABELS, Problem, chosen, linear_of, mu_of, turned
+from tutelage_reproductions.rivals_methods import (
+    OF_PUBLIC_LABELS,
+    Problem,
+    chosen,
+    linear_of,
+    mu_of,
+    turned,
+)
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "labels.csv"
 KEY, MEASURES = ["data", "fold", "epsilon", "method"], ["accuracy", "average_precision"]
 DELTA, RARE, MOST_COLUMNS = 1e-5, ("Lending club", "Adult, 5 % rich"), 200
 MANY, SKIPPED = 30, 7  # if a rival has many settings, every seventh is tried
-ALONE, CHECK, WITHOUT, WITH = "public labels alone", "trees or logistic regression", "ballots", "ballots with labels"
+ALONE, CHECK, WITHOUT, WITH = (
+    "public labels alone",
+    "trees or logistic regression",
+    "ballots",
+    "ballots with labels",
+)
 SMALL = 0.05  # points: a smaller difference is neither a gain nor a loss
 METHOD = """Each number is a mean over eight splits on which nothing was chosen, at δ = 10⁻⁵: accuracy in %, or average
 precision where classes are rare (`python benchmarks/labels.py`). The other methods are public labels alone, the better
@@ -45,15 +57,21 @@ of trees and logistic regression on these labels, and ballots without labels. Pr
 labels, were tried on one split of AG News only."""
 
 
-def fitted(split: Split, n_classes: int, epsilon: float, seed: int, labels: IntArray | None) -> PATEClassifier:
+def fitted(
+    split: Split, n_classes: int, epsilon: float, seed: int, labels: IntArray | None
+) -> PATEClassifier:
     """Return a fit with default settings."""
     unit, noise = "row" if split.ids is None else None, SimulationNoise(seed)
-    model = PATEClassifier(epsilon=epsilon, delta=DELTA, classes=range(n_classes), noise=noise, unit=unit)
+    model = PATEClassifier(
+        epsilon=epsilon, delta=DELTA, classes=range(n_classes), noise=noise, unit=unit
+    )
     given = {"X_public": split.public, "y_public": labels, "entity_ids": split.ids}
     return model.fit(split.private, split.y_private, **given)
 
 
-def shown(split: Split, model: PATEClassifier, n_classes: int, seed: int) -> tuple[Problem, Matrix, Matrix, Matrix]:
+def shown(
+    split: Split, model: PATEClassifier, n_classes: int, seed: int
+) -> tuple[Problem, Matrix, Matrix, Matrix]:
     """Return what rivals see, the scored rows so, and scores of these by two models of public labels alone."""
     steps = model.whole_student().steps
     place = next(place for place, (_, step) in enumerate(steps) if isinstance(step, ScoredRows))
@@ -63,7 +81,9 @@ def shown(split: Split, model: PATEClassifier, n_classes: int, seed: int) -> tup
         some = np.random.default_rng(seed).permutation(some)
         some = some[np.unique(split.ids[some], return_index=True)[1]]
     private = split.private.iloc[some] if split.ids is not None else split.private
-    raw = [before.transform(rows) if place else rows for rows in (split.public, private, split.scored)]
+    raw = [
+        before.transform(rows) if place else rows for rows in (split.public, private, split.scored)
+    ]
     seen = [np.asarray(scores.transform(rows))[:, :-n_classes] for rows in raw]
     data = turned(
         RivalData(
@@ -73,12 +93,19 @@ def shown(split: Split, model: PATEClassifier, n_classes: int, seed: int) -> tup
     )  # fmt: skip
     start = linear_of(data.public, data.y_public, n_classes)
     problem = Problem(data.private, data.y_private, data.public, n_classes, start)
-    return problem, data.scored, scores.transform(raw[2])[:, -n_classes:], check(raw, seen, split.y_public, n_classes)
+    return (
+        problem,
+        data.scored,
+        scores.transform(raw[2])[:, -n_classes:],
+        check(raw, seen, split.y_public, n_classes),
+    )
 
 
 def check(raw: list[Any], seen: list[Matrix], labels: IntArray, n_classes: int) -> Matrix:
     """Return chances by the better of a logistic regression and trees, chosen by cross-validation of public labels."""
-    searches = [(seen, GridSearchCV(LogisticRegression(max_iter=300), {"C": (0.1, 1.0, 10.0, 100.0)}, cv=3))]
+    searches = [
+        (seen, GridSearchCV(LogisticRegression(max_iter=300), {"C": (0.1, 1.0, 10.0, 100.0)}, cv=3))
+    ]
     if raw[0].ndim == 2 and raw[0].dtype.kind in "buif" and raw[0].shape[1] <= MOST_COLUMNS:
         trees = HistGradientBoostingClassifier(random_state=0)
         searches.append((raw, GridSearchCV(trees, {"learning_rate": (0.03, 0.1)}, cv=3)))
@@ -90,7 +117,9 @@ def check(raw: list[Any], seen: list[Matrix], labels: IntArray, n_classes: int) 
     return chances
 
 
-def measured(name: str, fold: int, wanted: list[Any], known: set[Any], tuned: dict[Any, Any]) -> Iterator[Any]:
+def measured(
+    name: str, fold: int, wanted: list[Any], known: set[Any], tuned: dict[Any, Any]
+) -> Iterator[Any]:
     """Yield ε, method, classes and scores of the scored rows, shape (rows, classes), where not yet known."""
     wanted = [one for one in wanted if (name, fold, *one) not in known]
     if not wanted:
@@ -114,10 +143,17 @@ def measured(name: str, fold: int, wanted: list[Any], known: set[Any], tuned: di
         for epsilon, way in wanted:
             if way in (WITH, WITHOUT):
                 labels = split.y_public if way == WITH else None
-                again = model if (epsilon, way) == (first, WITH) else fitted(split, n_classes, epsilon, seed, labels)
+                again = (
+                    model
+                    if (epsilon, way) == (first, WITH)
+                    else fitted(split, n_classes, epsilon, seed, labels)
+                )
                 scores = again.predict_proba(split.scored)
             else:
-                mu, rival = mu_of(epsilon, DELTA), next(rival for rival in OF_PUBLIC_LABELS if rival.name == way)
+                mu, rival = (
+                    mu_of(epsilon, DELTA),
+                    next(rival for rival in OF_PUBLIC_LABELS if rival.name == way),
+                )
                 if (name, epsilon, way) not in tuned:
                     settings = rival.settings[:: SKIPPED if len(rival.settings) > MANY else 1]
                     tuned[name, epsilon, way] = chosen(settings, problem, mu)
@@ -129,7 +165,9 @@ def measured(name: str, fold: int, wanted: list[Any], known: set[Any], tuned: di
 
 def main() -> None:
     """Measure what is not known yet, and write a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="*", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
     parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
@@ -147,7 +185,11 @@ def main() -> None:
             continue
         for epsilon, way, scores, truth in measured(name, fold, wanted, known, tuned):
             right = np.mean(scores.argmax(axis=1) == truth)
-            ranked = average_precision_score(truth, scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else np.nan
+            ranked = (
+                average_precision_score(truth, scores[:, 1] - scores[:, 0])
+                if scores.shape[1] == 2
+                else np.nan
+            )
             line = name, fold, epsilon, way, round(100 * right, 3), round(100 * ranked, 3)
             numbers.loc[len(numbers)] = line
             numbers.to_csv(STORED, index=False)
@@ -165,31 +207,44 @@ def compared(numbers: pd.DataFrame, ours: str, rare: Collection[str]) -> pd.Data
     found = []
     for (name, epsilon), cell in numbers[numbers.epsilon > 0].groupby(["data", "epsilon"]):
         alone = numbers[(numbers.data == name) & (numbers.epsilon == 0)]
-        table = pd.concat([alone, cell]).pivot_table(index="fold", columns="method", values=MEASURES[name in rare])
+        table = pd.concat([alone, cell]).pivot_table(
+            index="fold", columns="method", values=MEASURES[name in rare]
+        )
         for other in table.columns.drop(ours):
             gaps = (table[ours] - table[other]).dropna()
             few = f" ({len(gaps)} of {len(table)} splits)" if len(gaps) < len(table) else ""
             shown = name + ", average precision" * (name in rare)
-            found.append((shown, epsilon, other, gaps.mean(), shown_gap(gaps) + few, table[ours].mean()))
+            found.append(
+                (shown, epsilon, other, gaps.mean(), shown_gap(gaps) + few, table[ours].mean())
+            )
     return pd.DataFrame(found, columns=["data", "epsilon", "other", "gap", "shown", "ours"])
 
 
 def page_of(stored: Path, ours: str, rare: Collection[str], title: str, method: str) -> str:
     """Return a page: the largest loss on each data set, and the difference to the best other way at every ε."""
     gaps: Any = compared(pd.read_csv(stored), ours, rare)
-    told = gaps.other.str.contains("told")  # of a weaker guarantee, so it is not among the best others
+    # Of a weaker guarantee, so it is not among the best others.
+    told = gaps.other.str.contains("told")
     best = gaps.loc[gaps[~told].groupby(["data", "epsilon"]).gap.idxmin()]
     losses: Any = pd.concat([best, gaps.loc[gaps[told].groupby("data").gap.idxmin()]])
     losses = losses[losses.gap <= -SMALL].sort_values("gap")
-    named = [f"- {one.data}, ε = {one.epsilon:g}: {one.shown} against {one.other}" for one in losses.itertuples()]
+    named = [
+        f"- {one.data}, ε = {one.epsilon:g}: {one.shown} against {one.other}"
+        for one in losses.itertuples()
+    ]
     counts = f"{sum(best.gap >= SMALL)} are gains and {sum(best.gap <= -SMALL)} are losses of at least {SMALL} points"
-    weaker = " Losses to methods that were told ε are listed, but not counted." if told.any() else ""
+    weaker = (
+        " Losses to methods that were told ε are listed, but not counted." if told.any() else ""
+    )
     table = best.pivot_table(index="data", columns="epsilon", values="gap")
     table = table.loc[table.min(axis=1).sort_values().index].round(2) + 0.0  # no -0.00
     level = best[best.epsilon == 1].set_index("data").ours
     first, *others = (f"{epsilon:g}" for epsilon in table)
     head = ["", f"{ours}, ε = 1", f"minus the best other, ε = {first}", *others]
-    rows = [[str(name), f"{level[name]:.2f}", *(f"{gap:+.2f}" for gap in row)] for name, row in table.iterrows()]
+    rows = [
+        [str(name), f"{level[name]:.2f}", *(f"{gap:+.2f}" for gap in row)]
+        for name, row in table.iterrows()
+    ]
     lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
     lines.insert(1, f"|---{'|---:' * (len(head) - 1)}|")
     parts = (

@@ -40,18 +40,26 @@ def rows(n: int, seed: int) -> pa.Table:
     decimals = np.round(rng.normal(size=(10, n)), 2)
     integers = rng.integers(0, 90, (5, n))
     codes = [rng.integers(0, kinds, n) for kinds in (3, 5, 8, 12)]
-    score = decimals[:4].sum(axis=0) + (integers[0] - 45) / 20 + np.abs(decimals[4]) + 1.5 * (codes[1] == 2)
+    score = (
+        decimals[:4].sum(axis=0)
+        + (integers[0] - 45) / 20
+        + np.abs(decimals[4])
+        + 1.5 * (codes[1] == 2)
+    )
     label = (score + rng.logistic(size=n) > 1).astype(np.int8)
     columns: dict[str, Any] = {f"measure_{place}": values for place, values in enumerate(decimals)}
     columns |= {f"count_{place}": values.astype(np.int32) for place, values in enumerate(integers)}
     columns |= {
-        f"group_{place}": _texts([f"kind {kind}" for kind in range(12)], each) for place, each in enumerate(codes)
+        f"group_{place}": _texts([f"kind {kind}" for kind in range(12)], each)
+        for place, each in enumerate(codes)
     }
     return pa.table({**columns, LABEL: _texts(CLASSES, label)})
 
 
 def _texts(names: list[str], codes: Any) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names)).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), pa.array(names)).cast(
+        pa.string()
+    )
 
 
 def write(path: Path, n_rows: int) -> None:
@@ -93,7 +101,12 @@ def measure(path: Path) -> dict[str, float]:
     seconds = time.perf_counter() - start
     test = as_table(rows(TEST_ROWS, 10**6 + 1))
     score = float(np.mean(found.predict(test.without([LABEL])) == np.array(test.texts(LABEL))))
-    return {"seconds": seconds, "peak": _peak(), "processor": time.process_time(), "accuracy": score}
+    return {
+        "seconds": seconds,
+        "peak": _peak(),
+        "processor": time.process_time(),
+        "accuracy": score,
+    }
 
 
 def _peak() -> float:
@@ -117,9 +130,14 @@ def over_dask(path: Path, workers: int) -> None:
 
     start = time.perf_counter()
     alone = fitted(read_batches(path))
-    print(f"one process: {time.perf_counter() - start:,.0f} s, peak memory {_peak():.2f} GiB", flush=True)
+    print(
+        f"one process: {time.perf_counter() - start:,.0f} s, peak memory {_peak():.2f} GiB",
+        flush=True,
+    )
     received, computed = list[int](), partitions._computed
-    partitions._computed = lambda task: received.append(len(pickle.dumps(found := computed(task)))) or found
+    partitions._computed = lambda task: (
+        received.append(len(pickle.dumps(found := computed(task)))) or found
+    )
     options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
     with LocalCluster(workers, **options) as cluster, Client(cluster) as client:
         # One partition per row group, whose columns are read as they are.
@@ -134,7 +152,9 @@ def over_dask(path: Path, workers: int) -> None:
     for one, other in zip(alone.ballots_, spread.ballots_, strict=True):
         if not np.array_equal(one.totals, other.totals):
             raise SystemExit("The ballots differ.")
-    print(f"All {sum(one.totals.size for one in alone.ballots_)} numbers of the ballots are the same.")
+    print(
+        f"All {sum(one.totals.size for one in alone.ballots_)} numbers of the ballots are the same."
+    )
 
 
 def check(path: Path) -> None:
@@ -151,7 +171,9 @@ def check(path: Path) -> None:
 
 def main() -> None:
     """Write the file where needed, and measure or compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--cores", type=int, default=os.cpu_count())

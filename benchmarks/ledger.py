@@ -105,7 +105,8 @@ def waits(folder: Path, askers: int, seconds: float) -> np.ndarray:
     """Let several processes ask one query after the other of the same ledger; return how long each answer took."""
     path = new_ledger(folder).path
     votes = VoteHistogram(np.array([[200, 30, 20]]), 250)
-    LabelingSession(votes, GNMax(SIGMA), new_ledger(folder)).ask(np.zeros((1, 4)))  # what the first ask of all computes
+    # What the first ask of all computes.
+    LabelingSession(votes, GNMax(SIGMA), new_ledger(folder)).ask(np.zeros((1, 4)))
     receives, sends = os.pipe()
     children = []
     for number in range(askers):
@@ -131,13 +132,26 @@ def waits(folder: Path, askers: int, seconds: float) -> np.ndarray:
 def looked_up(folder: Path, entries: int) -> dict[str, float]:
     """Return how many milliseconds the look-ups take in a ledger with so many entries, each the median of 50."""
     ledger = new_ledger(folder)
-    cost: dict[str, Any] = {"event": EVENT.as_dict(), "queries": 1, "cost": ledger.limit.cost(EVENT)}
+    cost: dict[str, Any] = {
+        "event": EVENT.as_dict(),
+        "queries": 1,
+        "cost": ledger.limit.cost(EVENT),
+    }
     with ledger._opened.held(write=True) as write:
         for number in range(entries // 2):
             reserved = write.add(Kind.RESERVED, cost["cost"], **cost, batch=f"batch {number}")
-            happened = {"reservation": reserved.number, "happened": EVENT.as_dict(), "refund": cost["cost"]}
+            happened = {
+                "reservation": reserved.number,
+                "happened": EVENT.as_dict(),
+                "refund": cost["cost"],
+            }
             write.add(
-                Kind.ANSWERED, -cost["cost"], settles=reserved.number, **happened, answers=0, digest=digest_of([])
+                Kind.ANSWERED,
+                -cost["cost"],
+                settles=reserved.number,
+                **happened,
+                answers=0,
+                digest=digest_of([]),
             )
     opened = Ledger.open(str(ledger.path))
     account = opened.account
@@ -168,12 +182,21 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: here")
     parser.add_argument("--debits", type=int, default=2000)
-    parser.add_argument("--askers", type=int, help="measure instead how long each of so many waits for its answers")
+    parser.add_argument(
+        "--askers", type=int, help="measure instead how long each of so many waits for its answers"
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--entries", type=int, nargs="+", help="measure instead the look-ups in ledgers of these sizes")
+    parser.add_argument(
+        "--entries",
+        type=int,
+        nargs="+",
+        help="measure instead the look-ups in ledgers of these sizes",
+    )
     options = parser.parse_args()
     if options.entries:
         table = Table("ms", *(f"{number:,} entries" for number in options.entries))
@@ -187,14 +210,25 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder or Path.cwd()) as folder:
             waited = waits(Path(folder), options.askers, options.seconds)
         middle, late = np.quantile(waited, [0.5, 0.99])
-        print(f"{len(waited):,} answers, {options.askers} askers: p50 {middle:.3f} s, p99 {late:.3f} s")
+        print(
+            f"{len(waited):,} answers, {options.askers} askers: p50 {middle:.3f} s, p99 {late:.3f} s"
+        )
         return
     rows = [
         ("plain file, write and fdatasync", appended),
         ("reserve, one by one", reserved),
-        ("reserve and settle, one by one", lambda folder, debits: reserved_and_settled(folder, debits, 1)),
-        ("reserve and settle, batches of 100", lambda folder, debits: reserved_and_settled(folder, debits, 100)),
-        ("reserve and settle, one batch", lambda folder, debits: reserved_and_settled(folder, debits, debits)),
+        (
+            "reserve and settle, one by one",
+            lambda folder, debits: reserved_and_settled(folder, debits, 1),
+        ),
+        (
+            "reserve and settle, batches of 100",
+            lambda folder, debits: reserved_and_settled(folder, debits, 100),
+        ),
+        (
+            "reserve and settle, one batch",
+            lambda folder, debits: reserved_and_settled(folder, debits, debits),
+        ),
         ("session.ask, one by one", lambda folder, debits: asked(folder, debits, 1)),
         ("session.ask, batches of 100", lambda folder, debits: asked(folder, debits, 100)),
         ("reserve and settle, 8 processes", lambda folder, debits: raced(folder, debits, 8)),

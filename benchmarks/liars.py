@@ -26,11 +26,17 @@ from tutelage.federation.mpc.session import _coefficients
 from tutelage.federation.sums import Round, Sums, _bound
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
-from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, split_by_patient
+from tutelage_reproductions.datasets.diabetes import (
+    FEATURES,
+    HospitalStays,
+    load_diabetes,
+    split_by_patient,
+)
 
 HOSPITALS = 10
 PLAY = Path(__file__).parents[1] / "examples" / "consortium" / "run.py"
-Lie = Callable[[np.ndarray, np.ndarray], np.ndarray]  # from the honest sum and that of turned labels
+# From the honest sum and that of turned labels.
+Lie = Callable[[np.ndarray, np.ndarray], np.ndarray]
 LIES: dict[str, Lie] = {
     "honest": lambda sum_, _: sum_,
     "silent: zeros": lambda sum_, _: 0 * sum_,
@@ -48,7 +54,10 @@ def consortium() -> Sums:
     play = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(play)
     names = "\n".join(f"h{place} = 1300" for place in range(HOSPITALS))
-    parties = "\n".join(f'{name} = "127.0.0.1:{port}"' for port, name in enumerate(("left", "middle", "right"), 7001))
+    parties = "\n".join(
+        f'{name} = "127.0.0.1:{port}"'
+        for port, name in enumerate(("left", "middle", "right"), 7001)
+    )
     terms = play.TERMS.format(quorum=8, hospitals=names, parties=parties)
     return TermsFile.of(tomllib.loads(terms)).draft().sums()
 
@@ -71,7 +80,9 @@ def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) ->
                 total = lie(total, sum_of(sums, asked, stays, 1 - stays.y))
             total = total + noise.discrete_gaussian(event.sigma_of_share, total.shape)
             vector = total.ravel()
-            tests = np.abs(vector @ _coefficients(vector.size, secrets.token_bytes(32)).astype(np.int64))
+            tests = np.abs(
+                vector @ _coefficients(vector.size, secrets.token_bytes(32)).astype(np.int64)
+            )
             if tests.max() <= _bound(people[name], event):
                 totals[name] = total
             else:
@@ -82,11 +93,15 @@ def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) ->
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--splits", type=int, default=5)
     splits = parser.parse_args().splits
     sums, data = consortium(), load_diabetes()
-    table = Table(title=f"{HOSPITALS} hospitals, ε = 1, AUC in % over {splits} splits, mean ± 2 standard errors")
+    table = Table(
+        title=f"{HOSPITALS} hospitals, ε = 1, AUC in % over {splits} splits, mean ± 2 standard errors"
+    )
     for heading in ("sums of the liars", "one liar", "found in", "two liars", "found in"):
         table.add_column(heading)
     for name, lie in LIES.items():
@@ -95,7 +110,9 @@ def main() -> None:
             scores, found = [], 0
             for split in range(splits):
                 cut = split_by_patient(data, key=f"split {split} of liars".encode())
-                shards = Shards.of_entities(cut.private.patients, HOSPITALS, key=b"hospitals of liars", name="patient")
+                shards = Shards.of_entities(
+                    cut.private.patients, HOSPITALS, key=b"hospitals of liars", name="patient"
+                )
                 hospitals = [cut.private.select(rows) for rows in shards.rows]
                 student, caught = release(sums, hospitals, lie, liars)
                 test = {column: cut.test.X[:, place] for place, column in enumerate(FEATURES)}

@@ -43,7 +43,9 @@ KEY = ["table", "way", "months", "seed"]
 def diabetes(fold: int) -> Split:
     """Return the stays of diabetic patients, in the order of their ids."""
     parts = raw(stays, fold)
-    ids = split_by_patient(load_diabetes(), key=rivals_data.key_of(fold), balanced=True).private.patients
+    ids = split_by_patient(
+        load_diabetes(), key=rivals_data.key_of(fold), balanced=True
+    ).private.patients
     order = np.argsort(ids, kind="stable")
     private = pd.DataFrame(parts.private).iloc[order].reset_index(drop=True)
     return parts._replace(private=private, y_private=parts.y_private[order], ids=ids[order])
@@ -69,7 +71,9 @@ WAYS = {
 def given_to(table: str, parts: Split, *, labeled: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return settings, and what is given to a fit beside the private rows."""
     if table == "Adult, votes":
-        return {"method": CappedVotes(votes=5, n_queries=40), "random_state": 0}, {"X_public": parts.public}
+        return {"method": CappedVotes(votes=5, n_queries=40), "random_state": 0}, {
+            "X_public": parts.public
+        }
     if labeled:
         return {}, {"X_public": parts.public, "y_public": parts.y_public}
     return {"columns": Schema.learn(parts.public)}, {}
@@ -110,7 +114,9 @@ def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, f
                     data_changed=True,
                     **given,
                 )
-                n_labels += len(model.queries_) if WAYS[way] is None else len(model.queries_) - n_labels
+                n_labels += (
+                    len(model.queries_) if WAYS[way] is None else len(model.queries_) - n_labels
+                )
             scores.append(model.score(parts.scored, parts.y_scored))
     return scores[-1], float(np.mean(scores)), n_labels if table == "Adult, votes" else 0
 

@@ -51,7 +51,9 @@ class Task(NamedTuple):
 
 def noised_sum(votes: np.ndarray, sigma: float) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the three parties' sums of all entities' shares, and the noised totals that they stand for."""
-    noise = [SystemNoise().discrete_gaussian(sigma / ENTITIES**0.5, votes.shape) for _ in range(ENTITIES)]
+    noise = [
+        SystemNoise().discrete_gaussian(sigma / ENTITIES**0.5, votes.shape) for _ in range(ENTITIES)
+    ]
     parts = [votes + noise[0], *noise[1:]]
     shares = [[decode(share, votes.shape) for share in split(part)] for part in parts]
     return [np.sum(mine, axis=0) for mine in zip(*shares, strict=True)], np.sum(parts, axis=0)
@@ -62,7 +64,13 @@ def tasks(votes: np.ndarray, sigma: float, bits: int) -> list[Task]:
     found = []
     for classes in (10, 2):
         shares, totals = noised_sum(votes[:, :classes], sigma)
-        found.append(Task(f"GNMax, {classes} classes", [(share, bits) for share in shares], totals.argmax(axis=1) + 1))
+        found.append(
+            Task(
+                f"GNMax, {classes} classes",
+                [(share, bits) for share in shares],
+                totals.argmax(axis=1) + 1,
+            )
+        )
     shares, totals = noised_sum(votes, sigma)
     checks, checked = noised_sum(votes, SIGMA_OF_CHECK)
     given = [(share, bits, (check, THRESHOLD)) for share, check in zip(shares, checks, strict=True)]
@@ -92,7 +100,9 @@ def started(body: Callable[..., None], given: Iterable[tuple[Any, ...]]) -> list
 def endpoints() -> tuple[list[Endpoint], list[bytes]]:
     """Return three parties on free ports of this machine, and their keys."""
     ports = free_ports()
-    made = [Identity.generate(f"party-{port}", Role.COMPUTING, f"127.0.0.1:{port}") for port in ports]
+    made = [
+        Identity.generate(f"party-{port}", Role.COMPUTING, f"127.0.0.1:{port}") for port in ports
+    ]
     found = [
         Endpoint(one.member.name, "127.0.0.1", port, one.member.certificate or "")
         for one, port in zip(made, ports, strict=True)
@@ -100,7 +110,9 @@ def endpoints() -> tuple[list[Endpoint], list[bytes]]:
     return found, [one.tls_key_pem or b"" for one in made]
 
 
-def party(pipe: Connection, me: int, parties: list[Endpoint], key: bytes, given: list[tuple[Any, ...]]) -> None:
+def party(
+    pipe: Connection, me: int, parties: list[Endpoint], key: bytes, given: list[tuple[Any, ...]]
+) -> None:
     """Be one party: find the labels of every task, and say what each took."""
 
     async def body(session: Session) -> list[Measured]:
@@ -118,16 +130,23 @@ def party(pipe: Connection, me: int, parties: list[Endpoint], key: bytes, given:
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--sigma", type=float, default=40.0)
     parser.add_argument("--bits", type=int, default=22, help="of what is compared")
     options = parser.parse_args()
-    votes = VoteHistogram.load(Path(os.environ["TUTELAGE_DATA"]) / "pate2018_votes.npz", array="mnist_250_teachers")
+    votes = VoteHistogram.load(
+        Path(os.environ["TUTELAGE_DATA"]) / "pate2018_votes.npz", array="mnist_250_teachers"
+    )
     counts = np.resize(votes.counts, (options.queries, votes.counts.shape[1])).astype(np.int64)
     work = tasks(counts, options.sigma, options.bits)
     parties, keys = endpoints()
-    pipes = started(party, ((me, parties, key, [task.given[me] for task in work]) for me, key in enumerate(keys)))
+    pipes = started(
+        party,
+        ((me, parties, key, [task.given[me] for task in work]) for me, key in enumerate(keys)),
+    )
     report(work, [pipe.recv() for pipe in pipes], options.queries, options.bits)
 
 
@@ -135,7 +154,14 @@ def report(work: list[Task], found: list[list[Measured]], queries: int, bits: in
     """Print what every task took, and whether its labels are right."""
     machine = f"3 processes on {os.cpu_count()} cores, Python {platform.python_version()}"
     table = Table(title=f"{queries:,} queries, {bits} bits, {machine}", title_justify="left")
-    for heading in ("", "seconds", "queries per second", "CPU s of a party", "bytes a query, a party", "right labels"):
+    for heading in (
+        "",
+        "seconds",
+        "queries per second",
+        "CPU s of a party",
+        "bytes a query, a party",
+        "right labels",
+    ):
         table.add_column(heading, justify="right" if heading else "left")
     for number, task in enumerate(work):
         each = [party[number] for party in found]

@@ -50,7 +50,11 @@ def live(releases: int, fold: int) -> pd.DataFrame:
                 release=f"{month + 1:02}",
                 data_changed=True,
             )
-            line = {"month": month + 1, "accuracy": model.score(parts.scored, parts.y_scored), "majority": majority}
+            line = {
+                "month": month + 1,
+                "accuracy": model.score(parts.scored, parts.y_scored),
+                "majority": majority,
+            }
             found.append(line | {"cost": model.release_.cost} | dict(model.ledger_.cohorts))
             print(line, flush=True)
     return pd.DataFrame(found).fillna(0.0).round(5)
@@ -59,16 +63,24 @@ def live(releases: int, fold: int) -> pd.DataFrame:
 def draw(table: pd.DataFrame, path: Path) -> None:
     """Draw accuracy, and below it what is spent of the people who came with each release."""
     mpl.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
-    _, (above, below) = plt.subplots(2, sharex=True, figsize=(7, 5.4), height_ratios=(3, 2), layout="constrained")
-    above.plot(table["month"], 100 * table["accuracy"], marker="o", color="#1f5f8b", label="student")
-    above.axhline(100 * table["majority"].iloc[0], color="#999999", linestyle="--", label="one class for all")
+    _, (above, below) = plt.subplots(
+        2, sharex=True, figsize=(7, 5.4), height_ratios=(3, 2), layout="constrained"
+    )
+    above.plot(
+        table["month"], 100 * table["accuracy"], marker="o", color="#1f5f8b", label="student"
+    )
+    above.axhline(
+        100 * table["majority"].iloc[0], color="#999999", linestyle="--", label="one class for all"
+    )
     above.set_ylabel("right on so many %")
     above.legend(frameon=False, loc="upper left")
     cohorts = table.columns[4:]
     shades = plt.get_cmap("viridis")(np.linspace(0.05, 0.9, len(cohorts)))
     for cohort, shade in zip(cohorts, shades, strict=True):
         since = table["month"] >= int(cohort)
-        below.plot(table["month"][since], table[cohort][since], color=shade, marker=".", linewidth=1.2)
+        below.plot(
+            table["month"][since], table[cohort][since], color=shade, marker=".", linewidth=1.2
+        )
     below.axhline(1, color="#b03030", linewidth=1)
     below.text(1, 1.03, "ε of the budget", color="#b03030", va="bottom")
     below.set(ylabel="ε spent, by cohort", xlabel="month", ylim=(0, 1.2), xticks=table["month"])

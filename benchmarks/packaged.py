@@ -41,7 +41,8 @@ from tutelage_reproductions.rivals_methods import AdaSSP, Problem, mu_of
 STORED = Path(__file__).parents[1] / "docs" / "results" / "packaged.csv"
 OURS, LONGEST, MOST_CATEGORIES = "tutelage", 600, 255
 ALL, RARE = SOURCES | WITHOUT_ROWS, ("Lending club", "Crashes")
-COST = {"aim": 0.9 * 2 + 0.1 * 4, "mst": 2 / 3 * 2 + 1 / 3 * 4}  # as nine tenths and two thirds are for counts
+# As nine tenths and two thirds are for counts.
+COST = {"aim": 0.9 * 2 + 0.1 * 4, "mst": 2 / 3 * 2 + 1 / 3 * 4}
 METHOD = """Each number is a mean over four splits without public rows, at δ = 10⁻⁵ for one replaced row: accuracy in %,
 or average precision where classes are rare (`python benchmarks/packaged.py`). All methods get the same schema, and
 no private row chooses a setting: DP-EBM has its defaults, or ten times their learning rate (rate 0.1). It counts added
@@ -69,17 +70,27 @@ def seen_of(name: str, fold: int) -> Seen:
     kept = np.random.default_rng(fold).permutation(len(split.y_private))
     if split.ids is not None:
         kept = kept[np.unique(split.ids[kept], return_index=True)[1]]
-    schema, classes = Schema.learn(split.public), range(int(max(split.y_private.max(), split.y_scored.max())) + 1)
+    schema, classes = (
+        Schema.learn(split.public),
+        range(int(max(split.y_private.max(), split.y_scored.max())) + 1),
+    )
     private, scored = (schema.transform(rows).astype(int) for rows in (split.private, split.scored))
-    return Seen(split, schema, kept, split.y_private[kept], (private[kept], scored), classes, 100 + fold)
+    return Seen(
+        split, schema, kept, split.y_private[kept], (private[kept], scored), classes, 100 + fold
+    )
 
 
 def additive(seen: Seen, epsilon: float) -> Matrix:
     """Return chances by this library with default settings."""
-    split, settings = seen.split, {"delta": DELTA, "classes": seen.classes, "noise": SimulationNoise(seen.seed)}
+    split, settings = (
+        seen.split,
+        {"delta": DELTA, "classes": seen.classes, "noise": SimulationNoise(seen.seed)},
+    )
     unit = "row" if split.ids is None else None
     model = PATEClassifier(columns=seen.schema, epsilon=epsilon, unit=unit, **settings)
-    return model.fit(split.private, split.y_private, entity_ids=split.ids).predict_proba(split.scored)
+    return model.fit(split.private, split.y_private, entity_ids=split.ids).predict_proba(
+        split.scored
+    )
 
 
 def boosted(seen: Seen, epsilon: float, rate: float = 0.01, told: bool = False) -> Matrix:
@@ -91,7 +102,13 @@ def boosted(seen: Seen, epsilon: float, rate: float = 0.01, told: bool = False) 
 
     used = epsilon if told else ebm_epsilon(epsilon)
     (private, scored), given = ebm_rows(seen.schema, seen.split.private, seen.split.scored)
-    settings = {"epsilon": used, "delta": DELTA, "learning_rate": rate, "random_state": seen.seed, "n_jobs": 1}
+    settings = {
+        "epsilon": used,
+        "delta": DELTA,
+        "learning_rate": rate,
+        "random_state": seen.seed,
+        "n_jobs": 1,
+    }
     model = DPExplainableBoostingClassifier(**settings, **given)
     return model.fit(private.iloc[seen.kept], seen.y).predict_proba(scored)
 
@@ -109,7 +126,10 @@ def ebm_epsilon(epsilon: float) -> float:
 def ebm_rows(schema: Schema, *rows: Any) -> tuple[list[pd.DataFrame], dict[str, Any]]:
     """Return rows as DP-EBM takes them, numbers in their ranges and the bins of other columns, and what these are."""
     ranges = {name: schema.columns[name] for name in schema.names if name not in schema.categorical}
-    found = [pd.DataFrame(schema.transform(one).astype(int).astype(str), columns=list(schema.names)) for one in rows]
+    found = [
+        pd.DataFrame(schema.transform(one).astype(int).astype(str), columns=list(schema.names))
+        for one in rows
+    ]
     for made, one in zip(found, rows, strict=True):
         for name, ends in ranges.items():
             made[name] = pd.Series(one[name]).astype(float).fillna(ends[0]).clip(*ends).to_numpy()
@@ -127,16 +147,24 @@ def of_bins(seen: Seen, epsilon: float) -> Matrix:
     places = [*seen.bins, np.zeros((1, len(seen.schema.bins)), dtype=int)]
     hot = [indicators(seen.schema.bins, bins) for bins in places]
     problem = Problem(hot[0], seen.y, hot[2], len(seen.classes))
-    return AdaSSP(hot[2].shape[1], 0.5, 1.0).fit(problem, mu_of(epsilon, DELTA), seen.seed).scores(hot[1])
+    return (
+        AdaSSP(hot[2].shape[1], 0.5, 1.0)
+        .fit(problem, mu_of(epsilon, DELTA), seen.seed)
+        .scores(hot[1])
+    )
 
 
 def of_synthetic_rows(seen: Seen, epsilon: float, kind: str) -> Matrix:
     """Return chances by gradient boosting of synthetic rows."""
     sizes, table = seen.schema.bins, np.column_stack([seen.bins[0], seen.y])
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        rows = pool.apply_async(synthesized, (kind, table, (*sizes, len(seen.classes)), epsilon)).get(LONGEST)
+        rows = pool.apply_async(
+            synthesized, (kind, table, (*sizes, len(seen.classes)), epsilon)
+        ).get(LONGEST)
     named = ~np.array(seen.schema.ordered) & (np.array(sizes) <= MOST_CATEGORIES)
-    model = HistGradientBoostingClassifier(categorical_features=named, random_state=0).fit(rows[:, :-1], rows[:, -1])
+    model = HistGradientBoostingClassifier(categorical_features=named, random_state=0).fit(
+        rows[:, :-1], rows[:, -1]
+    )
     chances = pd.DataFrame(model.predict_proba(seen.bins[1]), columns=model.classes_)
     return chances.reindex(columns=seen.classes, fill_value=0).to_numpy()
 
@@ -170,8 +198,12 @@ WAYS: dict[str, Callable[[Seen, float], Matrix]] = {
 
 def main() -> None:
     """Measure what is not known yet, and write a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="*", choices=ALL, default=["Adult, alike", "Diabetes", *WITHOUT_ROWS])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", nargs="*", choices=ALL, default=["Adult, alike", "Diabetes", *WITHOUT_ROWS]
+    )
     parser.add_argument("--folds", nargs="*", type=int, default=[2, 3, 4, 5])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
@@ -180,19 +212,36 @@ def main() -> None:
     if not STORED.exists():
         pd.DataFrame(columns=columns).to_csv(STORED, index=False)
     known = set(pd.read_csv(STORED)[KEY].itertuples(index=False, name=None))
-    for fold, name, epsilon, way in product(options.folds, options.data, options.epsilons, options.ways):
+    for fold, name, epsilon, way in product(
+        options.folds, options.data, options.epsilons, options.ways
+    ):
         if (name, fold, epsilon, way) in known:
             continue
         seen, start = seen_of(name, fold), time.perf_counter()
         try:
             scores = WAYS[way](seen, epsilon)
         except (ImportError, ValueError, multiprocessing.TimeoutError) as problem:
-            print(f"{way} was left out on {name}, because of {type(problem).__name__}: {problem}.", flush=True)
+            print(
+                f"{way} was left out on {name}, because of {type(problem).__name__}: {problem}.",
+                flush=True,
+            )
             continue
         seconds, truth = time.perf_counter() - start, seen.split.y_scored
         right = np.mean(scores.argmax(axis=1) == truth)
-        ranked = average_precision_score(truth, scores[:, 1] - scores[:, 0]) if len(seen.classes) == 2 else np.nan
-        line = name, fold, epsilon, way, round(100 * right, 3), round(100 * ranked, 3), round(seconds, 1)
+        ranked = (
+            average_precision_score(truth, scores[:, 1] - scores[:, 0])
+            if len(seen.classes) == 2
+            else np.nan
+        )
+        line = (
+            name,
+            fold,
+            epsilon,
+            way,
+            round(100 * right, 3),
+            round(100 * ranked, 3),
+            round(seconds, 1),
+        )
         pd.DataFrame([line]).to_csv(STORED, mode="a", index=False, header=False)
         print(*line, sep=", ", flush=True)
     STORED.with_suffix(".md").write_text(page(), encoding="utf-8")

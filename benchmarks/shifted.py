@@ -31,7 +31,10 @@ from tutelage_reproductions.record import mean_share
 
 EPSILONS = (0.1, 0.3, 0.5, 1.0, 3.0)
 HEADINGS = ("one round", "two rounds", "two rounds, unlimited")
-OTHERS = {name: getattr(rivals_data, name) for name in ("diabetes", "sms_spam", "ag_news", "fashion_mnist", "mnist")}
+OTHERS = {
+    name: getattr(rivals_data, name)
+    for name in ("diabetes", "sms_spam", "ag_news", "fashion_mnist", "mnist")
+}
 
 
 class Rows(NamedTuple):
@@ -48,7 +51,9 @@ def adult(public: str, seed: int) -> Rows:
     """Return Adult with public rows of a kind, of two thirds of its public part; the last third is scored."""
     rows, random = load_adult(), np.random.default_rng(1000 + seed)
     names = rows.feature_names
-    columns = [names.index(name) for name in (*NUMBERS, *(name for name in names if name not in NUMBERS))]
+    columns = [
+        names.index(name) for name in (*NUMBERS, *(name for name in names if name not in NUMBERS))
+    ]
     known, private = rows.X_public[:, columns], rows.X_private[:, columns]
     order = random.permutation(len(known))
     pool, scored = np.split(order, [len(order) * 2 // 3])
@@ -79,15 +84,23 @@ def noise_at(epsilon: float) -> float:
     """Return the noise of one sum that costs ε, in lengths of a ballot."""
     ledger = Ledger.in_memory(epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, accounting="gaussian")
     one = VectorBallots(rounds=1)
-    return least_noise(lambda noise: ledger.account.share_of(one.event_of_round(noise, 0, 10, ONE_TEACHER)) / epsilon)
+    return least_noise(
+        lambda noise: (
+            ledger.account.share_of(one.event_of_round(noise, 0, 10, ONE_TEACHER)) / epsilon
+        )
+    )
 
 
 def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:
     """Yield the share of the scored rows, in %, that each way is right on."""
     teacher, random, n = VectorBallots(), np.random.default_rng(seed), len(rows.private)
     classes, noise = np.arange(int(rows.truth.max()) + 1), noise_at(epsilon)
-    features = teacher.features(rows.public, n_classes=len(classes), n_people=n, noise_multiplier=noise)
-    public, private, scored = (features.transform(part) for part in (rows.public, rows.private, rows.scored))
+    features = teacher.features(
+        rows.public, n_classes=len(classes), n_people=n, noise_multiplier=noise
+    )
+    public, private, scored = (
+        features.transform(part) for part in (rows.public, rows.private, rows.scored)
+    )
 
     def fitted(*rounds: Moments) -> NoisySumClassifier:
         return NoisySumClassifier().fit_moments(public, rounds, n_rows=n, classes=classes)
@@ -116,7 +129,9 @@ def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:
 
 def main() -> None:
     """Measure every data set and kind of public rows at every ε."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", nargs="+", choices=["adult", *OTHERS], default=["adult"])
     parser.add_argument("--public", nargs="+", default=["alike", "shuffled", "over fifty"])
     parser.add_argument("--first", type=int, default=0, help="the first seed; each seed is a split")
@@ -129,13 +144,24 @@ def main() -> None:
         for public in options.public:
             if public == "over fifty" and name != "adult":
                 continue
-            splits = [adult(public, seed) if name == "adult" else other(name, public, seed) for seed in seeds]
+            splits = [
+                adult(public, seed) if name == "adult" else other(name, public, seed)
+                for seed in seeds
+            ]
             for epsilon in EPSILONS:
-                found = np.array([list(shares(rows, epsilon, seed)) for seed, rows in zip(seeds, splits, strict=True)])
+                found = np.array(
+                    [
+                        list(shares(rows, epsilon, seed))
+                        for seed, rows in zip(seeds, splits, strict=True)
+                    ]
+                )
                 cells = []
                 for column in found.T:
                     mean, interval = mean_share(column.tolist())
-                    cells.append(f"{mean:.1f}" + (f" ({interval[0]:.1f} to {interval[1]:.1f})" if interval else ""))
+                    cells.append(
+                        f"{mean:.1f}"
+                        + (f" ({interval[0]:.1f} to {interval[1]:.1f})" if interval else "")
+                    )
                 console.print(name, public, f"{epsilon:g}", *cells, sep=", ", highlight=False)
 
 

@@ -34,7 +34,9 @@ def adult(kind: str, fold: int) -> Split:
     if kind == "over fifty":
         public = order[:11_000][rows.X_public[order[:11_000], rows.feature_names.index("age")] > 50]
     if kind == "half rich":
-        public = np.concatenate([order[:9_000][rows.y_public[order[:9_000]] == label][:2_000] for label in (0, 1)])
+        public = np.concatenate(
+            [order[:9_000][rows.y_public[order[:9_000]] == label][:2_000] for label in (0, 1)]
+        )
 
     def frame(cells: IntArray) -> pd.DataFrame:
         named = pd.DataFrame(cells, columns=list(rows.feature_names))
@@ -65,11 +67,17 @@ def mnist(fold: int) -> Split:
     images, random = load_mnist(), np.random.default_rng(20 + fold)
     private, order = random.permutation(60_000)[:20_000], random.permutation(10_000)
     public, scored = np.split(order, [2_000])
-    tests = [(images.X_test[part].reshape(-1, 28, 28), images.y_test[part]) for part in (public, scored)]
-    return Split(*tests[0], images.X_train[private].reshape(-1, 28, 28), images.y_train[private], *tests[1])
+    tests = [
+        (images.X_test[part].reshape(-1, 28, 28), images.y_test[part]) for part in (public, scored)
+    ]
+    return Split(
+        *tests[0], images.X_train[private].reshape(-1, 28, 28), images.y_train[private], *tests[1]
+    )
 
 
-def _dealt(table: pd.DataFrame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int) -> Split:
+def _dealt(
+    table: pd.DataFrame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int
+) -> Split:
     """Return a table whose people are dealt at random into public, private and scored ones."""
     order = np.random.default_rng(20 + fold).permutation(np.unique(people))
     parts = [np.flatnonzero(np.isin(people, part)) for part in np.split(order, np.cumsum(sizes))]
@@ -81,8 +89,12 @@ def species(fold: int) -> Split:
     """Return rodents and birds of 29 species: the commonest ones."""
     table = _table("ratdat", "complete")
     table = table[table.species_id.isin(table.species_id.value_counts().index[:29])]
-    y = table.species_id.map({name: place for place, name in enumerate(table.species_id.value_counts().index)})
-    seen = table[["month", "day", "year", "plot_id", "sex", "hindfoot_length", "weight", "plot_type"]]
+    y = table.species_id.map(
+        {name: place for place, name in enumerate(table.species_id.value_counts().index)}
+    )
+    seen = table[
+        ["month", "day", "year", "plot_id", "sex", "hindfoot_length", "weight", "plot_type"]
+    ]
     return _dealt(seen, y.to_numpy(), np.arange(len(table)), (3_000, 25_706), fold)
 
 
@@ -90,35 +102,51 @@ def visits(fold: int) -> Split:
     """Return people in several years, and whether they saw a doctor in a year."""
     table = _table("COUNT", "rwm5yr")
     seen = table.drop(columns=["id", "docvis", "hospvis", "rownames"])
-    return _dealt(seen, (table.docvis > 0).to_numpy().astype(int), table.id.to_numpy(), (900, 3_983), fold)
+    return _dealt(
+        seen, (table.docvis > 0).to_numpy().astype(int), table.id.to_numpy(), (900, 3_983), fold
+    )
 
 
 def loans(fold: int) -> Split:
     """Return loans, of which 5 % are bad."""
     table = _table("modeldata", "lending_club")
     y = (table.Class == "bad").to_numpy().astype(int)
-    return _dealt(table.drop(columns=["Class", "rownames"]), y, np.arange(len(table)), (2_000, 5_500), fold)
+    return _dealt(
+        table.drop(columns=["Class", "rownames"]), y, np.arange(len(table)), (2_000, 5_500), fold
+    )
 
 
 def voters(fold: int) -> Split:
     """Return Americans, and whether they voted for Trump in 2016."""
     table = _table("stevedata", "TV16").dropna(subset=["votetrump"])
     seen = table.drop(columns=["rownames", "uid", "votetrump"])
-    return _dealt(seen, table.votetrump.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold)
+    return _dealt(
+        seen, table.votetrump.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold
+    )
 
 
 def opinions(fold: int) -> Split:
     """Return Americans, and whether they want abortion to be possible for married women who want no more children."""
     table = _table("stevedata", "gss_abortion").dropna(subset=["abnomore"])
-    seen = table.drop(columns=["rownames", "id", *(name for name in table if name.startswith("ab"))])
-    return _dealt(seen, table.abnomore.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold)
+    seen = table.drop(
+        columns=["rownames", "id", *(name for name in table if name.startswith("ab"))]
+    )
+    return _dealt(
+        seen, table.abnomore.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold
+    )
 
 
 def crashes(fold: int) -> Split:
     """Return people in cars that crashed, of whom 4.5 % died."""
     table = _table("DAAG", "nassCDS")
     seen = table.drop(columns=["rownames", "dead", "weight", "injSeverity", "caseid"])
-    return _dealt(seen, (table.dead == "dead").to_numpy().astype(int), np.arange(len(table)), (2_000, 20_000), fold)
+    return _dealt(
+        seen,
+        (table.dead == "dead").to_numpy().astype(int),
+        np.arange(len(table)),
+        (2_000, 20_000),
+        fold,
+    )
 
 
 def _table(package: str, name: str) -> pd.DataFrame:
@@ -134,4 +162,5 @@ SOURCES: dict[str, Callable[[int], Split]] = {
     "MNIST": mnist,
     **(TABLES := {"Species": species, "Doctor visits": visits, "Lending club": loans}),
 }
-WITHOUT_ROWS = TABLES | {"Voters": voters, "Opinions": opinions, "Crashes": crashes}  # only a schema is public
+# Only a schema is public.
+WITHOUT_ROWS = TABLES | {"Voters": voters, "Opinions": opinions, "Crashes": crashes}

@@ -50,8 +50,13 @@ def categories(numbers: int) -> list[str]:
 def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Consortium:
     """Make keys, terms and ledgers of everybody."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports()]
-    identities = [Identity.generate(f"hospital-{number}", Role.ENTITY) for number in range(hospitals)]
-    identities += [Identity.generate(*each) for each in zip(PARTIES, [Role.COMPUTING] * 3, addresses, strict=True)]
+    identities = [
+        Identity.generate(f"hospital-{number}", Role.ENTITY) for number in range(hospitals)
+    ]
+    identities += [
+        Identity.generate(*each)
+        for each in zip(PARTIES, [Role.COMPUTING] * 3, addresses, strict=True)
+    ]
     identities.append(Identity.generate("registry", Role.AGGREGATOR))
     terms = Consortium(
         name="benchmark",
@@ -102,22 +107,34 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
         casting = []
         for number in range(hospitals):
             rng, home = np.random.default_rng(number), folder / f"hospital-{number}"
-            rows = {name: rng.choice(of_column, PEOPLE) for name, of_column in terms.sums().schema.columns.items()}
+            rows = {
+                name: rng.choice(of_column, PEOPLE)
+                for name, of_column in terms.sums().schema.columns.items()
+            }
             labels, ids = rng.integers(0, classes, PEOPLE), np.arange(PEOPLE)
             start = time.perf_counter()
-            Entity(Home(home), Ledger.open(home / "ledger")).cast(batch, rows, labels, mailbox, entity_ids=ids)
+            Entity(Home(home), Ledger.open(home / "ledger")).cast(
+                batch, rows, labels, mailbox, entity_ids=ids
+            )
             casting.append(time.perf_counter() - start)
         seconds, sent = compute(folder, batch)
         start = time.perf_counter()
         values = aggregator_of(folder).collect_sum(batch, mailbox).values
         opening = time.perf_counter() - start
-        envelope = mailbox.answer(batch, terms.entities[0], terms.computing_parties[0]).envelope() or b""
+        envelope = (
+            mailbox.answer(batch, terms.entities[0], terms.computing_parties[0]).envelope() or b""
+        )
     total = classes * numbers
     if values.size != total:
         raise SystemExit("The sum has another size.")
     shown = np.median(casting), seconds, opening
     sizes = f"{len(envelope) / total:.0f}", f"{sent / total:.1f}"
-    return [f"{classes} x {numbers:,}", *(f"{each:.2f}" for each in shown), f"{total / seconds:,.0f}", *sizes]
+    return [
+        f"{classes} x {numbers:,}",
+        *(f"{each:.2f}" for each in shown),
+        f"{total / seconds:,.0f}",
+        *sizes,
+    ]
 
 
 def compute(folder: Path, batch: Batch) -> tuple[float, int]:
@@ -133,7 +150,9 @@ def compute(folder: Path, batch: Batch) -> tuple[float, int]:
 
 def main() -> None:
     """Measure every size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hospitals", type=int, default=10)
     options = parser.parse_args()
     machine = f"3 processes on {os.cpu_count()} cores, Python {platform.python_version()}"

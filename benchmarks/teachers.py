@@ -73,7 +73,9 @@ class Cost(NamedTuple):
 
 def processor_seconds() -> float:
     """Return the seconds that this process, its children and theirs have used of all cores so far."""
-    own, ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own, ended = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     seconds = own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime
     for child in psutil.Process().children(recursive=True):
         times = child.cpu_times()
@@ -81,7 +83,9 @@ def processor_seconds() -> float:
     return seconds
 
 
-def in_turns(ways: Mapping[str, Way], problem: Problem, rounds: int) -> tuple[dict[str, Cost], dict[str, np.ndarray]]:
+def in_turns(
+    ways: Mapping[str, Way], problem: Problem, rounds: int
+) -> tuple[dict[str, Cost], dict[str, np.ndarray]]:
     """Return the median cost of each way and its ballots, letting the ways take turns."""
     costs: dict[str, list[Cost]] = {name: [] for name in ways}
     ballots = {name: way(problem.smaller(4)) for name, way in ways.items()}
@@ -90,15 +94,28 @@ def in_turns(ways: Mapping[str, Way], problem: Problem, rounds: int) -> tuple[di
             clock, processor = time.perf_counter(), processor_seconds()
             ballots[name] = way(problem)
             costs[name].append(Cost(time.perf_counter() - clock, processor_seconds() - processor))
-    medians = {name: Cost(*map(statistics.median, zip(*found, strict=True))) for name, found in costs.items()}
+    medians = {
+        name: Cost(*map(statistics.median, zip(*found, strict=True)))
+        for name, found in costs.items()
+    }
     return medians, ballots
 
 
-def report(title: str, problem: Problem, costs: Mapping[str, Cost], ballots: Mapping[str, np.ndarray]) -> None:
+def report(
+    title: str, problem: Problem, costs: Mapping[str, Cost], ballots: Mapping[str, np.ndarray]
+) -> None:
     """Print the costs, how much lower they are than the first way's, and how right the votes are."""
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     table = Table(title=f"{title}, {machine}", title_justify="left")
-    for heading in ("", "wall s", "CPU s", "times less CPU", "a teacher is right", "plurality is right", "same votes"):
+    for heading in (
+        "",
+        "wall s",
+        "CPU s",
+        "times less CPU",
+        "a teacher is right",
+        "plurality is right",
+        "same votes",
+    ):
         table.add_column(heading, justify="right" if heading else "left")
     first = next(iter(costs))
     for name, cost in costs.items():
@@ -119,7 +136,9 @@ def adult(teachers: int, queries: int) -> Problem:
     """Return UCI Adult, split as in PATE 2017."""
     data = load_adult()
     shards = Shards.of_rows(len(data.y_private), teachers, key=KEY)
-    return Problem(data.X_private, data.y_private, shards, data.X_public[:queries], data.y_public[:queries])
+    return Problem(
+        data.X_private, data.y_private, shards, data.X_public[:queries], data.y_public[:queries]
+    )
 
 
 def plain_forests(problem: Problem, trees: int) -> np.ndarray:
@@ -127,7 +146,9 @@ def plain_forests(problem: Problem, trees: int) -> np.ndarray:
     ballots = []
     for number, rows in enumerate(problem.shards.rows):
         seed = int(np.random.SeedSequence([0, number]).generate_state(1)[0])
-        forest = RandomForestClassifier(trees, random_state=seed).fit(problem.X[rows], problem.y[rows])
+        forest = RandomForestClassifier(trees, random_state=seed).fit(
+            problem.X[rows], problem.y[rows]
+        )
         ballots.append(forest.predict(problem.X_public))
     return np.array(ballots)
 
@@ -147,7 +168,9 @@ def dask_cluster() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0")
+        cluster = LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        )
         stack.enter_context(cluster)
         stack.enter_context(Client(cluster))
         yield
@@ -193,7 +216,10 @@ def heads(options: argparse.Namespace) -> None:
         f"features of 70,000 images: {time.perf_counter() - clock:.1f} s on the clock, "
         f"{processor_seconds() - processor:.1f} s of all cores"
     )
-    ways: dict[str, Way] = {"scikit-learn in a loop": plain_class_means, "tutelage, all at once": our_class_means}
+    ways: dict[str, Way] = {
+        "scikit-learn in a loop": plain_class_means,
+        "tutelage, all at once": our_class_means,
+    }
     for teachers in (250, 1000, 4000):
         shards = Shards.of_rows(len(X), teachers, key=KEY)
         problem = Problem(X, mnist.y_train, shards, X_test, mnist.y_test)
@@ -211,11 +237,15 @@ class ChannelByChannel(nn.Module):
 
 def tutorial_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -> np.ndarray:
     """Train and vote as tutorials do: a DataLoader for each teacher, images channel by channel, torch's own threads."""
-    queries = DataLoader(TensorDataset(torch.tensor(problem.X_public / 255, dtype=torch.float32)), batch_size=50)
+    queries = DataLoader(
+        TensorDataset(torch.tensor(problem.X_public / 255, dtype=torch.float32)), batch_size=50
+    )
     ballots = []
     for rows in problem.shards.rows:
         images = torch.tensor(problem.X[rows] / 255, dtype=torch.float32)
-        loader = DataLoader(TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=32, shuffle=True)
+        loader = DataLoader(
+            TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=32, shuffle=True
+        )
         _, shift, *layers = factory(10)  # type: ignore[misc]  a Sequential is iterable
         network = nn.Sequential(nn.Unflatten(1, (1, 28, 28)), shift, ChannelByChannel(), *layers)
         optimiser = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
@@ -228,13 +258,17 @@ def tutorial_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -
                 schedule.step()
         network.eval()
         with torch.no_grad():
-            ballots.append(torch.cat([network(batch).argmax(dim=1) for (batch,) in queries]).numpy())
+            ballots.append(
+                torch.cat([network(batch).argmax(dim=1) for (batch,) in queries]).numpy()
+            )
     return np.array(ballots)
 
 
 def our_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -> np.ndarray:
     """Train and vote in two processes of one thread each."""
-    teachers = NetworkTeachers(Network(factory, epochs=epochs, device="cpu"), n_classes=10, seed=0, n_jobs=2)
+    teachers = NetworkTeachers(
+        Network(factory, epochs=epochs, device="cpu"), n_classes=10, seed=0, n_jobs=2
+    )
     return teachers.fit_ballots(problem.X, problem.y, problem.shards, problem.X_public)
 
 
@@ -242,13 +276,20 @@ def networks(options: argparse.Namespace) -> None:
     """Networks of two convolutions on MNIST: the tutorials' way, and ours."""
     mnist, factory, epochs = load_mnist(), TwoConvolutions(), options.epochs
     shards = Shards.of_rows(len(mnist.X_train), 250, key=KEY)
-    problem = Problem(mnist.X_train, mnist.y_train, shards, mnist.X_test, mnist.y_test).smaller(options.networks)
+    problem = Problem(mnist.X_train, mnist.y_train, shards, mnist.X_test, mnist.y_test).smaller(
+        options.networks
+    )
     ways: dict[str, Way] = {
         "a DataLoader per teacher": lambda it: tutorial_networks(it, factory, epochs),
         "tutelage, 2 processes": lambda it: our_networks(it, factory, epochs),
     }
     costs, ballots = in_turns(ways, problem, options.rounds)
-    report(f"{options.networks} networks, {epochs} epochs, 10,000 queries, MNIST", problem, costs, ballots)
+    report(
+        f"{options.networks} networks, {epochs} epochs, 10,000 queries, MNIST",
+        problem,
+        costs,
+        ballots,
+    )
 
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -260,7 +301,9 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 def main() -> None:
     """Run the sections asked for, by default all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--teachers", type=int, default=250)
     parser.add_argument("--trees", type=int, default=100)
@@ -271,7 +314,9 @@ def main() -> None:
     options = parser.parse_args()
     unknown = set(options.sections) - set(SECTIONS)
     if unknown:
-        parser.error(f"there are sections {', '.join(SECTIONS)}, but not {', '.join(sorted(unknown))}")
+        parser.error(
+            f"there are sections {', '.join(SECTIONS)}, but not {', '.join(sorted(unknown))}"
+        )
     for name in options.sections or SECTIONS:
         SECTIONS[name](options)
 

@@ -15,12 +15,18 @@ X, y, X_public, y_public = X[:-360], y[:-360], X[-360:], y[-360:]  # y_public is
 
 features = image_features(PublicRows(X_public, "the last 360 digits"), (8, 8))
 votes = TeacherVotes(
-    ClassMeans(), n_teachers=200, n_queries=200, mechanism=GNMax(sigma=40.0), student="label-propagation"
+    ClassMeans(),
+    n_teachers=200,
+    n_queries=200,
+    mechanism=GNMax(sigma=40.0),
+    student="label-propagation",
 )
 model = PATEClassifier(classes=range(10), method=votes, features=features)
 model.fit(X, y, X_public=X_public)
 
 right = (model.release_.labels == y_public[:200]).mean()
 print(f"{right:.0%} of the released labels are right")
-print(f"the student is right on {model.score(X_public[200:], y_public[200:]):.0%} of the other public digits")
+print(
+    f"the student is right on {model.score(X_public[200:], y_public[200:]):.0%} of the other public digits"
+)
 print(model.epsilon_)

@@ -9,14 +9,20 @@ from tutelage import PATEClassifier
 from tutelage.datasets import load_adult
 
 adult = load_adult()
-private, public = (pd.DataFrame(X, columns=adult.feature_names) for X in (adult.X_private, adult.X_public))
+private, public = (
+    pd.DataFrame(X, columns=adult.feature_names) for X in (adult.X_private, adult.X_public)
+)
 for frame in (private, public):  # all columns except numbers contain category codes
     codes = frame.columns.difference(adult.numbers)
     frame[codes] = frame[codes].astype("category")
-private["income"], truth = (pd.Series(y).map(dict(enumerate(adult.classes))) for y in (adult.y_private, adult.y_public))
+private["income"], truth = (
+    pd.Series(y).map(dict(enumerate(adult.classes))) for y in (adult.y_private, adult.y_public)
+)
 
 model = PATEClassifier(epsilon=1.0, classes=["<=50K", ">50K"])
 model.fit(private, "income", X_public=public[:8000])
 
 print(model.epsilon_)
-print(f"the student is right on {model.score(public[8000:], truth[8000:]):.1%} of 8,281 new public rows")
+print(
+    f"the student is right on {model.score(public[8000:], truth[8000:]):.1%} of 8,281 new public rows"
+)

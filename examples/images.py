@@ -47,6 +47,10 @@ model.fit(X, y, X_public=X_public)
 asked = model.queries_
 rest = np.setdiff1d(np.arange(len(y_public)), asked)
 right = (model.release_.labels == y_public[asked]).mean()
-print(f"{model.n_teachers_} networks voted on {len(asked)} queries; {right:.0%} of the labels are right")
-print(f"the student is right on {model.score(X_public[rest], y_public[rest]):.0%} of the other public digits")
+print(
+    f"{model.n_teachers_} networks voted on {len(asked)} queries; {right:.0%} of the labels are right"
+)
+print(
+    f"the student is right on {model.score(X_public[rest], y_public[rest]):.0%} of the other public digits"
+)
 print(model.epsilon_)

@@ -10,9 +10,19 @@ from tutelage import PATEClassifier
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import Vector
 from tutelage.mechanisms import NoisySum
-from tutelage.methods import METHODS, BallotOfRows, Needs, NoisySums, Outcome, Request, subject_of, sum_of_entries
+from tutelage.methods import (
+    METHODS,
+    BallotOfRows,
+    Needs,
+    NoisySums,
+    Outcome,
+    Request,
+    subject_of,
+    sum_of_entries,
+)
 
-LENGTH = 1024  # of a ballot. If a person has several rows, the ballot is their mean, in whole numbers
+# Of a ballot. If a person has several rows, the ballot is their mean, in whole numbers.
+LENGTH = 1024
 
 
 def form_of(n_classes, unit):
@@ -43,10 +53,13 @@ class ClassFrequencies(NoisySums):
         """Yield the request, receive its noisy answer, and return the student. It never sees a private row."""
         rows, classes = len(public.rows), public.classes
         form, about = form_of(len(classes), public.unit), {"frequencies": subject_of(public)}
-        ballot = BallotOfRows(partial(sum_of_entries, entries_of))  # cast where the private rows are
+        # Cast where the private rows are.
+        ballot = BallotOfRows(partial(sum_of_entries, entries_of))
         answer = yield Request(mechanism=self.calibrated, form=form, subject=about, ballot=ballot)
         counts = np.maximum(answer.values[0], 1)
-        student = DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes, sample_weight=counts)
+        student = DummyClassifier(strategy="prior").fit(
+            np.zeros((len(classes), 1)), classes, sample_weight=counts
+        )
         labels = np.full(rows, counts.argmax())
         return Outcome(queries=np.arange(rows), labels=labels, rounds=(rows,), student=student)
 

@@ -31,19 +31,29 @@ teachers = RecordedTeachers.load(ballots_file, X_public, n_classes=3, unit=patie
 
 # Set the budget first. The ledger is a file, so the next batch of queries continues the same budget.
 ledger = Ledger.create(Path(folder.name) / "patients.ledger", epsilon=2.0, delta=1e-5, unit=patient)
-session = LabelingSession(teachers, ConfidentGNMax(threshold=175, sigma_threshold=80, sigma_vote=40), ledger)
+session = LabelingSession(
+    teachers, ConfidentGNMax(threshold=175, sigma_threshold=80, sigma_vote=40), ledger
+)
 affordable = X_public[: session.affordable(X_public)]
-print(f"ε = {ledger.limit.epsilon:g} pays for {len(affordable)} of {len(X_public)} queries in the worst case")
+print(
+    f"ε = {ledger.limit.epsilon:g} pays for {len(affordable)} of {len(X_public)} queries in the worst case"
+)
 
 release = session.ask(affordable)
 with labels_file.open("w", newline="") as file:
     writer = csv.writer(file)
     writer.writerow(["row", "label"])
-    writer.writerows((row, label) for row, label in enumerate(release.labels.tolist()) if label >= 0)
+    writer.writerows(
+        (row, label) for row, label in enumerate(release.labels.tolist()) if label >= 0
+    )
 
 answered = release.answered
 right = (release.labels == truth[: len(affordable)])[answered].mean()
-print(f"{answered.sum()} labels in {labels_file.name}; {(~answered).sum()} rows have no label: too little agreement")
+print(
+    f"{answered.sum()} labels in {labels_file.name}; {(~answered).sum()} rows have no label: too little agreement"
+)
 print(f"{right:.0%} of the labels are right")
-print(f"{release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}")
+print(
+    f"{release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}"
+)
 folder.cleanup()

@@ -23,8 +23,30 @@ from tutelage.teachers import CallableTeachers
 
 CLASSES = ("other", "billing")
 WORDS = {
-    "billing": ["invoice", "charged", "refund", "twice", "card", "payment", "amount", "receipt", "fee", "bank"],
-    "other": ["password", "login", "screen", "crash", "update", "slow", "device", "color", "battery", "sound"],
+    "billing": [
+        "invoice",
+        "charged",
+        "refund",
+        "twice",
+        "card",
+        "payment",
+        "amount",
+        "receipt",
+        "fee",
+        "bank",
+    ],
+    "other": [
+        "password",
+        "login",
+        "screen",
+        "crash",
+        "update",
+        "slow",
+        "device",
+        "color",
+        "battery",
+        "sound",
+    ],
 }
 
 
@@ -45,8 +67,11 @@ def prompted(examples: list[tuple[str, str]]):
     shots = "".join(f"Message: {message}\nLabel: {label}\n" for message, label in examples)
 
     def vote(messages):
-        answers = [language_model(f"{shots}Message: {message}\nLabel:").strip() for message in messages]
-        return [CLASSES.index(answer) if answer in CLASSES else -1 for answer in answers]  # -1: an abstention
+        answers = [
+            language_model(f"{shots}Message: {message}\nLabel:").strip() for message in messages
+        ]
+        # -1: an abstention.
+        return [CLASSES.index(answer) if answer in CLASSES else -1 for answer in answers]
 
     return vote
 
@@ -57,7 +82,9 @@ random = np.random.default_rng(0)
 def message_about(label: str) -> str:
     """Return a made-up message: mostly words of its subject, and two of any subject."""
     others = WORDS["billing"] + WORDS["other"]
-    return " ".join([*random.choice(WORDS[label], 4, replace=False), *random.choice(others, 2, replace=False)])
+    return " ".join(
+        [*random.choice(WORDS[label], 4, replace=False), *random.choice(others, 2, replace=False)]
+    )
 
 
 # The private data: 600 customers with one to three messages each. The public data: 40 messages without labels.
@@ -70,7 +97,8 @@ X_public = np.array([message_about(label) for label in truth])
 # A keyed hash assigns each customer to one of 150 prompts, with all messages and independently of other customers.
 shards = Shards.of_entities(customers, 150, key=secrets.token_bytes(32), name="customer")
 prompts = [prompted([(messages[row], labels[row]) for row in rows]) for rows in shards.rows]
-teachers = CallableTeachers(prompts, n_classes=2, unit=shards.unit, max_workers=8)  # threads, for models that wait
+# Threads, for models that wait.
+teachers = CallableTeachers(prompts, n_classes=2, unit=shards.unit, max_workers=8)
 
 ledger = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=shards.unit)
 session = LabelingSession(teachers, GNMax(sigma=40.0), ledger)
@@ -79,5 +107,7 @@ print(f"ε = {ledger.limit.epsilon:g} pays for {session.fitting} labels in the w
 
 release = session.ask(X_public)
 right = np.mean(np.array(CLASSES)[release.labels] == truth)
-print(f"{len(X_public)} messages labeled, {right:.0%} right; {release.cost:.2f} of the budget spent")
+print(
+    f"{len(X_public)} messages labeled, {right:.0%} right; {release.cost:.2f} of the budget spent"
+)
 print(ledger.state().guarantee())

@@ -33,8 +33,12 @@ final = fit_student(student, X_public, asked.labels(len(X_public)), np.arange(10
 
 answered = asked.release.answered
 right = (asked.release.labels == y_public[asked.queries])[answered].mean()
-print(f"{answered.mean():.0%} of {len(asked.queries)} queries have a label; {right:.0%} of the labels are right")
+print(
+    f"{answered.mean():.0%} of {len(asked.queries)} queries have a label; {right:.0%} of the labels are right"
+)
 others = np.setdiff1d(np.arange(len(X_public)), asked.queries)
 right = (final.predict(X_public[others]) == y_public[others]).mean()
 print(f"the student is right on {right:.0%} of the other public digits")
-print(f"{asked.release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}")
+print(
+    f"{asked.release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}"
+)

@@ -25,14 +25,20 @@ private_file, public_file = Path(folder.name) / "people.csv", Path(folder.name) 
 adult, random = load_adult(), np.random.default_rng(0)
 people = np.repeat(np.arange(12_000), random.integers(1, 4, 12_000))[:20_000]
 for path, X, y, owner in (
-    (private_file, adult.X_private[:20_000], adult.y_private[:20_000], [[f"p{number}"] for number in people]),
+    (
+        private_file,
+        adult.X_private[:20_000],
+        adult.y_private[:20_000],
+        [[f"p{number}"] for number in people],
+    ),
     (public_file, adult.X_public[:4_000], adult.y_public[:4_000], [[]] * 4_000),
 ):
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*adult.feature_names, "income", *(["person"] if owner[0] else [])])
         writer.writerows(
-            [*row, adult.classes[label], *who] for row, label, who in zip(X.tolist(), y, owner, strict=True)
+            [*row, adult.classes[label], *who]
+            for row, label, who in zip(X.tolist(), y, owner, strict=True)
         )
 
 # Start here with your own files. The public table decides the kinds and categories of the columns.
@@ -54,7 +60,12 @@ model = PATEClassifier(
     delta=1e-5,
     random_state=0,
 )
-model.fit(columns.transform(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
+model.fit(
+    columns.transform(private),
+    private.column("income"),
+    X_public=X_public,
+    entity_ids=private.column("person"),
+)
 
 # Score the student on public rows with labels. They were not queries.
 evaluated = slice(len(model.queries_), None)
@@ -66,7 +77,10 @@ card = model.card(
     X_public[evaluated],
     public.column("income")[evaluated],
     feature_names=columns.names,
-    statements={"private_data": "The census of 1994, as UCI distributes it", "why_epsilon": "It is an example."},
+    statements={
+        "private_data": "The census of 1994, as UCI distributes it",
+        "why_epsilon": "It is an example.",
+    },
 )
 results = model.save(Path(folder.name) / "results", card)
 print(*sorted(path.name for path in results.iterdir()))

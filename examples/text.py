@@ -8,7 +8,21 @@ import numpy as np
 from tutelage import PATEClassifier
 
 random = np.random.default_rng(0)
-COMMON = ["patient", "seen", "today", "reports", "since", "last", "week", "no", "change", "daily", "life", "at", "home"]
+COMMON = [
+    "patient",
+    "seen",
+    "today",
+    "reports",
+    "since",
+    "last",
+    "week",
+    "no",
+    "change",
+    "daily",
+    "life",
+    "at",
+    "home",
+]
 INFECTION = ["fever", "cough", "chills", "sputum", "breathless", "pneumonia", "antibiotics"]
 OTHER = ["check", "vaccination", "travel", "certificate", "healthy", "prevention", "advice"]
 
@@ -16,8 +30,12 @@ OTHER = ["check", "vaccination", "travel", "certificate", "healthy", "prevention
 def notes(n: int) -> tuple[list[str], np.ndarray]:
     """Return notes, and whether each is about an infection."""
     ill = random.uniform(size=n) < 0.4
-    words = [[*random.choice(COMMON, 9), *random.choice(INFECTION if one else OTHER, 2)] for one in ill]
-    return [" ".join(random.permutation(note)) for note in words], np.where(ill, "infection", "other")
+    words = [
+        [*random.choice(COMMON, 9), *random.choice(INFECTION if one else OTHER, 2)] for one in ill
+    ]
+    return [" ".join(random.permutation(note)) for note in words], np.where(
+        ill, "infection", "other"
+    )
 
 
 private, labels = notes(3000)

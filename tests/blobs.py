@@ -17,4 +17,6 @@ TEST, TRUE = blobs(2000, 2)
 def groups(sizes, seed=0):
     """Return groups of rows about the corners of a simplex, far apart, and the group of each row."""
     group = np.repeat(np.arange(len(sizes)), sizes)
-    return 8 * np.eye(len(sizes))[group] + np.random.default_rng(seed).random((len(group), len(sizes))), group
+    return 8 * np.eye(len(sizes))[group] + np.random.default_rng(seed).random(
+        (len(group), len(sizes))
+    ), group

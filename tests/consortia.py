@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from parties import BACKSTOP, Child, free_ports, record
-from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
+from tutelage.federation import (
+    Aggregator,
+    Batch,
+    ComputingParty,
+    Consortium,
+    Entity,
+    Home,
+    Identity,
+    Mailbox,
+    Role,
+)
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.keys import Member
 from tutelage.federation.mailbox import Header, Kind, seal, unseal
@@ -61,19 +71,25 @@ class Members:
         assert batch is not None
         return batch
 
-    def sealed(self, batch: Batch, kind: Kind, sender: str, recipient: str, payload: bytes) -> bytes:
+    def sealed(
+        self, batch: Batch, kind: Kind, sender: str, recipient: str, payload: bytes
+    ) -> bytes:
         """Return what a member may seal to another, of its own making."""
         header = Header.of(self.consortium, batch, kind, sender, recipient)
         return seal(self.home(sender).identity, self.member(recipient), header, payload)
 
-    def opened(self, batch: Batch, sender: str, recipient: str, envelope: Any, kind: Kind = Kind.SHARES) -> bytes:
+    def opened(
+        self, batch: Batch, sender: str, recipient: str, envelope: Any, kind: Kind = Kind.SHARES
+    ) -> bytes:
         """Return what is in an envelope."""
         header = Header.of(self.consortium, batch, kind, sender, recipient)
         return unseal(self.home(recipient).identity, self.member(sender), header, envelope)
 
     def payloads(self, batch: Batch, name: str) -> list[bytes]:
         """Return what an entity sent to each of the computing parties, as all of them together would see it."""
-        return [self.opened(batch, name, party, self.answer(batch, name, party)) for party in PARTIES]
+        return [
+            self.opened(batch, name, party, self.answer(batch, name, party)) for party in PARTIES
+        ]
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
         """Vote, and return what went into the mailbox."""
@@ -84,7 +100,9 @@ class Members:
         self.mailbox.answer(batch, self.member(sender), self.member(recipient)).put(envelope)
 
     def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
-        self.mailbox.put_labels(batch, self.member(party), self.consortium.aggregator, run, envelope)
+        self.mailbox.put_labels(
+            batch, self.member(party), self.consortium.aggregator, run, envelope
+        )
 
     def labels(self, batch: Batch, party: str) -> list[tuple[str, bytes]]:
         return list(self.mailbox.labels(batch, self.member(party), self.consortium.aggregator))
@@ -95,12 +113,16 @@ class Members:
 
     def answer(self, batch: Batch, sender: str, recipient: str) -> bytes:
         """Return what a member sent another, sealed."""
-        envelope = self.mailbox.answer(batch, self.member(sender), self.member(recipient)).envelope()
+        envelope = self.mailbox.answer(
+            batch, self.member(sender), self.member(recipient)
+        ).envelope()
         assert envelope is not None
         return envelope
 
 
-def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: float = 20.0, **terms: Any) -> Members:
+def found(
+    folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: float = 20.0, **terms: Any
+) -> Members:
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
@@ -120,7 +142,9 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
         Home(home).join(consortium, consortium.words)
         if identity.member.role is not Role.COMPUTING:
             owner = identity.member.name
-            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit, owner=owner)
+            Ledger.create(
+                home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit, owner=owner
+            )
     return Members(folder, consortium, Mailbox(folder / "mailbox"))
 
 
@@ -136,7 +160,9 @@ class Computing(Child):
     """
 
     def __init__(self, members: Members, name: str, batch: Batch, **options: Any) -> None:
-        super().__init__(_compute, members.folder / name, members.mailbox.folder, batch.identifier, options)
+        super().__init__(
+            _compute, members.folder / name, members.mailbox.folder, batch.identifier, options
+        )
 
     def outcome(self) -> Computed:
         if isinstance(found := self.ended(), Exception):
@@ -163,7 +189,9 @@ _DEATHS: dict[object, tuple[tuple[type, str], ...]] = {
 }
 
 
-def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]) -> None:
+def _compute(
+    pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]
+) -> None:
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)

@@ -36,7 +36,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, Any, Any]:
     report = yield
     if call.when == "teardown":
         report.user_properties.append((_PROPERTY, _spent() - item.stash[_BEGAN]))
@@ -65,7 +67,11 @@ class CoreSeconds:
     def _too_slow(self) -> dict[str, float]:
         if not self._is_quick_tier:
             return {}
-        return {file: spent for file, spent in self._of_files().items() if spent > _CEILINGS.get(file, _CEILING)}
+        return {
+            file: spent
+            for file, spent in self._of_files().items()
+            if spent > _CEILINGS.get(file, _CEILING)
+        }
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.exitstatus == pytest.ExitCode.OK and self._too_slow():
@@ -79,7 +85,9 @@ class CoreSeconds:
             for name, spent in sorted(found.items(), key=itemgetter(1), reverse=True)[:_SLOWEST]:
                 write(f"{spent:6.1f}  {name}")
         for file, spent in self._too_slow().items():
-            write(f"{file} took {spent:.1f} core seconds, more than its ceiling of {_CEILINGS.get(file, _CEILING):g}.")
+            write(
+                f"{file} took {spent:.1f} core seconds, more than its ceiling of {_CEILINGS.get(file, _CEILING):g}."
+            )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -49,7 +49,9 @@ def log_renyi_moment(p: np.ndarray, q: np.ndarray, order: float) -> float:
     return float(peak + np.log(np.exp(exponents - peak).sum()))
 
 
-def per_source(costs: ExactCosts, orders: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
+def per_source(
+    costs: ExactCosts, orders: np.ndarray, counts: np.ndarray | None = None
+) -> np.ndarray:
     """Return the exact cost of moves by the class that the ballot leaves, shape (queries, classes + 1, orders).
 
     The last is a teacher that abstained. Mechanisms in which class order plays no part sort their classes; `counts` are
@@ -59,10 +61,13 @@ def per_source(costs: ExactCosts, orders: np.ndarray, counts: np.ndarray | None 
     for number, (rows, _) in enumerate(costs._chunks):
         laws = costs._law(number)
         found = worst_divergences(laws, orders)
-        by_class = np.repeat(found[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
+        # Classes put aside share the last source.
+        by_class = np.repeat(found[:, -1:, :], out.shape[1], axis=1)
         np.put_along_axis(by_class, laws.sources[:, :, None], found, axis=1)
         out[rows] = by_class
     found = np.minimum(out, rdp(costs._event, orders).values)[costs._inverse]
     if counts is not None:
-        np.put_along_axis(found, np.argsort(counts, axis=1)[:, :, None], found[:, :-1].copy(), axis=1)
+        np.put_along_axis(
+            found, np.argsort(counts, axis=1)[:, :, None], found[:, :-1].copy(), axis=1
+        )
     return found

@@ -50,13 +50,19 @@ def drifting() -> str:
 def write_files(folder: Path) -> tuple[Path, Path, Path]:
     """Write public rows, and private ones without and with a cell of one person that is no number."""
     number = drifting()
-    others = [number if row % 2 else str(round(float(number) - 1 - row / 7, 3)) for row in range(_PUBLIC)]
+    others = [
+        number if row % 2 else str(round(float(number) - 1 - row / 7, 3)) for row in range(_PUBLIC)
+    ]
     public = folder / "public.csv"
-    public.write_text("dose,other\n" + "".join(f"{dose},{row % 7}\n" for row, dose in enumerate(others)))
+    public.write_text(
+        "dose,other\n" + "".join(f"{dose},{row % 7}\n" for row, dose in enumerate(others))
+    )
     sides = []
     for name, first in (("as-it-is.csv", number), ("one-cell.csv", "?")):
         doses = [first] + [number] * (_ROWS - 1)
-        lines = [f"{dose},{row % 7},{'yes' if row % 10 else 'no'}\n" for row, dose in enumerate(doses)]
+        lines = [
+            f"{dose},{row % 7},{'yes' if row % 10 else 'no'}\n" for row, dose in enumerate(doses)
+        ]
         sides.append(folder / name)
         sides[-1].write_text("dose,other,ill\n" + "".join(lines))
     return public, *sides

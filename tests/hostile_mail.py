@@ -9,8 +9,19 @@ from nvflare.fuel.f3.message import Message
 
 from tutelage.federation.flare import CHANNEL, TOPIC, MailClient, MailServer
 
-OUTSIDE = ("../outside.sealed", "members/../../outside.sealed", "members/..", "members/a/b/outside.sealed")
-FOREIGN = ("members/other.json", "batches/forged.batch", "rosters/h10.json", "consortium.json", "members/h1.json")
+OUTSIDE = (
+    "../outside.sealed",
+    "members/../../outside.sealed",
+    "members/..",
+    "members/a/b/outside.sealed",
+)
+FOREIGN = (
+    "members/other.json",
+    "batches/forged.batch",
+    "rosters/h10.json",
+    "consortium.json",
+    "members/h1.json",
+)
 
 
 class HostileClient(MailClient):
@@ -19,15 +30,27 @@ class HostileClient(MailClient):
     def _carry(self, cell: Any) -> None:
         paths = [*OUTSIDE, *FOREIGN, str(self._folder.parent / "outside.sealed")]
         outcome = dict[str, Any]()
-        puts = {"refused": dict.fromkeys(paths, b"x"), "bad": [1], "own": {"members/h10.new.json": b"x"}}
+        puts = {
+            "refused": dict.fromkeys(paths, b"x"),
+            "bad": [1],
+            "own": {"members/h10.new.json": b"x"},
+        }
         for name, put in puts.items():
             reply = self._send(cell, put)
             is_ok = isinstance(reply.payload, dict)
-            outcome[name] = reply.payload["refused"] if is_ok else reply.get_header(MessageHeaderKey.RETURN_CODE)
+            outcome[name] = (
+                reply.payload["refused"]
+                if is_ok
+                else reply.get_header(MessageHeaderKey.RETURN_CODE)
+            )
         for channel, topic in (("_net_manager", "stop"), ("hci_channel", "command")):
-            reply = cell.core_cell.send_request(channel, topic, "server", Message({}, {}), timeout=2.0, optional=True)
+            reply = cell.core_cell.send_request(
+                channel, topic, "server", Message({}, {}), timeout=2.0, optional=True
+            )
             outcome[channel] = reply.get_header(MessageHeaderKey.RETURN_CODE)
-        reply = cell.core_cell.send_request("_net_manager", "echo", "h1", Message({}, b""), timeout=2.0, optional=True)
+        reply = cell.core_cell.send_request(
+            "_net_manager", "echo", "h1", Message({}, b""), timeout=2.0, optional=True
+        )
         outcome["h1"] = reply.get_header(MessageHeaderKey.RETURN_CODE)
 
         def claim(message: Message) -> None:
@@ -43,7 +66,9 @@ class HostileClient(MailClient):
 
     def _send(self, cell: Any, put: Any) -> Message:
         asked = Message({}, {"seen": ["", 0], "put": put, "want": []})
-        return cell.send_request(channel=CHANNEL, topic=TOPIC, target="server", request=asked, timeout=10.0)
+        return cell.send_request(
+            channel=CHANNEL, topic=TOPIC, target="server", request=asked, timeout=10.0
+        )
 
 
 class HostileServer(MailServer):
@@ -54,4 +79,8 @@ class HostileServer(MailServer):
         self.told = getattr(self, "told", 0) + 1
         good = ["members/mine.json", "members/good.json", f"members/good-{self.told}.json"]
         paths = [*OUTSIDE, str(self._folder.parent / "outside.sealed"), *good]
-        return {**reply, "names": paths, "files": dict.fromkeys([*paths, "members/unasked.json"], b"x")}
+        return {
+            **reply,
+            "names": paths,
+            "files": dict.fromkeys([*paths, "members/unasked.json"], b"x"),
+        }

@@ -13,7 +13,15 @@ from tutelage import Ledger
 from tutelage._internal.typing import IntArray
 from tutelage.events import CappedArgmaxGaussian, Event, NoisyArgmaxGaussian
 from tutelage.ledger import Labels
-from tutelage.ledger.account import Account, CampaignVotes, Granted, NewQueries, Queries, Reservation, Settled
+from tutelage.ledger.account import (
+    Account,
+    CampaignVotes,
+    Granted,
+    NewQueries,
+    Queries,
+    Reservation,
+    Settled,
+)
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.entries import Checkpoint, Entry
@@ -40,9 +48,16 @@ def resealed(path: Path, **change: object) -> None:
     """Rewrite the checkpoint for the newest entry there is, with the key that lies in the file."""
     with closing(sqlite3.connect(path)) as raw, raw:
         key, text = raw.execute("SELECT key, text FROM secret, checkpoint").fetchone()
-        head, newest = raw.execute("SELECT hash, text FROM entries ORDER BY number DESC LIMIT 1").fetchone()
-        costs = [json.loads(text).get("cost", 0) for (text,) in raw.execute("SELECT text FROM entries")]
-        spent = {"accounts": {"": json.loads(newest)["spent"]}, "charged_for": sum(map(bool, costs))}
+        head, newest = raw.execute(
+            "SELECT hash, text FROM entries ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        costs = [
+            json.loads(text).get("cost", 0) for (text,) in raw.execute("SELECT text FROM entries")
+        ]
+        spent = {
+            "accounts": {"": json.loads(newest)["spent"]},
+            "charged_for": sum(map(bool, costs)),
+        }
         sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **spent, **change})
         raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
 
@@ -51,11 +66,16 @@ def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
     """Rewrite entries and compute the whole chain anew, as someone can who knows how."""
     with closing(sqlite3.connect(path)) as raw, raw:
         last = None
-        for number, text in raw.execute("SELECT number, text FROM entries ORDER BY number").fetchall():
+        for number, text in raw.execute(
+            "SELECT number, text FROM entries ORDER BY number"
+        ).fetchall():
             content = {**json.loads(text), **change.get(number, {})}
             kind, spent = content.pop("kind"), content.pop("spent")
             entry = Entry.after(last, kind, spent, **content)
-            raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (entry.text, entry.hash, number))
+            raw.execute(
+                "UPDATE entries SET text = ?, hash = ? WHERE number = ?",
+                (entry.text, entry.hash, number),
+            )
             last = entry
     resealed(path)
 
@@ -90,13 +110,21 @@ def reserve_new(
 
 
 def reserve_votes(
-    ledger: Ledger, event: CappedArgmaxGaussian, campaign: str, voters: Voters, wanted: IntArray, *, queries: int
+    ledger: Ledger,
+    event: CappedArgmaxGaussian,
+    campaign: str,
+    voters: Voters,
+    wanted: IntArray,
+    *,
+    queries: int,
 ) -> Granted:
     """Spend votes of teachers in a campaign."""
     return ledger.account.reserve(CampaignVotes(event, campaign, voters, wanted, queries))
 
 
-def settle(ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
+def settle(
+    ledger: Ledger, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
+) -> Settled:
     """Store the answers of a batch."""
     return ledger.account.settle(reservation, answers, happened)
 
@@ -136,7 +164,9 @@ def releasing(ledger: Ledger) -> AbstractContextManager[None]:
     return ledger.account.turn()
 
 
-def bind(ledger: Ledger, digest: bytes, *, changed: bool = False, people: Sequence[str] = ()) -> None:
+def bind(
+    ledger: Ledger, digest: bytes, *, changed: bool = False, people: Sequence[str] = ()
+) -> None:
     """Tie the ledger to data, from its next reservation on."""
     intent, whom = begun(ledger)
     begin(ledger, intent, Whom(digest, people, whom.left_out, changed))
@@ -162,9 +192,13 @@ def admit(ledger: Ledger, release: str, question: str, people: Sequence[str], mo
     return begin(ledger, named, replace(whom, ids=people)).taking_part
 
 
-def whole_release(ledger: Ledger, identity: str, reservations: Collection[int], most: Event) -> Event | None:
+def whole_release(
+    ledger: Ledger, identity: str, reservations: Collection[int], most: Event
+) -> Event | None:
     """Return all that was drawn if it is this release alone."""
-    return Scope(ledger._opened, Intent(identity, "", most, None), None).end(reservations, most).alone
+    return (
+        Scope(ledger._opened, Intent(identity, "", most, None), None).end(reservations, most).alone
+    )
 
 
 def for_release(ledger: Ledger) -> Ledger:

@@ -30,7 +30,8 @@ Body = Callable[..., Any]
 _ROOM = links.MOST_UNASKED_BYTES
 BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(  # what every party loads is loaded once, for a test starts three at a time
+# What every party loads is loaded once, for a test starts three at a time.
+PROCESSES.set_forkserver_preload(
     [
         "tutelage.cli.consortium",
         "tutelage.federation.mpc",
@@ -154,7 +155,9 @@ class Running(Child):
         self.process.join()
 
 
-def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int) -> None:
+def _run(
+    pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int
+) -> None:
     links.MOST_UNASKED_BYTES = room
 
     def tell(missing: tuple[str, ...]) -> None:
@@ -168,7 +171,11 @@ def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, t
     options["waiting"] = tell if tells else None
     try:
         result = run_party(
-            party.me, party.endpoints, party.key, lambda session: body(session, pipe.send, *given), **options
+            party.me,
+            party.endpoints,
+            party.key,
+            lambda session: body(session, pipe.send, *given),
+            **options,
         )
     except Exception as raised:
         error = raised
@@ -188,9 +195,15 @@ def record(path: Path) -> None:
         return decode(data, (len(data) // ELEMENT_BYTES,)).tolist()
 
     def received(link: Link, label: int, kind: FrameKind = FrameKind.ELEMENTS) -> Any:
-        said = (lambda data: {"elements": elements(data)}) if kind == FrameKind.ELEMENTS else (lambda _: {})
+        said = (
+            (lambda data: {"elements": elements(data)})
+            if kind == FrameKind.ELEMENTS
+            else (lambda _: {})
+        )
         message = receive(link, label, kind)
-        message.add_done_callback(lambda done: done.cancelled() or write(**{"from": link.party, **said(done.result())}))
+        message.add_done_callback(
+            lambda done: done.cancelled() or write(**{"from": link.party, **said(done.result())})
+        )
         return message
 
     async def seen(*given: Any, **options: Any) -> Any:
@@ -208,5 +221,7 @@ def summands(values: np.ndarray) -> list[np.ndarray]:
 
 def run_three(body: Body, given: list[tuple[Any, ...]], **options: Any) -> list[Ended]:
     """Run the body in three processes, each with what is given to it, and return how they ended."""
-    running = [Running(party, body, *mine, **options) for party, mine in zip(three(), given, strict=True)]
+    running = [
+        Running(party, body, *mine, **options) for party, mine in zip(three(), given, strict=True)
+    ]
     return [one.ended() for one in running]

@@ -8,7 +8,9 @@ from mpmath import mp, mpf
 _CACHE: dict = {}
 
 
-def precise_cost(kind: str, counts: list[int], scale: float, order: float, source: int, target: int) -> float:
+def precise_cost(
+    kind: str, counts: list[int], scale: float, order: float, source: int, target: int
+) -> float:
     """Return the larger of the two Rényi divergences between `counts` and its neighbor; target m is abstention."""
     moved = list(counts)
     moved[source] -= 1
@@ -57,7 +59,9 @@ def _noise(kind: str, scale, most: int):
             _CACHE[key] = [mpmath.exp(-abs(k) / scale) for k in range(-reach, reach + 1)]
         else:
             reach = int(13 * scale) + most + 8
-            _CACHE[key] = [mpmath.exp(-(mpf(k) ** 2) / (2 * scale**2)) for k in range(-reach, reach + 1)]
+            _CACHE[key] = [
+                mpmath.exp(-(mpf(k) ** 2) / (2 * scale**2)) for k in range(-reach, reach + 1)
+            ]
     return _CACHE[key]
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import tutelage
 from tutelage._internal import outputs
 
-PACKAGE = str(Path(tutelage.__file__).parent)  # a checkout may have libraries in a folder of the same name
+# A checkout may have libraries in a folder of the same name.
+PACKAGE = str(Path(tutelage.__file__).parent)
 
 
 def until(condition: Callable[[], object], process: subprocess.Popen | None = None) -> None:
@@ -154,7 +155,9 @@ def called_by_itself(module: str, call: str, *arguments: object) -> str:
     """
     script = f"import sys; from {module} import *; given = sys.argv[1:]; {call}"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    result = subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, env=surroundings(), capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -35,11 +35,21 @@ SCHEMA_OF_NUMBERS = SCHEMA.replace("age = [20, 89]", 'ill = ["no", "yes"]')
 
 
 def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
-    parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "method": "", **by, **sections}
+    parts = {
+        "private": 'entity = "patient"',
+        "public": "",
+        "privacy": "epsilon = 2.0",
+        "method": "",
+        **by,
+        **sections,
+    }
     text = CONFIG.format(**parts)
-    if by in (ADDITIVE, NUMBERS):  # a public schema, without the wards of some people, in place of public rows
+    # A public schema, without the wards of some people, in place of public rows.
+    if by in (ADDITIVE, NUMBERS):
         (folder / "schema.toml").write_text(SCHEMA if by is ADDITIVE else SCHEMA_OF_NUMBERS)
-        text = re.sub('file = "public.csv"\\s+label = .*\nevaluate_last = 60', 'schema = "schema.toml"', text)
+        text = re.sub(
+            'file = "public.csv"\\s+label = .*\nevaluate_last = 60', 'schema = "schema.toml"', text
+        )
     if by is NUMBERS:
         text = re.sub('column = "ill"\nclasses = .*\n', TARGET, text)
         text = re.sub("\\[method\\]\nname = .*\n", "", text)

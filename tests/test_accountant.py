@@ -51,7 +51,9 @@ def test_a_run_of_several_kinds_adds_up_order_by_order():
     parts = ((CHECK, VOTES), (GAUSSIAN, passed), (LAPLACE, VOTES))
     found = both.exact(DELTA)
     at = np.array([found.reveal_order()])
-    assert found.reveal() == pytest.approx(RenyiCurve(at, total(at)).to_epsilon(DELTA).epsilon, rel=1e-12)
+    assert found.reveal() == pytest.approx(
+        RenyiCurve(at, total(at)).to_epsilon(DELTA).epsilon, rel=1e-12
+    )
     assert found.reveal() == pytest.approx(search_epsilon(total, DELTA).epsilon, rel=1e-3)
     released = Composed(tuple(Repeated(event, votes.n_queries) for event, votes in parts))
     assert both.data_independent(DELTA) == data_independent.epsilon(released, DELTA)
@@ -60,15 +62,23 @@ def test_a_run_of_several_kinds_adds_up_order_by_order():
 def test_a_query_asked_twice_is_paid_twice():
     once, twice = VOTES.first(1), VOTES.select(np.array([0, 0]))
     orders = np.array([3.0])
-    assert ExactCosts(LAPLACE, twice).total(orders) == pytest.approx(2 * ExactCosts(LAPLACE, once).total(orders))
+    assert ExactCosts(LAPLACE, twice).total(orders) == pytest.approx(
+        2 * ExactCosts(LAPLACE, once).total(orders)
+    )
 
 
 def test_the_analyses_come_in_their_order():
     accountant, gaussian = accountant_of((LAPLACE, VOTES)), accountant_of((GAUSSIAN, VOTES))
     exact = accountant.exact(DELTA).reveal()
-    assert 0 < exact < min(accountant.bound_2018(DELTA).reveal(), accountant.bound_2017(DELTA).reveal())
+    assert (
+        0
+        < exact
+        < min(accountant.bound_2018(DELTA).reveal(), accountant.bound_2017(DELTA).reveal())
+    )
     curve = RenyiCurve(DEFAULT_ORDERS, pate_bounds.total_cost_2018(GAUSSIAN, VOTES, DEFAULT_ORDERS))
-    assert gaussian.bound_2018(DELTA).reveal() == pytest.approx(curve.to_epsilon(DELTA, classic).epsilon, rel=1e-12)
+    assert gaussian.bound_2018(DELTA).reveal() == pytest.approx(
+        curve.to_epsilon(DELTA, classic).epsilon, rel=1e-12
+    )
     assert gaussian.exact(DELTA).reveal() < gaussian.data_independent(DELTA).epsilon
 
 
@@ -80,7 +90,9 @@ def test_what_may_be_published_charges_answers_up_to_a_limit_that_was_fixed():
     limited, every = Accountant(), accountant_of((CHECK, VOTES), (GAUSSIAN, VOTES))
     limited.add(Repeated(CHECK, 40), VOTES)
     limited.add(Repeated(GAUSSIAN, 10), few, at_most=25)
-    expected = data_independent.epsilon(Composed((Repeated(CHECK, 40), Repeated(GAUSSIAN, 25))), DELTA)
+    expected = data_independent.epsilon(
+        Composed((Repeated(CHECK, 40), Repeated(GAUSSIAN, 25))), DELTA
+    )
     assert limited.data_independent(DELTA) == expected
     assert expected.epsilon < every.data_independent(DELTA).epsilon
     with pytest.raises(InvalidParameterError, match="at_most"):
@@ -89,7 +101,11 @@ def test_what_may_be_published_charges_answers_up_to_a_limit_that_was_fixed():
 
 def test_everything_that_reads_votes_is_guarded():
     accountant = accountant_of((LAPLACE, VOTES))
-    for cost in (accountant.exact(DELTA), accountant.bound_2017(DELTA), accountant.bound_2018(DELTA)):
+    for cost in (
+        accountant.exact(DELTA),
+        accountant.bound_2017(DELTA),
+        accountant.bound_2018(DELTA),
+    ):
         assert type(cost) is PrivateEpsilon  # which does not print or pickle
 
 
@@ -110,7 +126,8 @@ WITHOUT_VOTES = Accountant()
 WITHOUT_VOTES.add(Repeated(LAPLACE, 40))
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 TWO_UNITS = accountant_of(
-    (LAPLACE, VOTES), (NoisyArgmaxLaplace(5.0, 4, ROW), VoteHistogram(VOTES.counts, VOTES.n_teachers, ROW))
+    (LAPLACE, VOTES),
+    (NoisyArgmaxLaplace(5.0, 4, ROW), VoteHistogram(VOTES.counts, VOTES.n_teachers, ROW)),
 )
 
 
@@ -148,7 +165,9 @@ def test_runs_of_a_confident_mechanism_pay_for_every_check_and_for_the_answers_g
     assert nothing == pytest.approx(accountant_of((CHECK, VOTES)).exact(DELTA).reveal(), rel=5e-3)
     assert everything == pytest.approx(every.exact(DELTA).reveal(), rel=5e-3)
     assert nothing < some < everything
-    assert runs.data_independent[1].reveal() == pytest.approx(every.data_independent(DELTA).epsilon, rel=5e-3)
+    assert runs.data_independent[1].reveal() == pytest.approx(
+        every.data_independent(DELTA).epsilon, rel=5e-3
+    )
     assert runs.bound_2018[1].reveal() == pytest.approx(every.bound_2018(DELTA).reveal(), rel=5e-3)
     with pytest.raises(InvalidDataError, match="passed"):
         confident_runs(CHECK, GAUSSIAN, VOTES, DELTA, passed[:, :3])

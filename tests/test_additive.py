@@ -57,7 +57,18 @@ def of(seed: int = 0, **more: Any) -> PATEClassifier:
 
 
 ODD_NUMBERS = ["inf", "nan", -1e300, 10**5000, True, Decimal("40")]
-ODD_CELLS = [*ODD_NUMBERS, "", None, "abc", b"x", [1], "public ", 1j, np.longdouble("1e4000"), Unspeakable()]
+ODD_CELLS = [
+    *ODD_NUMBERS,
+    "",
+    None,
+    "abc",
+    b"x",
+    [1],
+    "public ",
+    1j,
+    np.longdouble("1e4000"),
+    Unspeakable(),
+]
 
 
 @pytest.mark.parametrize("name", SCHEMA.names)
@@ -81,20 +92,26 @@ def test_numbers_beyond_the_range_are_at_its_ends_and_all_else_is_in_the_last_bi
     age, work = found[:, :2].T.astype(int)
     assert age.tolist() == [0, 0, SCHEMA.bins[0] - 2, SCHEMA.bins[0] - 2, SCHEMA.bins[0] - 1]
     assert work.tolist() == [2, 0, 1, 2, 2]
-    plain = np.column_stack([np.array(cells, dtype=object) for cells in rows.values()])  # in the order of the columns
+    # In the order of the columns.
+    plain = np.column_stack([np.array(cells, dtype=object) for cells in rows.values()])
     np.testing.assert_array_equal(SCHEMA.transform(plain), found)
     with pytest.raises(InvalidDataError):
         SCHEMA.transform({"age": [1], "work": ["private"]})
 
 
-@pytest.mark.parametrize("columns", [{}, {"a": []}, {"a": (1, 1)}, {"a": (0, float("inf"))}, {"a": ["1", "1.0"]}])
+@pytest.mark.parametrize(
+    "columns", [{}, {"a": []}, {"a": (1, 1)}, {"a": (0, float("inf"))}, {"a": ["1", "1.0"]}]
+)
 def test_a_schema_that_says_nothing_clear_is_refused(columns):
     with pytest.raises(InvalidParameterError):
         Schema(columns)
 
 
 def test_a_schema_is_proposed_by_public_rows():
-    public = Table("", {"age": ["17", "90"], "work": ["public", "private"], "day": ["2024-01-01", "2024-01-02"]})
+    public = Table(
+        "",
+        {"age": ["17", "90"], "work": ["public", "private"], "day": ["2024-01-01", "2024-01-02"]},
+    )
     assert Schema.learn(public).columns == {"age": [17, 90], "work": ["private", "public"]}
 
 
@@ -104,11 +121,17 @@ def test_a_schema_is_proposed_by_public_rows():
 def asked_of(rows: Any, y: Any, look: Any = None, **changes: Any) -> list[Any]:
     """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
     ids, method = {"entity_ids": changes.pop("entity_ids", None)}, Additive(mechanism=NoisySum(5.0))
-    return requests_of(of(**{"epsilon": None, "method": method, **changes}).prepare(rows, y, **ids), look)
+    return requests_of(
+        of(**{"epsilon": None, "method": method, **changes}).prepare(rows, y, **ids), look
+    )
 
 
 def requests_of(whole: Any, look: Any) -> list[Any]:
-    prepared, source, seen = whole.method.prepare(whole.public, whole.people), SimulationNoise(0), list[Any]()
+    prepared, source, seen = (
+        whole.method.prepare(whole.public, whole.people),
+        SimulationNoise(0),
+        list[Any](),
+    )
 
     def answer(request: Any) -> Answer:
         ballots = request.ballot.cast(prepared, request, np.arange(1))
@@ -125,7 +148,9 @@ def requests_of(whole: Any, look: Any) -> list[Any]:
 
 def cast(request: Any, bins: Any, labels: Any, people: Any, unit: Any) -> Any:
     shards = Shards.of_single_people(len(bins), np.asarray(people), name=unit.name)
-    prepared = PeopleReady(PeopleInMemory(np.asarray(bins, dtype=float), np.asarray(labels), shards))
+    prepared = PeopleReady(
+        PeopleInMemory(np.asarray(bins, dtype=float), np.asarray(labels), shards)
+    )
     return request.ballot.cast(
         prepared, replace(request, form=replace(request.form, unit=shards.unit)), np.arange(1)
     ).totals
@@ -150,9 +175,13 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
     """All people with up to two rows: none of their ballots is longer, nor two further apart, than is charged."""
     request = small_requests[place]
     row = [(cells, label) for cells in itertools.product(range(4), range(2)) for label in range(2)]
-    people = [[one] for one in row] + [list(pair) for pair in itertools.combinations_with_replacement(row, 2)][::3]
+    people = [[one] for one in row] + [
+        list(pair) for pair in itertools.combinations_with_replacement(row, 2)
+    ][::3]
     each: Any = [(*map(list, zip(*one, strict=True)), [0] * len(one)) for one in people]
-    ballots = np.array([cast(request, *one, unit=request.form.unit).ravel() for one in each]).astype(object)
+    ballots = np.array(
+        [cast(request, *one, unit=request.form.unit).ravel() for one in each]
+    ).astype(object)
     lengths = (ballots**2).sum(axis=1)
     bound = request.form.norm_squared
     assert max(lengths) <= bound  # added or removed
@@ -166,7 +195,9 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
 
 @pytest.mark.parametrize("entity", [False, True])
 def test_three_sums_cost_what_one_of_the_given_noise_would(entity):
-    requests = asked_of(*made_up(300, 0), **({"entity_ids": np.arange(300) // 3} if entity else {"unit": "row"}))
+    requests = asked_of(
+        *made_up(300, 0), **({"entity_ids": np.arange(300) // 3} if entity else {"unit": "row"})
+    )
     spent = sum(
         (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
         for request in requests
@@ -176,7 +207,9 @@ def test_three_sums_cost_what_one_of_the_given_noise_would(entity):
     assert spent == pytest.approx(4 / 5.0**2, rel=1e-9)
 
 
-@pytest.mark.parametrize(("seed", "entity", "n_classes"), [(0, False, 2), (1, True, 2), (2, True, 12)])
+@pytest.mark.parametrize(
+    ("seed", "entity", "n_classes"), [(0, False, 2), (1, True, 2), (2, True, 12)]
+)
 def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity, n_classes):
     rng = np.random.default_rng(seed)
     rows = {"a": rng.integers(0, 3, 200), "b": np.array(["x"] * 200, dtype=object)}
@@ -185,7 +218,10 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity, n_c
 
     def compare(request: Any, ballots: Any) -> None:
         unit = request.form.unit
-        alone = [cast(request, bins[ids == one], labels[ids == one], ids[ids == one], unit) for one in range(6)]
+        alone = [
+            cast(request, bins[ids == one], labels[ids == one], ids[ids == one], unit)
+            for one in range(6)
+        ]
         together = cast(request, bins[some], labels[some], ids[some], unit)
         np.testing.assert_array_equal(together, sum(alone))
         backwards = cast(request, bins[::-1], labels[::-1], ids[::-1], unit)
@@ -197,10 +233,13 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity, n_c
 def test_a_person_of_very_many_rows_casts_the_mean_of_all_of_them(small_requests):
     bins, later = np.tile([0, 0], (5_000, 1)), (np.arange(5_000) >= 4_500).astype(int)
     ballot = cast(small_requests[0], bins, later, np.zeros(5_000, int), small_requests[0].form.unit)
-    assert sorted(ballot[ballot > 0].tolist()) == [102, 102, 921, 921]  # a tenth of 1,024 steps, and nine tenths
+    # A tenth of 1,024 steps, and nine tenths.
+    assert sorted(ballot[ballot > 0].tolist()) == [102, 102, 921, 921]
     for request in small_requests[1:]:
         ballot = cast(request, bins, later, np.zeros(5_000, int), request.form.unit)
-        np.testing.assert_array_equal(ballot, cast(request, bins, later[::-1], np.zeros(5_000, int), request.form.unit))
+        np.testing.assert_array_equal(
+            ballot, cast(request, bins, later[::-1], np.zeros(5_000, int), request.form.unit)
+        )
 
 
 @given(st.lists(st.floats(-40, 40), min_size=2, max_size=6), st.data())
@@ -223,7 +262,12 @@ def test_ballots_that_are_too_long_or_below_zero_are_refused():
     assert total([0, 1], [2, 2]).tolist() == [[2, 2, 0, 0]]
     assert total([0], [-1]).tolist() == [[-1, 0, 0, 0]]
     assert total([], []).tolist() == [[0, 0, 0, 0]]
-    for cells, numbers in (([0, 0], [2, 2]), ([0, 1], [2, 3]), ([0, 1], [2**53, 0]), ([0, -1], [1, 1])):
+    for cells, numbers in (
+        ([0, 0], [2, 2]),
+        ([0, 1], [2, 3]),
+        ([0, 1], [2**53, 0]),
+        ([0, -1], [1, 1]),
+    ):
         with pytest.raises(InvalidBallotError):
             total(cells, numbers)
     with pytest.raises(InvalidBallotError):
@@ -233,18 +277,28 @@ def test_ballots_that_are_too_long_or_below_zero_are_refused():
 def test_a_person_with_very_many_rows_stops_nobody():
     people, cells = np.repeat(np.arange(801), 1_000), np.tile(np.arange(1_000), 801)
     numbers, n_rows = np.full(people.size, 2**16), np.where(people == 0, 10**7, 1)
-    found = sum_of_cells(people, cells, numbers * n_rows, n_rows, Vector((1, 1_000), 2**32 * 1_000, ONE_TEACHER))
+    found = sum_of_cells(
+        people, cells, numbers * n_rows, n_rows, Vector((1, 1_000), 2**32 * 1_000, ONE_TEACHER)
+    )
     assert set(found.totals.ravel().tolist()) == {801 * 2**16}
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-50, 50)), max_size=30), st.integers(1, 4))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-50, 50)), max_size=30),
+    st.integers(1, 4),
+)
 def test_a_sum_of_cells_is_the_sum_of_mean_ballots_rounded_towards_zero(entries, n_rows):
     whole = np.zeros((4, 6), dtype=object)
     for person, cell, number in entries:
         whole[person, cell] += number
-    means = np.array([[int(abs(x) // n_rows) * (1 if x >= 0 else -1) for x in row] for row in whole], dtype=object)
+    means = np.array(
+        [[int(abs(x) // n_rows) * (1 if x >= 0 else -1) for x in row] for row in whole],
+        dtype=object,
+    )
     columns: Any = np.array(entries, dtype=int).reshape(-1, 3).T
-    found = sum_of_cells(*columns, n_rows=np.full(len(entries), n_rows), form=Vector((2, 3), 10**9, ONE_TEACHER))
+    found = sum_of_cells(
+        *columns, n_rows=np.full(len(entries), n_rows), form=Vector((2, 3), 10**9, ONE_TEACHER)
+    )
     assert found.totals.ravel().tolist() == means.sum(axis=0).tolist()
 
 
@@ -256,7 +310,10 @@ def test_the_noise_of_each_sum_is_what_its_event_says():
         zero = BallotSum(np.zeros(form.shape, int), form.norm_squared, form.unit, form.nonnegative)
         event = request.mechanism.most(request.form, simulated=True)
         times = 1 + 2_700 // zero.totals.size
-        drawn = [request.mechanism.release(zero, SimulationNoise(seed)).values.ravel() for seed in range(times)]
+        drawn = [
+            request.mechanism.release(zero, SimulationNoise(seed)).values.ravel()
+            for seed in range(times)
+        ]
         assert 0.93 < np.std(np.concatenate(drawn)) / event.sigma < 1.07
 
 
@@ -281,7 +338,10 @@ def test_columns_that_say_the_same_do_not_count_several_times():
     rows, y = rows.astype(int), 3 * leaning + rng.logistic(size=10_000) > 6
     schema = Schema({f"question {number}": list("01234") for number in range(20)})
     model = of(columns=schema, classes=[False, True]).fit(rows[:8_000], y[:8_000])
-    assert model.score(rows[8_000:], y[8_000:]) > np.mean(y[8_000:] == (3 * leaning[8_000:] > 6)) - 0.04
+    assert (
+        model.score(rows[8_000:], y[8_000:])
+        > np.mean(y[8_000:] == (3 * leaning[8_000:] > 6)) - 0.04
+    )
 
 
 def test_weights_multiply_the_odds_and_a_goal_is_what_a_score_says():
@@ -296,9 +356,17 @@ def test_weights_multiply_the_odds_and_a_goal_is_what_a_score_says():
 @pytest.mark.parametrize(
     ("settings_of", "given_to_fit", "said"),
     [
-        ({}, {"X_public": np.zeros((60, 3))}, "Pass a Schema as `columns`, or `X_public`, but not both"),
+        (
+            {},
+            {"X_public": np.zeros((60, 3))},
+            "Pass a Schema as `columns`, or `X_public`, but not both",
+        ),
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
-        ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` of PATEClassifier.fit must not be a column of the schema"),
+        (
+            {},
+            {"entity_ids": SCHEMA.names[0]},
+            "`entity_ids` of PATEClassifier.fit must not be a column of the schema",
+        ),
         ({"features": SCHEMA}, {}, "`features`"),
         ({"method": NoisyMoments()}, {}, "must take a public schema, as Additive does"),
         (
@@ -327,7 +395,9 @@ def test_a_plan_refuses_what_cannot_be_tried_on_public_rows():
 def test_columns_in_another_order_are_another_release(tmp_path):
     rows, y = made_up(300)
     backwards = Schema({name: SCHEMA.columns[name] for name in reversed(SCHEMA.names)})
-    models = [of(columns=one, ledger=tmp_path / "a.ledger", budget=3.0) for one in (SCHEMA, backwards)]
+    models = [
+        of(columns=one, ledger=tmp_path / "a.ledger", budget=3.0) for one in (SCHEMA, backwards)
+    ]
     models[0].fit(rows, y)
     with pytest.warns(match="continues a budget"):
         models[1].fit(rows, y)
@@ -369,7 +439,9 @@ def configured(tmp_path, called):
     def write(private="", public="", more="", schema=None):
         if schema is not None:
             (tmp_path / "schema.toml").write_text(schema)
-        (tmp_path / "config.toml").write_text(CONFIG.format(private=private, public=public, more=more))
+        (tmp_path / "config.toml").write_text(
+            CONFIG.format(private=private, public=public, more=more)
+        )
         return tmp_path
 
     return write
@@ -379,7 +451,9 @@ def configured(tmp_path, called):
 def test_a_run_needs_no_public_rows(configured, called):
     folder = configured()
     done = succeeded(called("run", "config.toml", cwd=folder))
-    assert "noisy sums and public data alone" in " ".join((folder / "out" / "card.md").read_text().split())
+    assert "noisy sums and public data alone" in " ".join(
+        (folder / "out" / "card.md").read_text().split()
+    )
     assert "public rows labeled" not in done.stdout
     assert (folder / "out" / "labels.csv").read_text().split() == ["public_row,label"]
     student, public = load_student(folder / "out"), read_table(folder / "public.csv")
@@ -390,7 +464,11 @@ def test_a_run_needs_no_public_rows(configured, called):
 
 @pytest.mark.usefixtures("repeatable")
 def test_an_audit_changes_cells_of_a_file_that_a_schema_reads(configured, called):
-    found = json.loads(succeeded(called("audit", "config.toml", "--json", "--draws", "1000", cwd=configured())).stdout)
+    found = json.loads(
+        succeeded(
+            called("audit", "config.toml", "--json", "--draws", "1000", cwd=configured())
+        ).stdout
+    )
     of_cells = next(one for one in found["checks"] if one["check"] == "one cell in the file")
     assert of_cells["verdict"] == "pass"
     assert "pandas with decimal commas" in of_cells["reason"]
@@ -401,14 +479,28 @@ def test_an_audit_changes_cells_of_a_file_that_a_schema_reads(configured, called
     ("verb", "wrong", "sentence"),
     [
         ("run", {"public": 'file = "public.csv"'}, "`file` in [public] does not go with `schema`"),
-        ("run", {"schema": "[schema]\nage = [3, 1]"}, "`columns` of Schema must give 'age' a range"),
+        (
+            "run",
+            {"schema": "[schema]\nage = [3, 1]"},
+            "`columns` of Schema must give 'age' a range",
+        ),
         ("run", {"private": "batches = true"}, "`batches` in [private] does not go with `schema`"),
         ("run", {"more": '[columns]\nage = "number"'}, "[columns] does not go with `schema`"),
-        ("run", {"more": '[features]\nmap = "steps"'}, "`map` in [features] does not go with `schema`"),
-        ("plan", {}, "there is one method and nothing to plan: start `tutelage run` straight away, without [method]."),
+        (
+            "run",
+            {"more": '[features]\nmap = "steps"'},
+            "`map` in [features] does not go with `schema`",
+        ),
+        (
+            "plan",
+            {},
+            "there is one method and nothing to plan: start `tutelage run` straight away, without [method].",
+        ),
     ],
 )
-def test_what_does_not_go_with_a_schema_is_refused_and_nothing_is_spent(configured, called, verb, wrong, sentence):
+def test_what_does_not_go_with_a_schema_is_refused_and_nothing_is_spent(
+    configured, called, verb, wrong, sentence
+):
     folder = configured(**wrong)
     said = called(verb, *(["--for"] if verb == "plan" else []), "config.toml", cwd=folder)
     assert said.returncode != 0

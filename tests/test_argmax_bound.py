@@ -29,10 +29,15 @@ ARGMAX = {
     "laplace": (NoisyArgmaxLaplace, argmax_bound.laplace_argmax),
     "gaussian": (NoisyArgmaxGaussian, argmax_bound.gaussian_argmax),
 }
-MASSES = {"laplace": discrete_laplace_masses(1.5, 60), "gaussian": discrete_gaussian_masses(1.5, 16)}
+MASSES = {
+    "laplace": discrete_laplace_masses(1.5, 60),
+    "gaussian": discrete_gaussian_masses(1.5, 16),
+}
 
 
-def law_of_position(masses: np.ndarray, loser: int, gainer: int, first: tuple[int, ...]) -> np.ndarray:
+def law_of_position(
+    masses: np.ndarray, loser: int, gainer: int, first: tuple[int, ...]
+) -> np.ndarray:
     """Return how often the loser, the gainer and a third without noise at 0 win, `first` being how ties are broken."""
     noise = np.arange(len(masses)) - len(masses) // 2
     scores = np.stack(np.broadcast_arrays((loser + noise)[:, None], (gainer + noise)[None, :], 0))
@@ -53,7 +58,11 @@ def test_the_search_finds_the_worst_position(kind, order):
         for (loser, gainer), here in laws.items():
             there = laws.get((loser - 1, gainer + 1))
             if there is not None:
-                worst = max(worst, log_renyi_moment(here, there, order), log_renyi_moment(there, here, order))
+                worst = max(
+                    worst,
+                    log_renyi_moment(here, there, order),
+                    log_renyi_moment(there, here, order),
+                )
     worst /= order - 1
     assert worst * (1 - 1e-9) <= ARGMAX[kind][1](1.5, order) <= worst * (1 + 1e-3)
 
@@ -69,14 +78,23 @@ def test_the_search_finds_the_worst_position(kind, order):
 def test_no_histogram_costs_more(counts, scale, order, kind, abstained):
     event, bound = ARGMAX[kind]
     votes = VoteHistogram(np.array([counts]), sum(counts) + abstained)
-    cost = ExactCosts(event(scale, len(counts), ONE_TEACHER), votes).per_query(np.array([order]))[0, 0]
+    cost = ExactCosts(event(scale, len(counts), ONE_TEACHER), votes).per_query(np.array([order]))[
+        0, 0
+    ]
     assert cost <= bound(scale, order) * (1 + 1e-9)
 
 
-@given(votes=st.integers(0, 400), threshold=st.integers(0, 400), sigma=st.floats(1.0, 80.0), order=st.floats(1.01, 100))
+@given(
+    votes=st.integers(0, 400),
+    threshold=st.integers(0, 400),
+    sigma=st.floats(1.0, 80.0),
+    order=st.floats(1.01, 100),
+)
 def test_no_check_costs_more(votes, threshold, sigma, order):
     histogram = VoteHistogram(np.array([[votes, 0]]), votes + 1)
-    cost = ExactCosts(ConfidenceCheck(threshold, sigma, 2, ONE_TEACHER), histogram).per_query(np.array([order]))[0, 0]
+    cost = ExactCosts(ConfidenceCheck(threshold, sigma, 2, ONE_TEACHER), histogram).per_query(
+        np.array([order])
+    )[0, 0]
     assert cost <= argmax_bound.gaussian_check(sigma, order) * (1 + 1e-9)
 
 
@@ -95,7 +113,10 @@ def test_every_amount_of_noise_has_a_cost_no_larger_than_the_closed_form(size):
     orders = np.array([1.001, 1.5, 30.0, 1e4])
     for event in (NoisyArgmaxLaplace, NoisyArgmaxGaussian, partial(ConfidenceCheck, 10.0)):
         release = Repeated(event(size, 3, ONE_TEACHER), 3)
-        searched, closed = rdp_of_three_outcomes(release, orders).values, rdp(release, orders).values
+        searched, closed = (
+            rdp_of_three_outcomes(release, orders).values,
+            rdp(release, orders).values,
+        )
         assert np.all(np.isfinite(searched))
         assert np.all((searched > 0) & (searched <= closed))
 
@@ -104,10 +125,17 @@ def test_what_is_not_searched_says_so():
     assert argmax_bound.gaussian_argmax(0.1, 2.0) == argmax_bound.gaussian_check(1e7, 2.0) == inf
     assert argmax_bound.laplace_argmax(20.0, 1e6) == inf
     near_one = 1 + 1e-15  # too near for double precision
-    assert argmax_bound.gaussian_argmax(1.0, near_one) == argmax_bound.laplace_argmax(0.5, near_one) == inf
+    assert (
+        argmax_bound.gaussian_argmax(1.0, near_one)
+        == argmax_bound.laplace_argmax(0.5, near_one)
+        == inf
+    )
     assert argmax_bound.gaussian_check(1.0, near_one) == inf
     for event in (PermuteAndFlip(3.0, 4, ONE_TEACHER), ExponentialArgmax(3.0, 4, ONE_TEACHER)):
-        assert rdp_of_three_outcomes(event, np.array([2.0])).values == rdp(event, np.array([2.0])).values
+        assert (
+            rdp_of_three_outcomes(event, np.array([2.0])).values
+            == rdp(event, np.array([2.0])).values
+        )
 
 
 @given(

@@ -33,7 +33,8 @@ def test_nobody_shows_more_than_is_claimed(numbers, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("numbers", "fault"), [(False, "each row a person"), (True, "each row a person"), (True, "half the noise")]
+    ("numbers", "fault"),
+    [(False, "each row a person"), (True, "each row a person"), (True, "half the noise")],
 )
 def test_noisy_sums_give_planted_faults_away(numbers, fault, monkeypatch):
     monkeypatch.setattr(audit_additive, "LEVEL", 1e-3)
@@ -47,8 +48,12 @@ def test_a_person_is_as_far_from_its_neighbor_as_is_claimed_at_most(numbers, mon
     assert 0.75 * bounds.claimed < bounds.distance <= bounds.claimed
 
 
-@pytest.mark.parametrize(("numbers", "fault"), [(False, "counts twice as long"), (True, "all sums charged as counts")])
-def test_ballots_that_are_longer_than_is_charged_are_too_far_from_each_other(numbers, fault, monkeypatch):
+@pytest.mark.parametrize(
+    ("numbers", "fault"), [(False, "counts twice as long"), (True, "all sums charged as counts")]
+)
+def test_ballots_that_are_longer_than_is_charged_are_too_far_from_each_other(
+    numbers, fault, monkeypatch
+):
     bounds = found(numbers, fault, monkeypatch, 4)
     assert bounds.distance > bounds.claimed
 

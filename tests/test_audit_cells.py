@@ -22,7 +22,9 @@ def tables(tmp_path: Path) -> tuple[Table, Table]:
 
 def test_no_reader_lets_a_cell_change_other_people(tables):
     libraries = {"polars": "Polars", "pyarrow": "Parquet", "duckdb": "DuckDB", "pandas": "pandas"}
-    assert {form for library, form in libraries.items() if find_spec(library)} <= set(checklist.readers())
+    assert {form for library, form in libraries.items() if find_spec(library)} <= set(
+        checklist.readers()
+    )
     private, public = tables
     found = checklist.check_cells(private, public, PublicColumns.learn(public))
     assert (found.verdict, found.private) == ("pass", True)
@@ -31,8 +33,10 @@ def test_no_reader_lets_a_cell_change_other_people(tables):
 
 def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     private, public = tables
-    monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_, **__: None)  # the fault
-    monkeypatch.setattr("tutelage.features.cells.steady", lambda numbers: numbers)  # and what would hide it
+    # The fault.
+    monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_, **__: None)
+    # And what would hide it.
+    monkeypatch.setattr("tutelage.features.cells.steady", lambda numbers: numbers)
     columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
     found = checklist.check_cells(private, public, columns, by=by)
     assert found.verdict == "fail"

@@ -29,14 +29,20 @@ CAST, NEAREST, PREPARE = VectorBallots.cast, NearestQueries.fit, TeacherVotes.pr
 
 
 def of(method, **settings):
-    return PATEClassifier(**{"method": method, "classes": [0, 1], "random_state": 0, "epsilon": 3.0, **settings})
+    return PATEClassifier(
+        **{"method": method, "classes": [0, 1], "random_state": 0, "epsilon": 3.0, **settings}
+    )
 
 
 MODELS = {
     "vectors": (of(NoisyMoments()), 2),
     "capped": (of(CappedVotes(4, student=GaussianNB())), 1),
     "capped rounds": (
-        of(CappedVotes(4, n_queries=60, rounds=3, selection="least-confident", student=GaussianNB())),
+        of(
+            CappedVotes(
+                4, n_queries=60, rounds=3, selection="least-confident", student=GaussianNB()
+            )
+        ),
         3,
     ),
     "means": (of(TeacherVotes(ClassMeans(), **FEW)), 1),
@@ -61,7 +67,8 @@ def test_right_fits_pass(name, ids, moves):
     model, n_requests = MODELS[name]
     found = moves(model, PrivateRows(PRIVATE, LABELS, ids), entities=3)
     assert (found.verdict, found.private) == ("pass", True)
-    n_requests += ids is not None and isinstance(model.method, NoisyMoments)  # the number of people is asked, too
+    # The number of people is asked, too.
+    n_requests += ids is not None and isinstance(model.method, NoisyMoments)
     assert found.reason.startswith(f"In {n_requests} request")
     assert ("removal" in found.reason) == (ids is not None and name not in ("means", "trees"))
 
@@ -71,7 +78,9 @@ def test_silos_and_rows_with_gaps_pass(moves):
     assert moves(of(TeacherVotes(ClassMeans(), **FEW)), silos).verdict == "pass"
     rows = PRIVATE.copy()
     rows[::7, 1] = np.nan
-    method = TeacherVotes(DecisionTreeClassifier(max_depth=2), n_teachers=10, student=DecisionTreeClassifier())
+    method = TeacherVotes(
+        DecisionTreeClassifier(max_depth=2), n_teachers=10, student=DecisionTreeClassifier()
+    )
     assert moves(of(method), PrivateRows(rows, LABELS)).verdict == "pass"
 
 
@@ -123,7 +132,11 @@ def scaled_together(self, public, people):
 def with_the_next(self, public, people):
     taken = people.shards.assignment
     shards = Shards(np.concatenate([taken, (taken + 1) % 10]), 10, people.shards.unit)
-    return PREPARE(self, public, PeopleInMemory(np.tile(people.rows, (2, 1)), np.tile(people.labels, 2), shards))
+    return PREPARE(
+        self,
+        public,
+        PeopleInMemory(np.tile(people.rows, (2, 1)), np.tile(people.labels, 2), shards),
+    )
 
 
 FAULTS = {
@@ -132,7 +145,12 @@ FAULTS = {
     "row by row": ("capped", NearestQueries, "fit", each_row_votes),
     "scaler": ("means", TeacherVotes, "prepare", scaled_together),
     "overlap": ("means", TeacherVotes, "prepare", with_the_next),
-    "trees by row": ("trees", TeacherVotes, "prepare", on(lambda people: np.arange(len(people.rows)) % 10)),
+    "trees by row": (
+        "trees",
+        TeacherVotes,
+        "prepare",
+        on(lambda people: np.arange(len(people.rows)) % 10),
+    ),
 }
 
 
@@ -152,7 +170,9 @@ def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(moves, monkeyp
 
 def test_a_fit_that_is_not_repeatable_fails(moves, monkeypatch):
     random = np.random.default_rng()
-    monkeypatch.setattr(TeacherVotes, "prepare", on(lambda people: random.integers(0, 10, len(people.rows))))
+    monkeypatch.setattr(
+        TeacherVotes, "prepare", on(lambda people: random.integers(0, 10, len(people.rows)))
+    )
     found = moves(MODELS["means"][0])
     assert found.verdict == "fail"
     assert "the second time" in found.reason
@@ -168,7 +188,10 @@ def test_what_shows_nothing_is_a_note(moves):
 def test_the_audited_mechanism_is_that_of_a_fit_and_its_ledger_is_unspent(monkeypatch, tmp_path):
     audited = []
     monkeypatch.setattr(fits, "check_mechanism", lambda *given, **_: audited.append(given) or [])
-    for budget in ({"epsilon": 3.0}, {"epsilon": 2.0, "budget": 5.0, "ledger": tmp_path / "budget.ledger"}):
+    for budget in (
+        {"epsilon": 3.0},
+        {"epsilon": 2.0, "budget": 5.0, "ledger": tmp_path / "budget.ledger"},
+    ):
         model = of(CappedVotes(4, n_queries=90, student=GaussianNB()), **budget)
         check_fit(model, OF_PEOPLE, PUBLIC, entities=1)
         assert not list(tmp_path.iterdir())
@@ -186,11 +209,22 @@ def test_numbers_of_people_are_checked():
 
 def test_private_rows_that_are_public_under_other_ids_are_found_by_names_of_columns_too():
     random = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": random.normal(size=400).round(3), "b": random.normal(size=400).round(3)})
+    frame = pd.DataFrame(
+        {"a": random.normal(size=400).round(3), "b": random.normal(size=400).round(3)}
+    )
     frame = frame.assign(ill=np.where(frame["a"] > 0, "yes", "no"), patient=np.arange(400) // 4)
     model = PATEClassifier(1.0, ["no", "yes"], random_state=0)
     copied = frame[:200].assign(patient=np.arange(200) + 5_000)
-    others = frame[:200].assign(a=random.normal(size=200), b=random.normal(size=200), patient=np.arange(200) + 9_000)
+    others = frame[:200].assign(
+        a=random.normal(size=200), b=random.normal(size=200), patient=np.arange(200) + 9_000
+    )
     for X_public, scored in ((copied, 0), (pd.concat([others, copied]), 200)):
-        found = check_fit(model, PrivateRows(frame, "ill", "patient"), X_public, scored=scored, draws=1_000, entities=1)
+        found = check_fit(
+            model,
+            PrivateRows(frame, "ill", "patient"),
+            X_public,
+            scored=scored,
+            draws=1_000,
+            entities=1,
+        )
         assert [one.verdict for one in found if "among the public rows" in one.check] == ["fail"]

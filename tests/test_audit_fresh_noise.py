@@ -25,7 +25,9 @@ def replayed(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray
 
 def one_for_two_neighbors(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     queries, classes = votes.counts.shape
-    return np.repeat(noise.discrete_gaussian(sigma, (-(-queries // 2), classes)), 2, axis=0)[:queries]
+    return np.repeat(noise.discrete_gaussian(sigma, (-(-queries // 2), classes)), 2, axis=0)[
+        :queries
+    ]
 
 
 def mirrored(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -56,7 +58,9 @@ FAULTS = {
 def plant(monkeypatch: pytest.MonkeyPatch, draw: Draw) -> None:
     """Let every GNMax draw its noise so."""
 
-    def release(self: GNMax, votes: VoteHistogram, noise: NoiseSource, predictions: object = None) -> Release:
+    def release(
+        self: GNMax, votes: VoteHistogram, noise: NoiseSource, predictions: object = None
+    ) -> Release:
         labels = np.argmax(votes.counts + draw(self.sigma, votes, noise), axis=1)
         return Release(labels, self.event(votes, simulated=noise.simulated))
 
@@ -77,7 +81,9 @@ def test_the_audit_of_a_configuration_finds_missing_and_reused_noise(draw, monke
 
 
 def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
-    plant(monkeypatch, lambda sigma, votes, noise: noise.discrete_gaussian(sigma, votes.counts.shape))
+    plant(
+        monkeypatch, lambda sigma, votes, noise: noise.discrete_gaussian(sigma, votes.counts.shape)
+    )
     assert {verdict for verdict, _ in verdicts(GNMax(10.0)).values()} == {"pass"}
 
 
@@ -96,12 +102,20 @@ def test_a_check_that_shares_its_noise_is_found(monkeypatch):
     def release(self, votes, noise, predictions=None):
         shared = noise.discrete_gaussian(self.sigma_threshold, (1,))
         passed = votes.counts.max(axis=1) + shared >= self.threshold
-        labels = np.argmax(votes.counts + noise.discrete_gaussian(self.sigma_vote, votes.counts.shape), axis=1)
-        return Release(np.where(passed, labels, -1), self.event(votes, simulated=noise.simulated), by_vote=passed)
+        labels = np.argmax(
+            votes.counts + noise.discrete_gaussian(self.sigma_vote, votes.counts.shape), axis=1
+        )
+        return Release(
+            np.where(passed, labels, -1),
+            self.event(votes, simulated=noise.simulated),
+            by_vote=passed,
+        )
 
     monkeypatch.setattr(ConfidentGNMax, "release", release)
     mechanism = ConfidentGNMax(30.0, 20.0, 5.0)
-    found = audit_fresh_noise(mechanism, Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0))
+    found = audit_fresh_noise(
+        mechanism, Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0)
+    )
     assert any("share noise" in reason for reason in found)
 
 

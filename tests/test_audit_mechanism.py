@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tutelage import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip, SimulationNoise
+from tutelage import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    PermuteAndFlip,
+    SimulationNoise,
+)
 from tutelage.audit.mechanism import (
     Neighbors,
     at_least,
@@ -19,7 +27,11 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
-from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations, random_configurations
+from tutelage_reproductions.mechanism_audits import (
+    TIGHT,
+    audit_configurations,
+    random_configurations,
+)
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, Untold
 
@@ -43,7 +55,9 @@ def test_binomial_bounds_are_wrong_as_seldom_as_they_say(trials):
 @pytest.mark.parametrize(("mechanism", "delta", "part"), TIGHT, ids=repr)
 def test_at_the_worst_votes_the_bound_comes_close_to_the_claim(mechanism, delta, part):
     settings = {"delta": delta, "part": part, "draws": 200_000, "confidence": 0.999}
-    found = audit_mechanism(mechanism, worst_neighbors(mechanism, **settings), noise=SimulationNoise(0), **settings)
+    found = audit_mechanism(
+        mechanism, worst_neighbors(mechanism, **settings), noise=SimulationNoise(0), **settings
+    )
     assert found.passed
     assert 0.8 * found.claim <= found.lower_bound <= found.claim
 
@@ -64,7 +78,13 @@ def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(m
     exact = exact_epsilon(mechanism, neighbors, delta, queries)
     above = sum(
         audit_mechanism(
-            mechanism, neighbors, delta=delta, queries=queries, draws=400, confidence=0.8, noise=SimulationNoise(seed)
+            mechanism,
+            neighbors,
+            delta=delta,
+            queries=queries,
+            draws=400,
+            confidence=0.8,
+            noise=SimulationNoise(seed),
         ).lower_bound
         > exact
         for seed in range(runs)
@@ -75,12 +95,18 @@ def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(m
 def exact_epsilon(mechanism: Mechanism, neighbors: Neighbors, delta: float, queries: int) -> float:
     """Return the ε at δ of the pair by summing over all outcomes, three classes at most."""
     event = mechanism.event_of_one(3, ONE_TEACHER, simulated=False)
-    counts = np.array([(i, j, queries - i - j) for i in range(queries + 1) for j in range(queries + 1 - i)])
+    counts = np.array(
+        [(i, j, queries - i - j) for i in range(queries + 1) for j in range(queries + 1 - i)]
+    )
     here, there = (
-        stats.multinomial.pmf(counts, queries, label_law(event, np.array(votes))[:-1]) for votes in neighbors[:2]
+        stats.multinomial.pmf(counts, queries, label_law(event, np.array(votes))[:-1])
+        for votes in neighbors[:2]
     )
     for epsilon in np.linspace(0, 30, 30_001):
-        both = max(np.maximum(one - np.exp(epsilon) * other, 0).sum() for one, other in ((here, there), (there, here)))
+        both = max(
+            np.maximum(one - np.exp(epsilon) * other, 0).sum()
+            for one, other in ((here, there), (there, here))
+        )
         if both <= delta:
             return float(epsilon)
     raise AssertionError("no ε up to 30")
@@ -103,7 +129,10 @@ def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     ids=lambda fault: fault.__name__,
 )
 def test_too_little_noise_is_found_out(fault):
-    settings, mechanism = {"delta": 0.01, "draws": 40_000, "noise": SimulationNoise(0)}, FaultyArgmax(fault)
+    settings, mechanism = (
+        {"delta": 0.01, "draws": 40_000, "noise": SimulationNoise(0)},
+        FaultyArgmax(fault),
+    )
     pairs = TIE, Neighbors((7, 1), (6, 2)), Neighbors((3, 1), (2, 2))
     assert not all(audit_mechanism(mechanism, pair, **settings).passed for pair in pairs)
 
@@ -112,7 +141,9 @@ def test_what_is_charged_too_little_for_is_found_out():
     mechanism = LNMax(1.0)
     pair = worst_neighbors(mechanism, delta=0.01)
     right = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0))
-    wrong = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0), claim=right.claim / 2)
+    wrong = audit_mechanism(
+        mechanism, pair, delta=0.01, noise=SimulationNoise(0), claim=right.claim / 2
+    )
     assert right.passed
     assert not wrong.passed
     assert right.lower_bound == wrong.lower_bound
@@ -121,10 +152,14 @@ def test_what_is_charged_too_little_for_is_found_out():
 def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
     pair = Neighbors((5, 5), (4, 6))
     one, many = (
-        audit_mechanism(GNMax(3.0), pair, delta=0.01, queries=queries, draws=20_000, noise=SimulationNoise(0))
+        audit_mechanism(
+            GNMax(3.0), pair, delta=0.01, queries=queries, draws=20_000, noise=SimulationNoise(0)
+        )
         for queries in (1, 20)
     )
-    assert many.claim == pytest.approx(claimed_epsilon(Repeated(NoisyArgmaxGaussian(3.0, 2, ONE_TEACHER), 20), 0.01))
+    assert many.claim == pytest.approx(
+        claimed_epsilon(Repeated(NoisyArgmaxGaussian(3.0, 2, ONE_TEACHER), 20), 0.01)
+    )
     assert one.lower_bound < many.lower_bound <= many.claim
     assert many.lower_bound > one.claim  # twenty answers at the price of one would be found out
 
@@ -132,9 +167,18 @@ def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
 def test_the_law_finds_too_much_noise_and_wrong_ties_too():
     counts = (6, 5, 1)
     assert audit_law(FaultyArgmax(faulty.right), counts, noise=SimulationNoise(0)).passed
-    assert audit_law(ConfidentGNMax(100.0, 50.0, 40.0), (140, 90, 20), noise=SimulationNoise(0)).passed
-    for fault in (faulty.noise_of_0_7, faulty.noise_of_1_3, faulty.ties_to_the_last_class, faulty.other_kind_of_noise):
-        assert not audit_law(FaultyArgmax(fault), counts, noise=SimulationNoise(0)).passed, fault.__name__
+    assert audit_law(
+        ConfidentGNMax(100.0, 50.0, 40.0), (140, 90, 20), noise=SimulationNoise(0)
+    ).passed
+    for fault in (
+        faulty.noise_of_0_7,
+        faulty.noise_of_1_3,
+        faulty.ties_to_the_last_class,
+        faulty.other_kind_of_noise,
+    ):
+        assert not audit_law(FaultyArgmax(fault), counts, noise=SimulationNoise(0)).passed, (
+            fault.__name__
+        )
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -150,7 +194,9 @@ def test_what_makes_no_sense_is_refused(change, message):
 
 
 def test_pure_loss_is_claimed_at_delta_zero_and_nothing_for_an_unknown_kind():
-    assert claimed_epsilon(Repeated(ExponentialArgmax(4.0, 3, ONE_TEACHER), 3), 0.0) == pytest.approx(1.5)
+    assert claimed_epsilon(
+        Repeated(ExponentialArgmax(4.0, 3, ONE_TEACHER), 3), 0.0
+    ) == pytest.approx(1.5)
     assert claimed_epsilon(NoisyArgmaxGaussian(4.0, 3, ONE_TEACHER), 0.0) == np.inf
     with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
         worst_neighbors(Untold(costs=False), delta=0.01)

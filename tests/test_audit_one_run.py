@@ -17,7 +17,8 @@ pytestmark = pytest.mark.rest
 
 @pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "published"), [
     (1_000, 100, 75, 1e-4, 0.673),  # arXiv:2305.08846v1, Appendix D
-    (100_000, 1_510, 1_439, 1e-5, 2.675),  # section 7, Figure 11; the paper cuts off the last digits
+    # Section 7, Figure 11; the paper cuts off the last digits.
+    (100_000, 1_510, 1_439, 1e-5, 2.675),
 ])  # fmt: skip
 def test_the_numbers_of_the_paper(canaries, guesses, correct, delta, published):
     found = epsilon_lower_bound(correct, guesses, canaries, delta, 0.95)
@@ -37,7 +38,9 @@ def slow_p_value(correct, guesses, canaries, epsilon, delta):
 def test_the_p_value_is_that_of_the_theorem(guesses, data, epsilon, delta):
     correct, canaries = data.draw(st.integers(0, guesses)), data.draw(st.integers(guesses, 100))
     found = p_value(correct, guesses, canaries, epsilon, delta)
-    assert found == pytest.approx(slow_p_value(correct, guesses, canaries, epsilon, delta), rel=1e-9, abs=1e-12)
+    assert found == pytest.approx(
+        slow_p_value(correct, guesses, canaries, epsilon, delta), rel=1e-9, abs=1e-12
+    )
     assert p_value(correct, guesses, canaries, epsilon + 0.1, delta) >= found - 1e-12
     assert p_value(correct, guesses, canaries, epsilon, delta + 0.01) >= found
 
@@ -54,7 +57,13 @@ def randomised_response(epsilon: float, seed: int):
 
 def test_randomised_response_is_overstated_as_seldom_as_it_says_and_nearly_reached():
     bounds = [
-        audit_in_one_run(randomised_response(1.0, seed), 400, guesses=400, confidence=0.9, random_state=seed + 1000)
+        audit_in_one_run(
+            randomised_response(1.0, seed),
+            400,
+            guesses=400,
+            confidence=0.9,
+            random_state=seed + 1000,
+        )
         for seed in range(150)
     ]
     above = sum(found.lower_bound > 1.0 for found in bounds)
@@ -64,10 +73,14 @@ def test_randomised_response_is_overstated_as_seldom_as_it_says_and_nearly_reach
 
 
 def test_scores_that_know_nothing_show_nothing_and_all_right_guesses_no_more_than_their_number_allows():
-    found = audit_in_one_run(lambda included: np.zeros(len(included)), 1_000, guesses=1_000, random_state=0, claim=0.1)
+    found = audit_in_one_run(
+        lambda included: np.zeros(len(included)), 1_000, guesses=1_000, random_state=0, claim=0.1
+    )
     assert found.lower_bound == 0
     assert found.passed
-    found = audit_in_one_run(lambda included: included.astype(float), 100, guesses=40, random_state=0, claim=1.0)
+    found = audit_in_one_run(
+        lambda included: included.astype(float), 100, guesses=40, random_state=0, claim=1.0
+    )
     assert found.correct == 40
     assert found.lower_bound == pytest.approx(-np.log(0.05 ** (-1 / 40) - 1), rel=1e-6)
     assert epsilon_lower_bound(40, 40, 100, 1e-3, 0.95) < found.lower_bound
@@ -77,7 +90,9 @@ def test_scores_that_know_nothing_show_nothing_and_all_right_guesses_no_more_tha
 def pipeline(n_teachers: int, sigma: float) -> PATEClassifier:
     nearest = KNeighborsClassifier(1)
     method = TeacherVotes(nearest, n_teachers=n_teachers, mechanism=GNMax(sigma), student=nearest)
-    return PATEClassifier(classes=range(10), method=method, random_state=0, noise=SimulationNoise(0))
+    return PATEClassifier(
+        classes=range(10), method=method, random_state=0, noise=SimulationNoise(0)
+    )
 
 
 def audit_of(model: PATEClassifier, **settings):
@@ -100,7 +115,11 @@ def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_t
 
 def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path, monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 3))
-    y, model, folder = (X[:, 0] > 0).astype(int), pipeline(3, 1.0).set_params(unit="patient"), tmp_path / "checkpoints"
+    y, model, folder = (
+        (X[:, 0] > 0).astype(int),
+        pipeline(3, 1.0).set_params(unit="patient"),
+        tmp_path / "checkpoints",
+    )
 
     def interrupted(*_):
         raise KeyboardInterrupt

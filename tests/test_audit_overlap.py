@@ -72,7 +72,10 @@ def test_text_is_compared_exactly_and_by_spelling():
     found = audit_overlap(private, public)
     assert (found.equal, found.near) == (1, 2)
     assert found.reasons[-1].startswith("1 more is equal up to rounding")
-    assert audit_overlap(np.array([["nan", "inf"]]), np.array([["NaN", "INF "]], dtype=object)).near == 1
+    assert (
+        audit_overlap(np.array([["nan", "inf"]]), np.array([["NaN", "INF "]], dtype=object)).near
+        == 1
+    )
 
 
 def test_rows_of_one_shape_ids_and_grain_must_fit():

@@ -33,7 +33,9 @@ def on(partition):
 
     def make_ballots(rows, labels, ids):
         shards = Shards(partition(rows, labels, ids), TEACHERS, ONE_TEACHER)
-        return ensemble_of(ClassMeans(), n_classes=2, seed=0).fit_ballots(rows, labels, shards, QUERIES)
+        return ensemble_of(ClassMeans(), n_classes=2, seed=0).fit_ballots(
+            rows, labels, shards, QUERIES
+        )
 
     return make_ballots
 
@@ -49,7 +51,10 @@ def by_row(rows, labels, ids):
 def with_the_next(rows, labels, ids):
     """Return class means, each trained on its shard and on the next one."""
     shards = Shards.of_entities(ids, TEACHERS, key=KEY).rows
-    both = [np.concatenate([one, other]) for one, other in zip(shards, shards[1:] + shards[:1], strict=True)]
+    both = [
+        np.concatenate([one, other])
+        for one, other in zip(shards, shards[1:] + shards[:1], strict=True)
+    ]
     alone = on(lambda x, *_: np.zeros(len(x), int))
     return np.concatenate([alone(rows[own], labels[own], None)[:1] for own in both])
 
@@ -87,7 +92,9 @@ def test_text_and_small_integers_are_changed_within_their_types():
         lengths = np.array([[len(str(cell)) for cell in row] for row in rows.tolist()], dtype=float)
         return right(lengths, labels, ids)
 
-    words = np.array([["a" * (1 + row % 7), "b", "c" * (row % 3)] for row in range(300)], dtype=object)
+    words = np.array(
+        [["a" * (1 + row % 7), "b", "c" * (row % 3)] for row in range(300)], dtype=object
+    )
     assert FAR not in {trial.change for trial in audit_sensitivity(by_length, words, Y, IDS).trials}
     pixels = RANDOM.integers(0, 255, (300, 3)).astype(np.uint8)
     assert audit_sensitivity(right, pixels, Y, IDS).worst(FAR) == 1

@@ -17,7 +17,10 @@ from tutelage.teachers import VectorBallots
 
 
 def added_up(weights, vectors):
-    return sum((np.outer(a, v) for a, v in zip(weights, vectors, strict=True)), np.zeros((3, 4), dtype=np.int64))
+    return sum(
+        (np.outer(a, v) for a, v in zip(weights, vectors, strict=True)),
+        np.zeros((3, 4), dtype=np.int64),
+    )
 
 
 def products(rng, n):
@@ -90,7 +93,10 @@ def test_a_sum_is_private_and_written_for_its_owner_alone(tmp_path):
     found.write(tmp_path / "sum.npz")
     assert (tmp_path / "sum.npz").stat().st_mode & 0o777 == 0o600
     with np.load(tmp_path / "sum.npz") as stored:
-        assert (stored["totals"].tolist(), stored["norm_squared"].tolist()) == ([[4711, -4711]], "10")
+        assert (stored["totals"].tolist(), stored["norm_squared"].tolist()) == (
+            [[4711, -4711]],
+            "10",
+        )
 
 
 def people(seed, n_people=6):
@@ -103,14 +109,19 @@ def people(seed, n_people=6):
 
 def cast(vectors, residuals, people, radius):
     blocks = blocks_of(np.arange(len(people)), np.zeros(len(people), dtype=np.int64), people)
-    return VectorBallots().cast(blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER)
+    return VectorBallots().cast(
+        blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 9))
 def test_people_who_go_on_in_the_next_part_are_in_one_block(seed, at_once, part):
     ids, _, _ = people(seed)
     rows = np.arange(len(ids))
-    parts = [PeopleBlock(rows[at : at + part], rows[at : at + part], ids[at : at + part]) for at in rows[::part]]
+    parts = [
+        PeopleBlock(rows[at : at + part], rows[at : at + part], ids[at : at + part])
+        for at in rows[::part]
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tutelage.people.blocks._AT_ONCE", at_once)
         blocks = list(in_turn(whole_people(parts)))
@@ -122,7 +133,10 @@ def test_people_who_go_on_in_the_next_part_are_in_one_block(seed, at_once, part)
 
 @pytest.mark.parametrize("people", [[[0, 0, 1], [1, 2]], [[1], [0]], [[1, 0]], [[0], []]])
 def test_blocks_that_divide_a_person_are_refused(people):
-    blocks = [PeopleBlock(np.ones((len(part), 1)), np.zeros(len(part), int), np.array(part, int)) for part in people]
+    blocks = [
+        PeopleBlock(np.ones((len(part), 1)), np.zeros(len(part), int), np.array(part, int))
+        for part in people
+    ]
     with pytest.raises(InvalidBallotError, match="all rows of its people"):
         VectorBallots().cast(blocks, lambda block: (block.rows, block.rows), 1.0, ONE_TEACHER)
 
@@ -134,15 +148,25 @@ def test_only_sums_of_one_kind_are_added():
         add_sums(one, BallotSum(np.array([[1, -1]]), 3))
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 5), st.sampled_from([0.01, 0.7, 3.0]))
-def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_replaced(seed, other, who, radius):
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 5),
+    st.sampled_from([0.01, 0.7, 3.0]),
+)
+def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_replaced(
+    seed, other, who, radius
+):
     ids, vectors, residuals = people(seed)
     there, other_residuals = vectors.copy(), residuals.copy()
     _, drawn, drawn_residuals = people(other, n_people=12)
     mine = np.flatnonzero(ids == who)
     there[mine], other_residuals[mine] = drawn[: len(mine)], drawn_residuals[: len(mine)]
 
-    here, replaced = cast(vectors, residuals, ids, radius), cast(there, other_residuals, ids, radius)
+    here, replaced = (
+        cast(vectors, residuals, ids, radius),
+        cast(there, other_residuals, ids, radius),
+    )
     without = ids != who
     removed = cast(vectors[without], residuals[without], ids[without], radius)
     bound = float(here.norm_squared)
@@ -156,7 +180,9 @@ ROW, LEFT = np.array([[1.0, 0.0]]), np.array([[0.5, -0.5]])
 def test_a_person_with_many_rows_casts_their_mean():
     often = 5000
     once = cast(0.6 * ROW, LEFT, np.zeros(1, int), 1.0)
-    many = cast(np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1)), np.zeros(often, int), 1.0)
+    many = cast(
+        np.tile(0.6 * ROW, (often, 1)), np.tile(LEFT, (often, 1)), np.zeros(often, int), 1.0
+    )
     assert_allclose(many.totals, once.totals, rtol=0.1)
 
 

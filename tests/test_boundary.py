@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 import tutelage
 from test_intents import fitted  # noqa: F401  the fixture
-from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
+from tutelage import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LabelingSession,
+    Ledger,
+    PATEClassifier,
+    VoteHistogram,
+)
 from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.ballots import OneHot, Vector, sum_of_cells
 from tutelage.digests import data_digest, spelled_out
@@ -34,7 +42,15 @@ from tutelage.exceptions import (
 from tutelage.features import Schema
 from tutelage.ledger.account import Account, Queries
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes
+from tutelage.methods import (
+    METHODS,
+    Additive,
+    CappedVotes,
+    NoisyMoments,
+    Public,
+    Sizes,
+    TeacherVotes,
+)
 from tutelage.methods.rehearsal import PublicLabels, rehearsed
 from tutelage.methods.requests import Answer, driven
 from tutelage.noise import SystemNoise
@@ -52,9 +68,16 @@ PUBLIC = RNG.normal(size=(80, 3))
 IDS = np.arange(300) // 2
 EVERY = {
     "noisy-moments": NoisyMoments(n_landmarks=20),
-    "capped-votes": CappedVotes(3, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"),
+    "capped-votes": CappedVotes(
+        3, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"
+    ),
     "teacher-votes": TeacherVotes(
-        ClassMeans(), 20, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"
+        ClassMeans(),
+        20,
+        n_queries=20,
+        rounds=2,
+        student="label-propagation",
+        selection="least-confident",
     ),
     "additive": Additive(),
 }
@@ -66,18 +89,34 @@ SCHEMA = Schema({"a": (-3.0, 3.0), "b": (-3.0, 3.0), "c": (-3.0, 3.0)})
 def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
     def asked(kept: Any, flip: bool) -> Any:
         y = np.where(flip & (IDS == 3), 1 - LABELS, LABELS)[kept]
-        settings: dict[str, Any] = {"method": EVERY[name], "epsilon": 1.0, "random_state": 0, "unit": "person"}
+        settings: dict[str, Any] = {
+            "method": EVERY[name],
+            "epsilon": 1.0,
+            "random_state": 0,
+            "unit": "person",
+        }
         public: dict[str, Any] = {"X_public": PUBLIC}
         if EVERY[name].needs.public == "schema":
             settings, public = settings | {"columns": SCHEMA}, {}
         model = PATEClassifier(classes=[0, 1], **settings)
-        whole = model.prepare(PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, entity_ids=IDS[kept], **public)
+        whole = model.prepare(
+            PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]),
+            y,
+            entity_ids=IDS[kept],
+            **public,
+        )
         noise, seen = np.random.default_rng(1), list[Any]()
 
         def answer(request: Any) -> Answer:
             event = request.mechanism.most(request.form, simulated=False)
-            seen.append([request.context(event), data_digest(request.rows, request.predictions).hex()])
-            shape = (1, np.prod(request.form.shape)) if isinstance(request.form, Vector) else (len(request.rows), 1)
+            seen.append(
+                [request.context(event), data_digest(request.rows, request.predictions).hex()]
+            )
+            shape = (
+                (1, np.prod(request.form.shape))
+                if isinstance(request.form, Vector)
+                else (len(request.rows), 1)
+            )
             values = noise.integers(0, 2, shape) * (300 if isinstance(request.form, Vector) else 1)
             return Answer(values.astype(np.int64), event, 0.0)
 
@@ -86,12 +125,18 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
         return spelled_out([getattr(whole.public, one) for one in names]), seen
 
     everybody = np.ones(300, dtype=bool)
-    assert asked(everybody, flip=False) == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
+    assert (
+        asked(everybody, flip=False) == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
+    )
 
 
 def test_a_mechanism_refuses_a_form_for_which_it_has_no_theorem():
     vector = Vector((3, 1), 1, ONE_TEACHER)  # of capped votes: tests/test_capped_votes.py
-    for mechanism, form in ((NoisySum(5.0), OneHot(3, ONE_TEACHER)), (GNMax(5.0), vector), (CappedGNMax(5, 2), vector)):
+    for mechanism, form in (
+        (NoisySum(5.0), OneHot(3, ONE_TEACHER)),
+        (GNMax(5.0), vector),
+        (CappedGNMax(5, 2), vector),
+    ):
         with pytest.raises(InvalidParameterError):
             mechanism.most(form, simulated=False)
 
@@ -104,7 +149,9 @@ def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_chec
         parts = method.with_noise(9.0).event(sizes).flatten()
         claims = [part.event for part in parts if getattr(part.event, "nonnegative", False)]
         assert len(claims) == (method.needs.public == "schema")
-    sources = [path.name for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()]
+    sources = [
+        path.name for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()
+    ]
     assert sorted(sources) == ["additive.py", "additive_mean.py"]  # tests/test_regression.py
     for number in (1, 0, -1):
         entry = np.zeros(1, int), np.zeros(1, int), np.array([number]), np.ones(1, int)
@@ -116,26 +163,38 @@ def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_chec
 def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed_or_print_options():
     def identity(*, insist: bool = False, **settings: Any) -> str:
         method = replace(EVERY["teacher-votes"], student=None)
-        model: Any = PATEClassifier(method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings)
+        model: Any = PATEClassifier(
+            method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings
+        )
         model.target_ = model._target.read([])
         return model._question_identity(model.resolved(Once(insist=insist)), PUBLIC)
 
     with np.printoptions(precision=2, floatmode="fixed"):
         assert identity() == identity(n_jobs=2, progress=True, insist=True)
     assert identity() != identity(question="other")
-    spell = "from tutelage.digests import *; from sklearn.ensemble import *; from tutelage.students import *; " + (
-        "print(canonical(spelled_out([{'b': 1.5, 'a': 1}, RandomForestClassifier(3), NoisySumClassifier()])))"
+    spell = (
+        "from tutelage.digests import *; from sklearn.ensemble import *; from tutelage.students import *; "
+        + (
+            "print(canonical(spelled_out([{'b': 1.5, 'a': 1}, RandomForestClassifier(3), NoisySumClassifier()])))"
+        )
     )
     command = [sys.executable, "-c", spell]
-    said = {subprocess.check_output(command, env={**os.environ, "PYTHONHASHSEED": seed}) for seed in "12"}
+    said = {
+        subprocess.check_output(command, env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in "12"
+    }
     assert len(said) == 1
     assert b"version" not in said.pop()
 
 
 def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
-    public = Public.of_labels(PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE))
+    public = Public.of_labels(
+        PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE)
+    )
     method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
-    people = method.prepare(public, PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
+    people = method.prepare(
+        public, PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
+    )
     assert repr(people) == "PeopleReady(<private rows hidden>)"
     with pytest.raises(InvalidParameterError, match="must be simulated"):
         rehearsed(method.steps(public), people, SystemNoise())
@@ -180,7 +239,11 @@ def test_a_step_whose_owner_lives_is_waited_for_and_not_drawn_again(tmp_path, mo
         return honest(self, *given)
 
     def ask() -> list[int]:
-        return LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger")).ask(ROWS).labels.tolist()
+        return (
+            LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger"))
+            .ask(ROWS)
+            .labels.tolist()
+        )
 
     def ask_later() -> list[int]:
         assert drawing.wait(60)
@@ -195,9 +258,13 @@ def test_a_step_whose_owner_lives_is_waited_for_and_not_drawn_again(tmp_path, mo
     assert kinds == ["opened", "reserved", "answered"]
 
 
-def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_released(tmp_path, monkeypatch):
+def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_released(
+    tmp_path, monkeypatch
+):
     Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=VOTED.unit)
-    one, two = (LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger")) for _ in range(2))
+    one, two = (
+        LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger")) for _ in range(2)
+    )
 
     def full(*_: Any) -> Any:
         raise LedgerStorageError("The disk is full.")
@@ -211,7 +278,9 @@ def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_relea
     taken = two.ask(ROWS)
     assert taken.cost == one.ledger.state().spent > 0
     again = one.ask(ROWS)
-    assert again.labels.tolist() == taken.labels.tolist() != [label for (label,) in late[1].values()]
+    assert (
+        again.labels.tolist() == taken.labels.tolist() != [label for (label,) in late[1].values()]
+    )
     assert (again.cost, one.n_drawn, one.ledger.verify().unsettled) == (0, 0, 0)
     assert one._boundary.kept == []  # no vote-dependent cost is of what was not released
 
@@ -245,11 +314,21 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
                 raise ValueError("a teacher fails")
             return np.zeros((50, len(X)), dtype=np.int16)
 
-    steps = {"quote": Account, "check": GNMax, "reserve": Account, "release": GNMax, "settle": Account}
+    steps = {
+        "quote": Account,
+        "check": GNMax,
+        "reserve": Account,
+        "release": GNMax,
+        "settle": Account,
+    }
     for name, owner in steps.items():
         honest = getattr(owner, name)
         monkeypatch.setattr(
-            owner, name, lambda *given, of=name, call=honest, **more: (order.append(of), call(*given, **more))[1]
+            owner,
+            name,
+            lambda *given, of=name, call=honest, **more: (order.append(of), call(*given, **more))[
+                1
+            ],
         )
     session = LabelingSession(Teachers(), GNMax(40.0), ledger)  # pyright: ignore[reportArgumentType]
     session.ask(ROWS)
@@ -267,13 +346,24 @@ UNITS = unit_of_single_people("person", named=False)
 LIMITS = [GaussianFilter(1.0, 1e-5), RenyiFilter.suited_to(1.0, 1e-5), RenyiFilter(30.0, 1e-5, 2.0)]
 
 
-@given(st.integers(1, 40), st.floats(0.0, 1.0), st.sampled_from([5.0, 60.0]), st.sampled_from([5.0, 60.0]))
+@given(
+    st.integers(1, 40),
+    st.floats(0.0, 1.0),
+    st.sampled_from([5.0, 60.0]),
+    st.sampled_from([5.0, 60.0]),
+)
 def test_what_happened_never_costs_more_grains_than_was_reserved(queries, passed, check, vote):
-    for mechanism in (ConfidentGNMax(200.0, check, vote), InteractiveGNMax(50.0, check, vote, 0.9), GNMax(vote)):
+    for mechanism in (
+        ConfidentGNMax(200.0, check, vote),
+        InteractiveGNMax(50.0, check, vote, 0.9),
+        GNMax(vote),
+    ):
         one = mechanism.event_of_one(3, ONE_TEACHER, simulated=False)
         *checks, answer = one.flatten()
         times = round(passed * queries) if checks else queries
-        happened = Composed((*(Repeated(part.event, queries) for part in checks), Repeated(answer.event, times)))
+        happened = Composed(
+            (*(Repeated(part.event, queries) for part in checks), Repeated(answer.event, times))
+        )
         for limit in LIMITS[1:] if checks else LIMITS:
             reserved, spent = queries * limit.cost(one), limit.cost(happened)
             assert spent <= reserved == limit.cost(Repeated(one, queries))
@@ -289,7 +379,8 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
     honest = Account.reserve
 
     def raced(self: Any, what: Any) -> Any:
-        if type(what.event).__name__ == "PublicationTest":  # another session releases a label in between
+        # Another session releases a label in between.
+        if type(what.event).__name__ == "PublicationTest":
             self.settle(honest(self, Queries(ONE, 1)), {bytes([99]) * 32: (0,)}, ONE)
         return honest(self, what)
 
@@ -298,19 +389,29 @@ def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_cl
         publish_epsilon(released(), paid, proposal, ROWS)
 
 
-@given(st.lists(st.integers(0, 30), min_size=3, max_size=3), st.integers(0, 2), st.integers(0, 2**32 - 1))
+@given(
+    st.lists(st.integers(0, 30), min_size=3, max_size=3),
+    st.integers(0, 2),
+    st.integers(0, 2**32 - 1),
+)
 def test_a_person_who_joins_moves_the_check_of_interactive_gnmax_by_one_at_most(counts, vote, seed):
     """The expected votes are a share of a private number of people, which moves with them."""
     here = np.array([counts])
     there = here + np.eye(3, dtype=int)[[vote]]
     predictions = np.random.default_rng(seed).dirichlet(np.ones(3), 1)
-    over = [(one - InteractiveGNMax.offsets(predictions, int(one.sum()))).max() for one in (here, there)]
+    over = [
+        (one - InteractiveGNMax.offsets(predictions, int(one.sum()))).max() for one in (here, there)
+    ]
     assert abs(int(over[0]) - int(over[1])) <= 1
 
 
 def test_sums_are_added_only_where_blocks_hold_different_people():
     called = re.compile(r"^(?!from |def ).*\badd_sums\b", re.MULTILINE)
-    users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if called.search(path.read_text())}
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if called.search(path.read_text())
+    }
     assert users == {"teachers/vectors.py", "methods/sums.py"}
 
 

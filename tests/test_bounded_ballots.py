@@ -12,14 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from exact import discrete_gaussian_masses, hockey_stick, label_probabilities, log_renyi_moment, renyi
+from exact import (
+    discrete_gaussian_masses,
+    hockey_stick,
+    label_probabilities,
+    log_renyi_moment,
+    renyi,
+)
 from tutelage.accounting import argmax_bound, composition
 from tutelage.accounting.composition import (
     gaussian_dp_epsilon,
     rounding_variance,
     shifted_gaussian_composition,
 )
-from tutelage.accounting.data_independent import epsilon, epsilon_if_added_or_removed, rdp, rdp_of_three_outcomes
+from tutelage.accounting.data_independent import (
+    epsilon,
+    epsilon_if_added_or_removed,
+    rdp,
+    rdp_of_three_outcomes,
+)
 from tutelage.events import (
     CappedArgmaxGaussian,
     Composed,
@@ -35,7 +46,8 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 
 ORDERS = np.array([1.2, 2.0, 5.0])
-Ballot = tuple[int | None, dict[int, int | None]]  # a vote on query 1, and on query 2 by the answer to query 1
+# A vote on query 1, and on query 2 by the answer to query 1.
+Ballot = tuple[int | None, dict[int, int | None]]
 
 
 def law_of_noise_around(center: tuple[int, ...], sigma: float, reach: int) -> np.ndarray:
@@ -50,35 +62,61 @@ def law_of_noise_around(center: tuple[int, ...], sigma: float, reach: int) -> np
 def ballots_of(norm_squared: int, dimension: int, *, nonnegative: bool) -> list[tuple[int, ...]]:
     most = math.isqrt(norm_squared)
     entries = range(0 if nonnegative else -most, most + 1)
-    return [b for b in itertools.product(entries, repeat=dimension) if sum(x * x for x in b) <= norm_squared]
+    return [
+        b
+        for b in itertools.product(entries, repeat=dimension)
+        if sum(x * x for x in b) <= norm_squared
+    ]
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-@pytest.mark.parametrize(("norm_squared", "dimension", "sigma"), [(4, 1, 2.5), (1, 2, 1.0), (5, 2, 1.0)])
+@pytest.mark.parametrize(
+    ("norm_squared", "dimension", "sigma"), [(4, 1, 2.5), (1, 2, 1.0), (5, 2, 1.0)]
+)
 def test_a_sum_costs_what_the_worst_two_ballots_cost(norm_squared, dimension, nonnegative, sigma):
-    ballots, reach = ballots_of(norm_squared, dimension, nonnegative=nonnegative), math.ceil(12 * sigma) + 6
+    ballots, reach = (
+        ballots_of(norm_squared, dimension, nonnegative=nonnegative),
+        math.ceil(12 * sigma) + 6,
+    )
     laws = [law_of_noise_around(ballot, sigma, reach) for ballot in ballots]
-    bound = rdp(NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER, nonnegative=nonnegative), ORDERS).values
+    bound = rdp(
+        NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER, nonnegative=nonnegative),
+        ORDERS,
+    ).values
     for order, limit in zip(ORDERS, bound, strict=True):
-        worst = max(log_renyi_moment(p, q, order) for p, q in itertools.permutations(laws, 2)) / (order - 1)
+        worst = max(log_renyi_moment(p, q, order) for p, q in itertools.permutations(laws, 2)) / (
+            order - 1
+        )
         assert worst <= limit * (1 + 1e-9)
         # Only for a norm of 1 are two such integer ballots without negative numbers orthogonal.
         assert worst >= (0.49 if nonnegative and norm_squared > 1 else 0.99) * limit
 
 
-@pytest.mark.parametrize(("norm_squared", "dimension", "sigma", "delta"), [(4, 1, 20.0, 1e-8), (5, 2, 3.0, 1e-3)])
+@pytest.mark.parametrize(
+    ("norm_squared", "dimension", "sigma", "delta"), [(4, 1, 20.0, 1e-8), (5, 2, 3.0, 1e-3)]
+)
 def test_an_added_ballot_costs_what_the_worst_ballot_costs(norm_squared, dimension, sigma, delta):
     reach = math.ceil(10 * sigma) + 6
     nobody = law_of_noise_around((0,) * dimension, sigma, reach)
     ballots = ballots_of(norm_squared, dimension, nonnegative=False)
     laws = [law_of_noise_around(ballot, sigma, reach) for ballot in ballots]
     pairs = [pair for law in laws for pair in ((law, nobody), (nobody, law))]
-    found = epsilon_if_added_or_removed(NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER), delta)
+    found = epsilon_if_added_or_removed(
+        NoisySumGaussian(sigma, norm_squared, dimension, ONE_TEACHER), delta
+    )
     assert max(hockey_stick(p, q, found) for p, q in pairs) <= delta
     assert max(hockey_stick(p, q, 0.85 * found) for p, q in pairs) > delta
 
 
-SHIFTS = [((1,), 2.0), ((2,), 2.5), ((5,), 5.0), ((3,), 20.0), ((1, 1), 2.0), ((2, -1), 4.0), ((3, 0), 12.0)]
+SHIFTS = [
+    ((1,), 2.0),
+    ((2,), 2.5),
+    ((5,), 5.0),
+    ((3,), 20.0),
+    ((1, 1), 2.0),
+    ((2, -1), 4.0),
+    ((3, 0), 12.0),
+]
 
 
 def excess_of_delta(delta: float) -> float:
@@ -94,10 +132,14 @@ def excess_of_delta(delta: float) -> float:
 
 @pytest.mark.parametrize("delta", [0.03, 1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("planted", [0, -1])
-def test_rounded_noise_covers_every_shift_and_more_continuous_noise_does_not(delta, planted, monkeypatch):
+def test_rounded_noise_covers_every_shift_and_more_continuous_noise_does_not(
+    delta, planted, monkeypatch
+):
     assert excess_of_delta(delta) <= 0
     # Continuous noise of the variance σ² itself, or of a larger one, is not what was drawn.
-    monkeypatch.setattr(composition, "rounding_variance", lambda shifts: planted * rounding_variance(shifts))
+    monkeypatch.setattr(
+        composition, "rounding_variance", lambda shifts: planted * rounding_variance(shifts)
+    )
     assert excess_of_delta(delta) > 0.01
 
 
@@ -119,7 +161,9 @@ def test_discrete_noise_is_continuous_noise_rounded_at_random(monkeypatch):
     z = np.arange(center - 8, center + 9)
     rounding = np.exp(-((np.arange(-30, 40)[:, None] - x) ** 2) / (2 * s**2))
     rounding = (rounding / rounding.sum(axis=0))[np.searchsorted(np.arange(-30, 40), z)]
-    rounded = (rounding * stats.norm.pdf(x, center, math.sqrt(sigma**2 - s**2))).sum(axis=1) * (x[1] - x[0])
+    rounded = (rounding * stats.norm.pdf(x, center, math.sqrt(sigma**2 - s**2))).sum(axis=1) * (
+        x[1] - x[0]
+    )
     drawn = discrete_gaussian_masses(sigma, 20)[z - center + 20]
     ratio = np.abs(np.log(rounded / drawn)).max()
     assert apart / 8 < ratio < apart
@@ -165,7 +209,10 @@ def test_a_single_changed_count_costs_nearly_that_much_among_many_classes(order)
     noise = np.arange(-120, 121)
     masses = discrete_gaussian_masses(sigma, 120)
     at_most = np.cumsum(masses)
-    wins = [(masses * at_most[np.clip(noise + place + 120, 0, 240)] ** others).sum() for place in range(40, 81)]
+    wins = [
+        (masses * at_most[np.clip(noise + place + 120, 0, 240)] ** others).sum()
+        for place in range(40, 81)
+    ]
     laws = [np.array([win, 1 - win]) for win in wins]
     worst = max(renyi(p, q, order) for p, q in itertools.pairwise(laws))
     bound = argmax_bound.gaussian_single_change(sigma, order)
@@ -177,9 +224,15 @@ def campaigns(cap: int, n_classes: int = 2) -> list[Ballot]:
     """Return every way to vote on two queries, the second vote depending on the first answer."""
     votes = (None, *range(n_classes))
     ways = [
-        (first, dict(enumerate(second))) for first in votes for second in itertools.product(votes, repeat=n_classes)
+        (first, dict(enumerate(second)))
+        for first in votes
+        for second in itertools.product(votes, repeat=n_classes)
     ]
-    return [way for way in ways if all((way[0] is not None) + (vote is not None) <= cap for vote in way[1].values())]
+    return [
+        way
+        for way in ways
+        if all((way[0] is not None) + (vote is not None) <= cap for vote in way[1].values())
+    ]
 
 
 Law = dict[int | None, np.ndarray]  # of the answer, by the vote of one teacher
@@ -198,12 +251,17 @@ def laws_beside(others: Iterable[Iterable[int]], sigma: float) -> list[Law]:
 LEADS = (0, 2), (0, 1), (0, 0), (1, 0), (2, 0)
 
 
-def worst_campaign(ways: list[Ballot], others: list[Ballot], worlds: list[Law], order: float) -> float:
+def worst_campaign(
+    ways: list[Ballot], others: list[Ballot], worlds: list[Law], order: float
+) -> float:
     """Return the largest Rényi divergence of two answers, over two ballots and all votes of the other teachers."""
     worst = 0.0
     for here, there in itertools.product(ways, others):
         # The votes on the second query may depend on the first answer, so the worst ones are taken after each answer.
-        second = [max(_moment(law[here[1][a]], law[there[1][a]], order).sum() for law in worlds) for a in here[1]]
+        second = [
+            max(_moment(law[here[1][a]], law[there[1][a]], order).sum() for law in worlds)
+            for a in here[1]
+        ]
         total = max(_moment(law[here[0]], law[there[0]], order) @ second for law in worlds)
         worst = max(worst, math.log(total) / (order - 1))
     return worst
@@ -222,7 +280,9 @@ def test_no_adaptive_campaign_costs_more_than_its_cap(cap, sigma, order):
     assert 0.95 * bound <= worst <= bound
     single = cap * argmax_bound.gaussian_single_change(sigma, order)
     assert worst > 1.8 * single  # a cost of one changed count per vote would be found out
-    added = max(worst_campaign(*pair, worlds, order) for pair in itertools.permutations((every, never), 2))
+    added = max(
+        worst_campaign(*pair, worlds, order) for pair in itertools.permutations((every, never), 2)
+    )
     assert 0.45 * single <= added <= single  # of two classes; among many it is nearly attained
 
 
@@ -235,10 +295,21 @@ def test_the_epsilon_of_a_campaign_covers_all_its_transcripts(delta, sigma):
     (never,) = campaigns(0)
     for first, second in itertools.product(worlds, repeat=2):
         for here, there in itertools.product(campaigns(1), repeat=2):
-            p, q = (np.concatenate([first[way[0]][a] * second[way[1][a]] for a in (0, 1)]) for way in (here, there))
-            assert hockey_stick(p, q, min(replaced, shifted_gaussian_composition([(sigma, 2)], delta))) <= delta
+            p, q = (
+                np.concatenate([first[way[0]][a] * second[way[1][a]] for a in (0, 1)])
+                for way in (here, there)
+            )
+            assert (
+                hockey_stick(p, q, min(replaced, shifted_gaussian_composition([(sigma, 2)], delta)))
+                <= delta
+            )
             if never in (here, there):
-                assert hockey_stick(p, q, min(added, shifted_gaussian_composition([(sigma, 1)], delta))) <= delta
+                assert (
+                    hockey_stick(
+                        p, q, min(added, shifted_gaussian_composition([(sigma, 1)], delta))
+                    )
+                    <= delta
+                )
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1.0, 4.0), st.floats(1.1, 8), st.integers(1, 2))
@@ -246,7 +317,9 @@ def test_no_campaign_on_three_classes_costs_more_than_its_cap(seed, sigma, order
     rng, ways = np.random.default_rng(seed), campaigns(cap, 3)
     some = [ways[place] for place in rng.integers(0, len(ways), 3)]
     worst = worst_campaign(some, some, laws_beside(rng.integers(0, 5, (3, 3)), sigma), order)
-    bound = rdp_of_three_outcomes(CappedArgmaxGaussian(sigma, cap, 3, ONE_TEACHER), np.array([order])).values[0]
+    bound = rdp_of_three_outcomes(
+        CappedArgmaxGaussian(sigma, cap, 3, ONE_TEACHER), np.array([order])
+    ).values[0]
     assert worst <= bound * (1 + 1e-9)
 
 
@@ -261,17 +334,23 @@ def test_releases_of_different_kinds_add_up_to_one_distance():
     )
     together = 4 * 3 + 2 * 3 + 2 * 5 + 2 * 4 + 2
     value = epsilon(Composed(releases), 1e-6)
-    assert value.epsilon == pytest.approx(shifted_gaussian_composition([(sigma, together)], 1e-6), rel=1e-9)
+    assert value.epsilon == pytest.approx(
+        shifted_gaussian_composition([(sigma, together)], 1e-6), rel=1e-9
+    )
     added = epsilon_if_added_or_removed(Composed(releases[:4]), 1e-6)
     assert added <= shifted_gaussian_composition([(sigma, 3 + 3 + 5 + 4)], 1e-6) * (1 + 1e-9)
 
 
 def test_what_holds_for_added_ballots_only_is_no_epsilon_that_a_card_takes():
-    value: object = epsilon_if_added_or_removed(CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER), 1e-5)
+    value: object = epsilon_if_added_or_removed(
+        CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER), 1e-5
+    )
     assert type(value) is float
     for other in (ConfidenceCheck(3, 40.0, 10, ONE_TEACHER), NoisyBallot(40.0, 10, ONE_TEACHER)):
         with pytest.raises(UnsupportedEventError, match="added or removed ballot is known for"):
-            epsilon_if_added_or_removed(Composed((NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), other)), 1e-5)
+            epsilon_if_added_or_removed(
+                Composed((NoisySumGaussian(9.0, 1, 2, ONE_TEACHER), other)), 1e-5
+            )
 
 
 NOT_WHOLE: Any = 1.5

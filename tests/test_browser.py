@@ -15,11 +15,21 @@ from conftest import REPOSITORY
 from test_card import full_card
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
+)
 
 PHONE, DESKTOP = 360, 1280  # pixels
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-SITE = ["index", "faq", "examples/index", "howto/choose-noise", "proofs/pate2018", "reference/estimator", "results"]
+SITE = [
+    "index",
+    "faq",
+    "examples/index",
+    "howto/choose-noise",
+    "proofs/pate2018",
+    "reference/estimator",
+    "results",
+]
 FINDS = {
     "privacy_guarantee": ("ε", "epsilon"),
     "install": ("install", "cite", "Windows"),
@@ -49,9 +59,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="the extra `docs` is not installed")
     told = {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": "https://example.org/of/tutelage"}
     folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    build = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
     built = subprocess.run(
-        build, cwd=REPOSITORY, env={**os.environ, **told}, capture_output=True, text=True, check=False
+        build,
+        cwd=REPOSITORY,
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert built.returncode == 0, built.stderr
     return folder
@@ -63,18 +87,27 @@ def opened(browser: Any, width: int, scheme: str = "light") -> Iterator[tuple[An
     context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
     page = context.new_page()
     faults: list[str] = []
-    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: (
+            faults.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.set_default_timeout(0)  # a busy machine may be slow
     on_disk = ("file:", "data:", "blob:")
-    page.on("request", lambda request: None if request.url.startswith(on_disk) else faults.append(request.url))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith(on_disk) else faults.append(request.url),
+    )
     yield page, faults
     context.close()
 
 
 def violations(page: Any) -> list[str]:
     """What axe-core objects to."""
-    options = {"resultTypes": ["violations"], "preload": False}  # what a style sheet holds need not be read again
+    # What a style sheet holds need not be read again.
+    options = {"resultTypes": ["violations"], "preload": False}
     found = axe.Axe().run(page, None, options).response["violations"]
     return [f"{one['id']}: {node['html'][:100]}" for one in found for node in one["nodes"]]
 
@@ -89,7 +122,9 @@ def obstacles(page: Any) -> list[str]:
     return page.evaluate((REPOSITORY / "tests" / "accessibility.js").read_text())
 
 
-def look(browser: Any, pages: list[Path], check: Callable[[Any], list[str]] = violations) -> dict[str, list[str]]:
+def look(
+    browser: Any, pages: list[Path], check: Callable[[Any], list[str]] = violations
+) -> dict[str, list[str]]:
     """Open pages on a phone and a desktop, in light and dark, and return what is wrong."""
     wrong: dict[str, list[str]] = {}
     for width, scheme in ((PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")):
@@ -120,7 +155,12 @@ def test_pages_of_the_site_open_without_fault(browser, site):
 def test_pages_and_the_card_can_be_read_by_all(browser, site, tmp_path):
     full_card().save(tmp_path)
     names = ("index", "tutorial", "reference/estimator", "results/rivals")
-    assert look(browser, [*(site / f"{name}.html" for name in names), tmp_path / "card.html"], obstacles) == {}
+    assert (
+        look(
+            browser, [*(site / f"{name}.html" for name in names), tmp_path / "card.html"], obstacles
+        )
+        == {}
+    )
 
 
 @pytest.mark.rest
@@ -131,6 +171,8 @@ def test_search_shows_the_right_page_among_the_first_three(browser, site):
             page.fill(".md-search__input", words)
             page.press(".md-search__input", "End")  # the theme waits for a key
             page.wait_for_selector(".md-search-result__item")
-            links = page.eval_on_selector_all(".md-search-result__item > a", "links => links.map(one => one.pathname)")
+            links = page.eval_on_selector_all(
+                ".md-search-result__item > a", "links => links.map(one => one.pathname)"
+            )
             assert str(site / f"{name}.html") in links[:3], words
         assert faults == []

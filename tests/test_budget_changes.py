@@ -51,7 +51,9 @@ def path(tmp_path):
 
 
 def made(path: Path, accounting: str = "renyi", **terms: Any) -> Ledger:
-    return Ledger.create(path, **{"epsilon": 1.0, "delta": 1e-5, "unit": UNIT, "accounting": accounting, **terms})
+    return Ledger.create(
+        path, **{"epsilon": 1.0, "delta": 1e-5, "unit": UNIT, "accounting": accounting, **terms}
+    )
 
 
 # Raising a budget
@@ -67,7 +69,9 @@ def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounti
     state = ledger.raise_budget(2.0, **WHY)
     assert (state.budget, state.delta) == (2.0, 2e-5 if accounting == "gaussian" else 1e-5)
     assert (state.guarantee().epsilon, state.guarantee().delta) == (state.budget, state.delta)
-    assert [(one.before, one.epsilon, one.by, one.why) for one in state.raised] == [(1.0, 2.0, *WHY.values())]
+    assert [(one.before, one.epsilon, one.by, one.why) for one in state.raised] == [
+        (1.0, 2.0, *WHY.values())
+    ]
     assert (ledger.history().entries[-1].spent, ledger.limit.cost(SUM)) == (spent, limit.cost(SUM))
     if accounting == "renyi":  # at one order, ε is added to what may be spent
         assert ledger.limit.capacity == pytest.approx(limit.capacity + 1e12)
@@ -109,12 +113,16 @@ def test_a_raise_that_is_killed_before_its_end_never_was(path):
     assert ended(forked(raise_and_die)) == -signal.SIGKILL
     assert Ledger.open(path).verify().raised == ()
     assert sorted(at_once(raise_it, raise_it)) == [0, 1]
-    assert [one.epsilon for one in Ledger.open(path).verify().raised] == [2.0]  # one of both, and the other is refused
+    # One of both, and the other is refused.
+    assert [one.epsilon for one in Ledger.open(path).verify().raised] == [2.0]
 
 
 def delta_in_view_of_the_loss(first: float, mu_squared_of: Any) -> float:
     """Return the δ of somebody who spends a budget whole, sees the loss, and takes the raise that is worst."""
-    spent, after = most_shifts(first, 1e-5), [(first * one, mu_squared_of(first * one)) for one in RAISES]
+    spent, after = (
+        most_shifts(first, 1e-5),
+        [(first * one, mu_squared_of(first * one)) for one in RAISES],
+    )
     loss = np.linspace(spent / 2 - 2 * np.sqrt(spent), spent / 2 + 10 * np.sqrt(spent), 20_001)
     worst = np.maximum(0, 1 - np.exp(first - loss))
     for epsilon, mu in ((one, np.sqrt(more - spent)) for one, more in after if more > spent):
@@ -150,21 +158,35 @@ FEW: dict[str, Any] = {"n_queries": 20, "student": GaussianNB()}
 NOISE_GIVEN: dict[str, Any] = {"epsilon": None, "random_state": 0}
 METHODS: dict[str, dict[str, Any]] = {
     "vectors": {},
-    "capped votes": {"method": CappedVotes(votes=3, mechanism=CappedGNMax(20.0, 3), **FEW), **NOISE_GIVEN},
+    "capped votes": {
+        "method": CappedVotes(votes=3, mechanism=CappedGNMax(20.0, 3), **FEW),
+        **NOISE_GIVEN,
+    },
     "schema": {"columns": Schema(dict.fromkeys("abcd", (0, 1)))},
-    "teachers": {"method": TeacherVotes(Ridge(), n_teachers=6, mechanism=LNMax(200.0), **FEW), **NOISE_GIVEN},
+    "teachers": {
+        "method": TeacherVotes(Ridge(), n_teachers=6, mechanism=LNMax(200.0), **FEW),
+        **NOISE_GIVEN,
+    },
 }
 ONCE = ("release", "data_changed", "checkpoints")
 
 
 def fit(path: Path, who: Any = slice(300), **settings: Any) -> Any:
     once = {name: settings.pop(name) for name in ONCE if name in settings}
-    own = {"epsilon": 0.4, "budget": 1.0, "classes": [0, 1], "noise": SimulationNoise(3), **settings}
+    own = {
+        "epsilon": 0.4,
+        "budget": 1.0,
+        "classes": [0, 1],
+        "noise": SimulationNoise(3),
+        **settings,
+    }
     rows = {} if "columns" in own else {"X_public": X[300:]}
     people: Any = {"entity_ids": IDS[who], "insist": True}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return PATEClassifier(ledger=path, **own).fit(X[:300][who], Y[:300][who], **people, **rows, **once)
+        return PATEClassifier(ledger=path, **own).fit(
+            X[:300][who], Y[:300][who], **people, **rows, **once
+        )
 
 
 def shown(model: Any) -> Any:
@@ -186,15 +208,23 @@ def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
         with pytest.raises(InvalidDataError, match="states so far an ε = 0"):
             prove(put(card, ("budget", "so_far"), 0.3), "")
     assert alone.epsilon.epsilon < 0.4001 < whole.epsilon.epsilon == 1
-    assert "released from this budget, until it is raised, has ε = 1.0" in whole.as_markdown().replace("\n", " ")
-    assert _from_results(cards[0], history.until_head(alone.budget.head, ""), claimed=False).epsilon == alone.epsilon
+    assert (
+        "released from this budget, until it is raised, has ε = 1.0"
+        in whole.as_markdown().replace("\n", " ")
+    )
+    assert (
+        _from_results(cards[0], history.until_head(alone.budget.head, ""), claimed=False).epsilon
+        == alone.epsilon
+    )
     now = _from_results(cards[1], history, claimed=False)
     assert (now.epsilon.epsilon, now.budget.raised[0].before) == (2, 1)
     prove(now, "", history)
     assert now.epsilon == history.state.guarantee()
     again = fit(path, budget=2.0, question="second", **own)  # the same release, at no cost
     assert (again.release_.cost, shown(again), again.epsilon_.epsilon) == (0, shown(second), 2.0)
-    with pytest.raises(LedgerMismatchError, match=r"`budget` must be 2, that of the ledger\. Got 1"):
+    with pytest.raises(
+        LedgerMismatchError, match=r"`budget` must be 2, that of the ledger\. Got 1"
+    ):
         fit(path)
 
 
@@ -205,7 +235,10 @@ def test_a_fit_after_a_withdrawal_is_one_whose_table_never_had_the_person(method
     before = fit(path, **own)
     copy = copied(path, "copy")
     Ledger.open(path).withdraw([GONE])
-    later, without = fit(path, question="later", **own), fit(copy, stay, question="later", data_changed=True, **own)
+    later, without = (
+        fit(path, question="later", **own),
+        fit(copy, stay, question="later", data_changed=True, **own),
+    )
     assert shown(later) == shown(without)
     assert later.release_.cost > 0
     assert Ledger.open(path).verify().entries == Ledger.open(copy).verify().entries
@@ -227,7 +260,9 @@ class Noting(LogisticRegression):
         return self
 
 
-def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoints(path, tmp_path, monkeypatch):
+def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoints(
+    path, tmp_path, monkeypatch
+):
     method = TeacherVotes(Noting(), n_teachers=12, mechanism=LNMax(200.0), **FEW)
     own = {"method": method, "n_jobs": 1, **NOISE_GIVEN}
 
@@ -245,7 +280,8 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
     for one in (path, copy):
         Ledger.open(one).withdraw([GONE])
     (model, resumed), (other, whole) = noted(path, checkpoints=kept), noted(copy)
-    assert (before - whole).total() == (whole - before).total() == 1  # the teacher of the person who withdrew
+    # The teacher of the person who withdrew.
+    assert (before - whole).total() == (whole - before).total() == 1
     assert resumed - before == whole - before
     assert resumed.total() < before.total()
     assert np.array_equal(model.votes_.counts, other.votes_.counts)
@@ -253,13 +289,17 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
 
 def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
     ledger = made(path, unit=ONE_TEACHER)
-    session = LabelingSession(VoteHistogram(np.array([[9, 1], [2, 8]]), 10), LNMax(30.0), ledger, X_voted=X[:2])
+    session = LabelingSession(
+        VoteHistogram(np.array([[9, 1], [2, 8]]), 10), LNMax(30.0), ledger, X_voted=X[:2]
+    )
     first = session.ask(X[:1])
     Ledger.open(path).withdraw([GONE])
     assert session.ask(X[:1]).labels == first.labels
     with pytest.raises(LedgerMismatchError, match="People have withdrawn from"):
         session.ask(X[1:2])
-    of_rows = made(path.with_name("b.ledger"), unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
+    of_rows = made(
+        path.with_name("b.ledger"), unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    )
     of_rows.withdraw([GONE])
     model = PATEClassifier(epsilon=0.4, classes=[0, 1], ledger=of_rows.path, unit="row")
     with pytest.raises(LedgerMismatchError, match="People have withdrawn from") as error:
@@ -290,22 +330,35 @@ def test_a_cohort_that_is_empty_shows_nowhere(path):
     Ledger.open(path).withdraw(IDS[:100])
     for one in (path, copy):
         assert fit(one, release="February").release_.cost > 0
-    exports = [[(entry["kind"], entry["spent"]) for entry in Ledger.open(one).export()] for one in (path, copy)]
+    exports = [
+        [(entry["kind"], entry["spent"]) for entry in Ledger.open(one).export()]
+        for one in (path, copy)
+    ]
     assert exports[0] == exports[1]
     assert Ledger.open(path).verify().cohorts == Ledger.open(copy).verify().cohorts
     Ledger.open(path).withdraw(IDS)
     assert fit(path, release="March").release_.cost > 0  # of nobody
 
 
-@pytest.mark.parametrize("edited", ["DELETE FROM withdrawn", "DROP TABLE withdrawn", "UPDATE withdrawn SET day = 'x'"])
+@pytest.mark.parametrize(
+    "edited", ["DELETE FROM withdrawn", "DROP TABLE withdrawn", "UPDATE withdrawn SET day = 'x'"]
+)
 def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edited, path, tmp_path):
     ledger = made(path)
     head = ledger.state().head
     assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
     assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
-    assert staying(Ledger.open(tmp_path / "copy"), [GONE, "17", "18"])[0].tolist() == [False, False, True]
+    assert staying(Ledger.open(tmp_path / "copy"), [GONE, "17", "18"])[0].tolist() == [
+        False,
+        False,
+        True,
+    ]
     edit(path, edited)
-    for use in (lambda: Ledger.open(path).verify(), lambda: ledger.withdraw(["other"]), lambda: fit(path)):
+    for use in (
+        lambda: Ledger.open(path).verify(),
+        lambda: ledger.withdraw(["other"]),
+        lambda: fit(path),
+    ):
         with pytest.raises(LedgerTamperedError):
             use()
 
@@ -315,19 +368,44 @@ def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(c
     lines = ["age,ill", *(f"{age},{'yes' if age > 50 else 'no'}" for age in ages)]
     (folder / "rows.csv").write_text("\n".join(lines))
     (folder / "schema.toml").write_text("[schema]\nage = [0, 90]")
-    sections = ['[private]\nfile = "rows.csv"\nunit = "row"\n[target]\ncolumn = "ill"\nclasses = ["no", "yes"]']
-    sections += ['[public]\nschema = "schema.toml"', '[output]\nfolder = "out"', "[privacy]\nepsilon = 0.5\n"]
+    sections = [
+        '[private]\nfile = "rows.csv"\nunit = "row"\n[target]\ncolumn = "ill"\nclasses = ["no", "yes"]'
+    ]
+    sections += [
+        '[public]\nschema = "schema.toml"',
+        '[output]\nfolder = "out"',
+        "[privacy]\nepsilon = 0.5\n",
+    ]
 
     def run(*terms: str) -> Any:
         (folder / "run.toml").write_text("\n".join([*sections, *terms]))
         return called("run", "run.toml", "--overwrite", cwd=folder)
 
-    init = "ledger init rows.csv.ledger --epsilon 1 --delta 1e-5 --neighbors row --accounting gaussian"
+    init = (
+        "ledger init rows.csv.ledger --epsilon 1 --delta 1e-5 --neighbors row --accounting gaussian"
+    )
     assert called(*init.split(), cwd=folder).returncode == 0
-    done = called("ledger", "raise", "rows.csv.ledger", "--epsilon", "2", "--by", "M", "--why", "x", cwd=folder)
+    done = called(
+        "ledger",
+        "raise",
+        "rows.csv.ledger",
+        "--epsilon",
+        "2",
+        "--by",
+        "M",
+        "--why",
+        "x",
+        cwd=folder,
+    )
     assert done.stdout.endswith("[privacy] must now have:\nbudget = 2.0\ndelta = 2e-05\n")
-    assert "from ε = 1 to 2 by M: x" in called("ledger", "show", "rows.csv.ledger", cwd=folder).stdout
-    assert re.search("`budget` must be 2.*`delta` must be 2e-05", run("budget = 1", "delta = 1e-5").stderr, re.DOTALL)
+    assert (
+        "from ε = 1 to 2 by M: x" in called("ledger", "show", "rows.csv.ledger", cwd=folder).stdout
+    )
+    assert re.search(
+        "`budget` must be 2.*`delta` must be 2e-05",
+        run("budget = 1", "delta = 1e-5").stderr,
+        re.DOTALL,
+    )
     for terms in ((), done.stdout.splitlines()[-2:]):
         assert run(*terms).returncode == 0
         assert read_card(folder / "out" / "card.json").epsilon.delta == 2e-5

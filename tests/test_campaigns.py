@@ -47,11 +47,17 @@ EVENT: Any = MECHANISM.event_of_one(CLASSES, PERSON, simulated=False)
 def private_rows(seed=0, n_rows=60, n_people=40):
     """Return private rows, labels, and ids."""
     random = np.random.default_rng(seed)
-    return random.normal(size=(n_rows, 2)), random.integers(0, CLASSES, n_rows), random.integers(0, n_people, n_rows)
+    return (
+        random.normal(size=(n_rows, 2)),
+        random.integers(0, CLASSES, n_rows),
+        random.integers(0, n_people, n_rows),
+    )
 
 
 def people(X, y, ids, cap=2):
-    return NearestQueries(cap).fit(X, y, Shards.of_single_people(len(X), ids, name="person"), n_classes=CLASSES)
+    return NearestQueries(cap).fit(
+        X, y, Shards.of_single_people(len(X), ids, name="person"), n_classes=CLASSES
+    )
 
 
 def batch(number, queries=4):
@@ -75,13 +81,19 @@ def spent_by_people(path: Path) -> list[int]:
 
 
 def session(path: Path, teachers=None, mechanism=MECHANISM, **settings) -> LabelingSession:
-    return LabelingSession(teachers or people(*private_rows()), mechanism, Ledger.open(path), **settings)
+    return LabelingSession(
+        teachers or people(*private_rows()), mechanism, Ledger.open(path), **settings
+    )
 
 
 def watched(patch: Any) -> list:
     """Return a list of the votes that noise is added to from now on."""
     kept, release = [], CappedGNMax.release
-    patch.setattr(CappedGNMax, "release", lambda self, votes, *more: kept.append(votes) or release(self, votes, *more))
+    patch.setattr(
+        CappedGNMax,
+        "release",
+        lambda self, votes, *more: kept.append(votes) or release(self, votes, *more),
+    )
     return kept
 
 
@@ -114,7 +126,11 @@ def campaign(rows, batches, mechanism=MECHANISM, cap=2, ledger=None):
 def test_everybody_votes_until_the_cap_and_no_further(seed, sizes, cap, total):
     rows, mechanism = private_rows(seed, 20, 9), CappedGNMax(20.0, total)
     batches = [batch(seed + place, size) for place, size in enumerate(sizes)]
-    found, teachers, left = campaign(rows, batches, mechanism, cap), people(*rows, cap=cap), Counter()
+    found, teachers, left = (
+        campaign(rows, batches, mechanism, cap),
+        people(*rows, cap=cap),
+        Counter(),
+    )
     for X, counts in zip(batches, found, strict=True):
         votes, expected = teachers.few_votes(X), np.zeros((len(X), CLASSES), dtype=np.int64)
         for teacher, query, label in zip(votes.teachers, votes.queries, votes.labels, strict=True):
@@ -129,7 +145,9 @@ def test_everybody_votes_until_the_cap_and_no_further(seed, sizes, cap, total):
 def test_one_person_moves_at_most_twice_the_cap_over_all_batches(seed, change):
     X, y, ids = private_rows(seed, 20, 9)
     own, (Z, z) = ids == ids[0], (X.copy(), y.copy())
-    Z[own] = np.random.default_rng(seed + 1).normal(size=Z[own].shape) if change == "rows" else Z[own]
+    Z[own] = (
+        np.random.default_rng(seed + 1).normal(size=Z[own].shape) if change == "rows" else Z[own]
+    )
     z[own] = (z[own] + 1) % CLASSES if change == "labels" else z[own]
     there = (X[~own], y[~own], ids[~own]) if change == "gone" else (Z, z, ids)
     batches = [batch(seed + number) for number in range(5)]
@@ -149,8 +167,17 @@ def test_a_campaign_is_paid_by_its_first_batch(path):
         assert (later.cost, later.event) == (0.0, Repeated(EVENT, 0))
         assert later.labels.min() >= 0  # whoever has votes left: noise is drawn
     state, history = Ledger.open(path).verify(), Ledger.open(path).history()
-    assert (state.spent, state.answers, state.unsettled, state.entries) == (share, 24, 0, 1 + 2 + 2 * 6)
-    assert history.given[EVENT] == counted(one.most for one in history.asked if one.settled is not None)[EVENT] == 1
+    assert (state.spent, state.answers, state.unsettled, state.entries) == (
+        share,
+        24,
+        0,
+        1 + 2 + 2 * 6,
+    )
+    assert (
+        history.given[EVENT]
+        == counted(one.most for one in history.asked if one.settled is not None)[EVENT]
+        == 1
+    )
     assert asking.reservations == {1, 3}
     assert ask_in_rounds(session(path), batch(9, 20), [6, 6], first=RandomRows()).release.cost == 0
 
@@ -177,8 +204,11 @@ def test_other_settings_and_questions_are_campaigns_of_their_own(path, seen):
     others = [session(path, **change).ask(batch(0)) for change in changes]
     assert min(other.cost for other in others) > 0
     assert others[0].cost == one.cost
-    assert all(np.array_equal(votes.counts, seen[0].counts) for votes in seen)  # each has all its votes
-    assert Ledger.open(path).verify().spent == pytest.approx(one.cost + sum(other.cost for other in others))
+    # Each has all its votes.
+    assert all(np.array_equal(votes.counts, seen[0].counts) for votes in seen)
+    assert Ledger.open(path).verify().spent == pytest.approx(
+        one.cost + sum(other.cost for other in others)
+    )
 
 
 def test_a_campaign_that_does_not_fit_spends_nothing(tmp_path, seen):
@@ -266,7 +296,12 @@ def test_other_rows_without_ids_are_refused(path, seen):
 
     asked(0, X, y)
     asked(1, X, y)
-    for others in ((X + 1, y), (X[::-1], y[::-1]), (X[1:], y[1:]), (X, y, np.arange(60).astype(str))):
+    for others in (
+        (X + 1, y),
+        (X[::-1], y[::-1]),
+        (X[1:], y[1:]),
+        (X, y, np.arange(60).astype(str)),
+    ):
         with pytest.raises(LedgerMismatchError, match="other teachers, or from other rows"):
             asked(2, *others)
     assert len(seen) == 2
@@ -279,7 +314,9 @@ def append_entry(path: Path, settles=None, **fields) -> None:
     """Write one more entry, its hash and the checkpoint as one would who knows how."""
     with Ledger.open(path)._opened.store.transaction(write=True) as write:
         last = write.last()
-        write.append(Entry.after(last, fields.pop("kind", Kind.RESERVED), last.spent, **fields), settles)
+        write.append(
+            Entry.after(last, fields.pop("kind", Kind.RESERVED), last.spent, **fields), settles
+        )
 
 
 FREE = {"event": EVENT.as_dict(), "queries": 0, "cost": 0, "campaign": 1}
@@ -358,7 +395,8 @@ def asks(path: Path, numbers: Iterable[int], event: int = 0) -> tuple[int, int]:
 
     def ask() -> None:
         if event:
-            die_at_event(event, path.parent)  # before the ledger is opened, whose connection is kept
+            # Before the ledger is opened, whose connection is kept.
+            die_at_event(event, path.parent)
         release, one = CappedGNMax.release, session(path)
 
         def noting(self, votes, noise, predictions=None):
@@ -411,9 +449,13 @@ def kill_every(step: int, path: Path) -> None:
     sys.stdout.write(f"{event // step} kills")
 
 
-@pytest.mark.parametrize("step", [pytest.param(5, marks=pytest.mark.rest), pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "step", [pytest.param(5, marks=pytest.mark.rest), pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_a_process_that_is_killed_wastes_votes_and_repeats_none(step, path):
-    assert " kills" in called_by_itself("test_campaigns", "kill_every(int(given[0]), Path(given[1]))", step, path)
+    assert " kills" in called_by_itself(
+        "test_campaigns", "kill_every(int(given[0]), Path(given[1]))", step, path
+    )
 
 
 @pytest.mark.rest
@@ -430,7 +472,9 @@ def test_processes_that_ask_at_once_share_one_cap(path):
     assert state.spent == share_of(Ledger.open(path), EVENT)
 
 
-def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_them(path, monkeypatch, seen):
+def test_votes_that_were_spent_for_answers_that_cannot_be_stored_are_kept_for_them(
+    path, monkeypatch, seen
+):
     asking = session(path)
 
     def full(*_):

@@ -49,7 +49,11 @@ def plain() -> Any:
 
 
 def few_votes(X, public):
-    few = NearestQueries(CAP).fit(X, LABELS, Shards.of_single_people(len(X)), n_classes=3).few_votes(public)
+    few = (
+        NearestQueries(CAP)
+        .fit(X, LABELS, Shards.of_single_people(len(X)), n_classes=3)
+        .few_votes(public)
+    )
     return tally_few(few.teachers, few.queries, few.labels, shape=few.shape, cap=CAP).counts
 
 
@@ -58,9 +62,16 @@ def few_votes(X, public):
 
 @pytest.mark.rest
 def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
-    assert plain.score(TEST, TRUE) > LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE) - 0.05
+    assert (
+        plain.score(TEST, TRUE) > LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE) - 0.05
+    )
     drowned = {"epsilon": None, "method": CAPPED.with_params(mechanism=CappedGNMax(5_000.0, CAP))}
-    assert np.mean([fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]) < 0.5
+    assert (
+        np.mean(
+            [fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]
+        )
+        < 0.5
+    )
 
 
 @pytest.mark.parametrize("epsilon", [None, 4.0])
@@ -74,13 +85,17 @@ def test_the_noise_is_the_least_that_the_budget_holds(epsilon):
 
 def test_everybody_votes_as_often_as_the_cap_says_on_the_nearest_rows(plain):
     steps = PublicSteps.learn(PublicRows(PUBLIC, "X_public"), PUBLIC.shape[1])
-    assert np.array_equal(plain.ballots_[0].counts, few_votes(steps.transform(PRIVATE), steps.transform(PUBLIC)))
+    assert np.array_equal(
+        plain.ballots_[0].counts, few_votes(steps.transform(PRIVATE), steps.transform(PUBLIC))
+    )
     assert not hasattr(plain, "votes_")
 
 
 def test_the_votes_are_on_what_is_near_through_the_features(plain):
     found = fitted(features=AXES, method=CAPPED.with_params(student_features="rows"))
-    assert np.array_equal(found.ballots_[0].counts, few_votes(AXES.transform(PRIVATE), AXES.transform(PUBLIC)))
+    assert np.array_equal(
+        found.ballots_[0].counts, few_votes(AXES.transform(PRIVATE), AXES.transform(PUBLIC))
+    )
     assert not np.array_equal(found.ballots_[0].counts, plain.ballots_[0].counts)
 
 
@@ -89,9 +104,16 @@ def test_one_person_moves_at_most_twice_the_cap_in_all_rounds(gone):
     X, y = blobs(60, 0)
     ids = np.arange(60) // 3
     own, mechanism = ids == 7, CappedGNMax(10.0, 4)
-    there = (X[~own], y[~own], ids[~own]) if gone else (np.where(own[:, np.newaxis], 0, X), (y + own) % 3, ids)
+    there = (
+        (X[~own], y[~own], ids[~own])
+        if gone
+        else (np.where(own[:, np.newaxis], 0, X), (y + own) % 3, ids)
+    )
     method = CAPPED.with_params(mechanism=mechanism, rounds=3, n_queries=45)
-    fits = [fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, method=method) for rows in ((X, y, ids), there)]
+    fits = [
+        fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, method=method)
+        for rows in ((X, y, ids), there)
+    ]
     counts = [np.concatenate([votes.counts for votes in one.ballots_]) for one in fits]
     assert 0 < np.abs(counts[0] - counts[1]).sum() <= mechanism.cap * (1 if gone else 2)
 
@@ -114,7 +136,9 @@ def path(tmp_path):
 
 
 def test_no_text_shows_rows_or_the_number_of_people():
-    assert "n_shards=<hidden>" in repr(Shards.of_single_people(4, np.arange(4) // 2, name="patient_id"))
+    assert "n_shards=<hidden>" in repr(
+        Shards.of_single_people(4, np.arange(4) // 2, name="patient_id")
+    )
     people = PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
     assert repr(people) == "PeopleInMemory(<private rows hidden>)"
 
@@ -150,7 +174,9 @@ def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch):
     (TeacherVotes, {"mechanism": CappedGNMax(10.0, 5)}, None, "CappedVotes for a `CappedGNMax`"),
     (CappedVotes, {"votes": 10**6}, 1e-7, "no amount of noise meets it"),
 ])  # fmt: skip
-def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(kind, of_method, epsilon, said):
+def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(
+    kind, of_method, epsilon, said
+):
     with pytest.raises(InvalidParameterError, match=said):
         fitted(method=kind(**{"student": GaussianNB(), **of_method}), epsilon=epsilon)
 

@@ -23,7 +23,9 @@ from tutelage.exceptions import (
 from tutelage.mechanisms import CappedGNMax, Mechanism
 from tutelage.privacy import ONE_TEACHER
 
-BALLOTS = arrays(np.int16, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(-1, 2))
+BALLOTS = arrays(
+    np.int16, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(-1, 2)
+)
 X = np.arange(8.0).reshape(4, 2)
 EVENT = CappedArgmaxGaussian(20.0, 2, 2, ONE_TEACHER)
 
@@ -52,7 +54,10 @@ def capped(counts=((9, 1), (2, 8), (5, 5), (0, 3)), cap=2):
 def test_a_ballot_above_its_cap_is_refused_and_no_other_one(ballots, cap):
     shape = (*ballots.shape, 3)
     if (ballots != ABSTAIN).sum(axis=1).max() > cap:
-        for refused in (lambda: tally(ballots, 3, cap=cap), lambda: tally_few(*sparse(ballots), shape=shape, cap=cap)):
+        for refused in (
+            lambda: tally(ballots, 3, cap=cap),
+            lambda: tally_few(*sparse(ballots), shape=shape, cap=cap),
+        ):
             with pytest.raises(InvalidBallotError, match="One cast more"):
                 refused()
         return
@@ -91,7 +96,11 @@ def test_counts_of_more_votes_than_the_cap_allows_are_refused():
 def test_the_cap_stays_with_the_votes(tmp_path):
     votes = capped()
     votes.save(tmp_path / "votes.npz")
-    kept = [votes.first(2), votes.select(np.array([0, 3])), VoteHistogram.load(tmp_path / "votes.npz")]
+    kept = [
+        votes.first(2),
+        votes.select(np.array([0, 3])),
+        VoteHistogram.load(tmp_path / "votes.npz"),
+    ]
     assert [one.cap for one in kept] == [2, 2, 2]
     VoteHistogram(votes.counts, 20).save(tmp_path / "votes.npz")
     assert VoteHistogram.load(tmp_path / "votes.npz").cap is None
@@ -152,14 +161,20 @@ def test_capped_votes_have_no_cost_that_depends_on_them(session):
 
 
 def most_confident_by_hand(ballot, confidences, cap):
-    votes = [place for place, vote in enumerate(ballot) if vote != ABSTAIN and not np.isnan(confidences[place])]
+    votes = [
+        place
+        for place, vote in enumerate(ballot)
+        if vote != ABSTAIN and not np.isnan(confidences[place])
+    ]
     kept = sorted(votes, key=lambda place: (-confidences[place], place))[:cap]
     return [vote if place in kept else ABSTAIN for place, vote in enumerate(ballot)]
 
 
 @given(
     ballots=BALLOTS,
-    levels=st.lists(st.sampled_from([0.2, 0.5, 0.5, 0.9, np.nan, np.inf, -np.inf]), min_size=48, max_size=48),
+    levels=st.lists(
+        st.sampled_from([0.2, 0.5, 0.5, 0.9, np.nan, np.inf, -np.inf]), min_size=48, max_size=48
+    ),
     cap=st.integers(1, 6),
 )
 def test_a_teacher_keeps_the_votes_that_it_is_most_sure_of(ballots, levels, cap):
@@ -182,7 +197,18 @@ def test_label_charges_one_batch(tmp_path, called):
     capped().save(tmp_path / "votes.npz")
     np.savez(tmp_path / "public.npz", X=X)
     Ledger.create(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
-    chosen = ["--mechanism", "capped", "--sigma", 20, "--cap", 2, "--ledger", "a.ledger", "--output", "labels.csv"]
+    chosen = [
+        "--mechanism",
+        "capped",
+        "--sigma",
+        20,
+        "--cap",
+        2,
+        "--ledger",
+        "a.ledger",
+        "--output",
+        "labels.csv",
+    ]
     result = called("label", "public.npz", "--votes", "votes.npz", *chosen, cwd=tmp_path)
     assert "Wrote 4 of 4 labels" in result.stdout
     ledger = Ledger.open(tmp_path / "a.ledger")

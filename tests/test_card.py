@@ -19,7 +19,14 @@ from msgspec import Struct, structs
 from conftest import REPOSITORY
 from tutelage import VoteHistogram
 from tutelage._internal.records import plain
-from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    Event,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    Repeated,
+)
 from tutelage.exceptions import InvalidParameterError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import ClassAccuracy, PrivacyCard
@@ -44,7 +51,14 @@ from tutelage.reporting.record import (
 )
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
-BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
+BUDGET = {
+    "budget": 3.0,
+    "delta": 1e-5,
+    "spent": 2.5,
+    "remaining": 0.5,
+    "entries": 3,
+    "head": "ab" * 32,
+}
 PRIVATE = {
     "a private epsilon": PrivateEpsilon(0.5577, 12.0, 1e-5, PATIENT, "exact"),
     "votes": VoteHistogram(np.array([[4711, 289]]), 5000),
@@ -66,10 +80,14 @@ def card(epsilon=None, **changes: Any) -> PrivacyCard:
 
     def of(kind: type[Any], **more: Any) -> Any:
         """Return the part that has these fields."""
-        return kind(**{name: values.pop(name) for name in kind.__struct_fields__ if name in values}, **more)
+        return kind(
+            **{name: values.pop(name) for name in kind.__struct_fields__ if name in values}, **more
+        )
 
     parts = {"guarantee": of(Guarantee, epsilon=epsilon), "release": of(ReleasePart)}
-    return PrivacyCard(**parts, student=of(StudentPart, judged=of(Judged)), budget=of(BudgetPart), **values)
+    return PrivacyCard(
+        **parts, student=of(StudentPart, judged=of(Judged)), budget=of(BudgetPart), **values
+    )
 
 
 def full_card(**changes: Any) -> PrivacyCard:
@@ -78,13 +96,25 @@ def full_card(**changes: Any) -> PrivacyCard:
     def cost(value: float) -> PublicEpsilon:
         return PublicEpsilon(value, 1e-5, PATIENT, "a theorem", 4.5)
 
-    checked = (ConfidenceCheck(200, 150, 3, PATIENT), 900), (NoisyArgmaxGaussian(40.0, 3, PATIENT), 612)
+    checked = (
+        (ConfidenceCheck(200, 150, 3, PATIENT), 900),
+        (NoisyArgmaxGaussian(40.0, 3, PATIENT), 612),
+    )
     values: dict[str, Any] = {
-        "tested": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
+        "tested": replace(
+            cost(0.81), method="a test of its own, noise of its own", output_dependent=True
+        ),
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
-        "by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
+        "by_class": (
+            ClassAccuracy("no", 90, 88),
+            ClassAccuracy("yes", 110, 92),
+            ClassAccuracy("?", 0, 0),
+        ),
         "public_labels": 0.8,
-        "influences": (Influence("age", "yes", "17 to 20", "80 to 90", 1.5), Influence("<b>", "no", "x", "y", 0.25)),
+        "influences": (
+            Influence("age", "yes", "17 to 20", "80 to 90", 1.5),
+            Influence("<b>", "no", "x", "y", 0.25),
+        ),
         "curves": (
             Curve("age", "yes", True, ["17 to 20", "20 to 90"], [-0.5, 1.25], [0.125, 0.5]),
             Curve("<b>ward", "yes", False, ["a&b", "<i>"], [0.75, -0.25], [0.0, 0.5]),
@@ -92,8 +122,12 @@ def full_card(**changes: Any) -> PrivacyCard:
         "errors": (Errors(-5.0, 10.0, 40, 1.5, 2.5, 0.75),),
         "goals": (Reached("balanced accuracy", 0.75, 0.6, 0.5),),
         "class_weight": {"no": 0.5, "yes": 2.25},
-        "batches": tuple(BatchCost(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
-        "frontier": tuple(FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)),
+        "batches": tuple(
+            BatchCost(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)
+        ),
+        "frontier": tuple(
+            FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)
+        ),
         "findings": lint(Case(epsilon=12.0, threshold=300, teachers=250, classes=3)),
         "statements": {topic: f"About {topic}: as agreed." for topic in STATEMENTS},
         **changes,
@@ -133,8 +167,17 @@ class Outline(HTMLParser):
 def test_a_card_names_everything_an_officer_asks_for_and_rounds_epsilon_up(tmp_path):
     path, *_ = card().save(tmp_path)
     filed = json.loads(path.read_text())
-    expected = {"epsilon": 11.40896, "delta": 1e-5, "unit": {"name": "patient_id", "neighboring": "entity"}}
-    expected |= {"method": "a theorem", "order": None, "simulated": False, "output_dependent": False}
+    expected = {
+        "epsilon": 11.40896,
+        "delta": 1e-5,
+        "unit": {"name": "patient_id", "neighboring": "entity"},
+    }
+    expected |= {
+        "method": "a theorem",
+        "order": None,
+        "simulated": False,
+        "output_dependent": False,
+    }
     assert filed["guarantee"]["epsilon"] == expected
     expected = {"queries": 500, "answered": 480, "teachers": 250, "mechanism": "LNMax(scale=20.0)"}
     assert {name: filed["release"][name] for name in expected} == expected
@@ -166,7 +209,13 @@ LIST: Any = [4711, 289]
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield every value inside a record, with its path."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple | list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, tuple | list)
+        else ()
+    )
     if isinstance(value, Struct):
         inner = structs.asdict(value).items()
     elif is_dataclass(value):
@@ -194,7 +243,9 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 def test_no_place_on_a_card_takes_a_private_value_however_deep():
     proposal = Proposed("x", 1, 0.5, 1e-5, 2.0, (0.1,), (1,), PATIENT)
     of_event = (NotPublishableError, InvalidParameterError, UnsupportedEventError)
-    whole = full_card(alone=full_card().epsilon, proposal=proposal, batches=full_card().budget.batches[:1])
+    whole = full_card(
+        alone=full_card().epsilon, proposal=proposal, batches=full_card().budget.batches[:1]
+    )
     for path, _ in places(whole):
         lists = path[-1] in ("effects", "noise")  # of public numbers
         for hidden in (*PRIVATE.values(), *([] if lists else [LIST])):
@@ -253,7 +304,9 @@ def test_only_known_events_stand_on_a_card():
     ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
     ({"statements": {"trust": "x" * 4001}}, "Got 4,001"),
 ])  # fmt: skip
-def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_known_topics(changes, name):
+def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_known_topics(
+    changes, name
+):
     with pytest.raises(InvalidParameterError, match=name):
         card(**changes)
 
@@ -267,7 +320,9 @@ def test_a_card_needs_what_the_ledger_says():
 
 
 def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
-    other = PublicEpsilon(0.5, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
+    other = PublicEpsilon(
+        0.5, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem"
+    )
     simulated = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem", simulated=True)
     for epsilon in (other, simulated):
         at_hand, point = replace(epsilon, output_dependent=True), FrontierPoint(5, epsilon)
@@ -279,7 +334,11 @@ def test_costs_beside_the_guarantee_are_about_the_same_unit_and_noise():
 def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first():
     always = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem")
     at_hand = replace(always, output_dependent=True)
-    for changes in ({"epsilon": at_hand}, {"alone": at_hand}, {"frontier": (FrontierPoint(5, at_hand),)}):
+    for changes in (
+        {"epsilon": at_hand},
+        {"alone": at_hand},
+        {"frontier": (FrontierPoint(5, at_hand),)},
+    ):
         with pytest.raises(NotPublishableError, match="must be worst-case ε"):
             card(**changes)
     for epsilon in (always, replace(at_hand, epsilon=11.41), replace(at_hand, epsilon=11.40896)):
@@ -297,14 +356,18 @@ def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_h
     for text in (bare, stated):
         assert len(re.findall(r"^\| \d+\. ", text, re.MULTILINE)) == 15
         places = "; ".join(re.findall(r"^\| \d+\. .*\| (.*) \|$", text, re.MULTILINE)).split("; ")
-        assert {*places} - {"Released, on the first page"} <= {*re.findall(r"^### (.*)$", text, re.MULTILINE)}
+        assert {*places} - {"Released, on the first page"} <= {
+            *re.findall(r"^### (.*)$", text, re.MULTILINE)
+        }
     (listed,) = re.findall(r"### Missing statements\n\n(.*)", bare, re.DOTALL)
     assert all(one in listed.replace("\\", "") for one in STATEMENTS.values())
     first = stated.split("## Annex")[0]
     assert "on completeness: **incomplete**" in bare.split("## Annex")[0]
     assert "Verdict on completeness: **complete**" in first
     for topic in STATEMENTS:
-        assert f"About {topic}: as agreed." in (first if topic in FIRST_PAGE else stated).replace("\\", "")
+        assert f"About {topic}: as agreed." in (first if topic in FIRST_PAGE else stated).replace(
+            "\\", ""
+        )
     assert "issing statements" not in stated
 
 
@@ -313,7 +376,10 @@ def test_one_sentence_says_how_the_three_epsilons_of_a_release_belong_together()
     made = full_card(so_far=1.59995)
     used = "It used 2.5000 of the budget of 3."
     assert "is (3.0, 1e-05)-differentially private" in made.as_markdown()
-    assert made.usage == f"This release: ε = 1.2345. {used} If you stop here because of what you saw, quote 1.6000."
+    assert (
+        made.usage
+        == f"This release: ε = 1.2345. {used} If you stop here because of what you saw, quote 1.6000."
+    )
     without = full_card(so_far=3.1)
     assert without.usage == f"This release: ε = 1.2345. {used}"  # the budget covers everything, too
     of_all = card(replace(made.epsilon, epsilon=3.0), alone=made.epsilon, so_far=1.59995)
@@ -330,8 +396,15 @@ def test_the_page_is_whole_and_fetches_and_runs_nothing():
     for page in (card().as_html(), full_card().as_html()):
         found = Outline(page)
         assert found.open == []
-        assert not {"script", "link", "img", "iframe", "object", "form", "base"} & {tag for tag, _ in found.tags}
-        assert not [name for _, attributes in found.tags for name in attributes if name.startswith(("on", "src"))]
+        assert not {"script", "link", "img", "iframe", "object", "form", "base"} & {
+            tag for tag, _ in found.tags
+        }
+        assert not [
+            name
+            for _, attributes in found.tags
+            for name in attributes
+            if name.startswith(("on", "src"))
+        ]
         assert not re.search(r"url\(|@import|https?:", page)
         policy = next(meta for meta in found.all("meta") if "http-equiv" in meta)
         assert str(policy["content"]).startswith("default-src 'none'; style-src 'unsafe-inline'")
@@ -341,7 +414,9 @@ def test_the_page_is_whole_and_fetches_and_runs_nothing():
 
 COSTS = st.floats(0, 10)
 BATCHES = st.lists(
-    st.builds(BatchCost, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
+    st.builds(BatchCost, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS),
+    min_size=1,
+    max_size=40,
 )
 
 
@@ -361,7 +436,10 @@ def test_bars_fit_into_their_cells_and_their_numbers_add_up(batches, left):
     page, spending = made.as_html(), made.budget.spending
     answers, checks, rest = (widths(page, kind) for kind in (1, 2, 3))
     assert all(first + second <= 100.02 for first, second in zip(answers, checks, strict=True))
-    assert max([*rest, *(first + second for first, second in zip(answers, checks, strict=True))]) >= 99.98
+    assert (
+        max([*rest, *(first + second for first, second in zip(answers, checks, strict=True))])
+        >= 99.98
+    )
     assert sum(numbers(page)) == pytest.approx(spent + left, abs=1e-3)
     assert sum(numbers(page)) == pytest.approx(spending.budget)
     assert (f"{spending.spent:.10g} is spent" in made.as_markdown()) == bool(spending.left)

@@ -13,7 +13,12 @@ from markdown_it import MarkdownIt
 from test_card import PATIENT, Outline, card, full_card, places, put
 from tutelage._internal.drawing import straight
 from tutelage._internal.records import plain
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TutelageError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+    TutelageError,
+)
 from tutelage.planning import plan
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting import PrivacyCard, read_card
@@ -52,24 +57,34 @@ def refused(folder: Path, record: object) -> str:
 COST = PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem", 3.0)
 
 
-@pytest.mark.parametrize("made", [card(findings=(), if_added_or_removed=1.5), full_card(answered=None, alone=COST)])
+@pytest.mark.parametrize(
+    "made", [card(findings=(), if_added_or_removed=1.5), full_card(answered=None, alone=COST)]
+)
 def test_a_card_comes_back_as_it_was(made, tmp_path):
     path, *_ = made.save(tmp_path)
     assert read_card(path) == made
 
 
 def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_removed():
-    with pytest.raises(InvalidParameterError, match="`if_added_or_removed` of a card must be from 0 to 11"):
+    with pytest.raises(
+        InvalidParameterError, match="`if_added_or_removed` of a card must be from 0 to 11"
+    ):
         card(if_added_or_removed=11.5)
-    of_rows = PublicEpsilon(2.0, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
-    with pytest.raises(NotPublishableError, match="needs a unit of privacy that may be added and removed"):
+    of_rows = PublicEpsilon(
+        2.0, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem"
+    )
+    with pytest.raises(
+        NotPublishableError, match="needs a unit of privacy that may be added and removed"
+    ):
         card(of_rows, if_added_or_removed=1.0)
 
 
 def test_a_simulated_card_stays_simulated(tmp_path):
     taint = put(card().as_dict(), ("guarantee", "epsilon", "simulated"), True)
     assert read_card(written(tmp_path, taint)).epsilon.simulated
-    event = json.loads(json.dumps(RECORD["guarantee"]["event"]).replace('"simulated": false', '"simulated": true'))
+    event = json.loads(
+        json.dumps(RECORD["guarantee"]["event"]).replace('"simulated": false', '"simulated": true')
+    )
     assert "must be marked so too" in refused(tmp_path, put(RECORD, ("guarantee", "event"), event))
 
 
@@ -110,7 +125,10 @@ def test_deep_and_huge_files_are_refused(tmp_path):
     marked = json.dumps(put(RECORD, ("guarantee", "event"), 4711))
     refused(tmp_path, marked.replace("4711", deep))
     path = tmp_path / "card.json"
-    for content, said in ((b"\xff\xfe", "not a JSON file"), (bytes(17 * 2**20), "is larger than 16 MiB")):
+    for content, said in (
+        (b"\xff\xfe", "not a JSON file"),
+        (bytes(17 * 2**20), "is larger than 16 MiB"),
+    ):
         path.write_bytes(content)
         with pytest.raises(InvalidDataError, match=said):
             read_card(path)
@@ -173,14 +191,21 @@ def seen(page: str) -> tuple[Any, str]:
 
 
 TEXTS = [path for path, value in places(WHOLE) if type(value) is str]
-UNITS = [path for path in TEXTS if path[-2:] == ("unit", "name") and not {"event", "proposal"} & {*path}]  # all alike
+# All alike.
+UNITS = [
+    path for path in TEXTS if path[-2:] == ("unit", "name") and not {"event", "proposal"} & {*path}
+]
 ATTACKED = [path for path in TEXTS if path not in UNITS[1:]]
-REST = [pytest.param(path, marks=pytest.mark.rest) for number, path in enumerate(ATTACKED) if number % 8]
+REST = [
+    pytest.param(path, marks=pytest.mark.rest) for number, path in enumerate(ATTACKED) if number % 8
+]
 
 
 @pytest.mark.parametrize("path", [("release", "versions"), *ATTACKED[::8], *REST], ids=str)
 def test_a_text_of_a_card_is_shown_as_it_is_and_changes_nothing_else(path):
-    assert not [one for one, value in places(WHOLE) if value in ([], {}, "")], "fill it, to have it attacked"
+    assert not [one for one, value in places(WHOLE) if value in ([], {}, "")], (
+        "fill it, to have it attacked"
+    )
 
     def made(text: str) -> PrivacyCard:
         record = WHOLE
@@ -205,12 +230,17 @@ def test_a_text_of_a_card_is_shown_as_it_is_and_changes_nothing_else(path):
             assert attacked == tags, (form, attack)
             assert "\u202e" not in found
             if path[-1] not in CHANGED:
-                assert found == " ".join(words.replace(HARMLESS, straight(attack)).split()), (form, attack)
+                assert found == " ".join(words.replace(HARMLESS, straight(attack)).split()), (
+                    form,
+                    attack,
+                )
 
 
 def test_texts_of_a_plan_are_shown_as_they_are():
     def shown(text: str) -> tuple[Any, str]:
-        return seen(plan(epsilon=12.0, people=1000, public_rows=300, classes=2, unit=text).as_html())
+        return seen(
+            plan(epsilon=12.0, people=1000, public_rows=300, classes=2, unit=text).as_html()
+        )
 
     (tags, words), (attacked, found) = shown(HARMLESS), shown(ANYWHERE)
     assert HARMLESS in words

@@ -61,7 +61,10 @@ def test_a_key_is_made_once_and_signs(called, kept, tmp_path):
     before = private.read_bytes()
     assert "never overwritten" in refusal(called("key", "other", "--folder", "own", cwd=folder), 1)
     assert private.read_bytes() == before
-    assert called("card", "out", "--ledger", "a.ledger", "--sign", str(private), cwd=folder).returncode == 0
+    assert (
+        called("card", "out", "--ledger", "a.ledger", "--sign", str(private), cwd=folder).returncode
+        == 0
+    )
     checked = called("card", "out", "--verify", "own/other.public.json", cwd=folder)
     assert checked.returncode == 0, checked.stderr
 
@@ -73,7 +76,9 @@ def verified(called, folder: Path, *options: str):
 def released_again(folder: Path, officer: Identity) -> None:
     """Make a manifest of the files that a folder has now, and sign it."""
     record = json.loads((folder / MANIFEST).read_text())
-    record["sha256"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["sha256"]}
+    record["sha256"] = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["sha256"]
+    }
     (folder / MANIFEST).write_text(json.dumps(record))
     (folder / SIGNATURE).write_text(signature_of(folder, "officer", officer.sign))
 
@@ -81,7 +86,9 @@ def released_again(folder: Path, officer: Identity) -> None:
 def ask(folder: Path, row: float = 99.0, **options: Any) -> None:
     """Ask about one more query through the ledger."""
     votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
-    LabelingSession(votes, GNMax(sigma=40), Ledger.open(folder / "a.ledger"), **options).ask(np.array([[row]]))
+    LabelingSession(votes, GNMax(sigma=40), Ledger.open(folder / "a.ledger"), **options).ask(
+        np.array([[row]])
+    )
 
 
 @pytest.mark.rest
@@ -91,11 +98,17 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
         assert result.returncode == 0, result.stderr
         assert "out is the release that officer signed." in result.stdout
         assert officer.member.fingerprint in result.stdout
-    assert "a.ledger is intact, contains the head on the card, and names this release." in beside.stdout
+    assert (
+        "a.ledger is intact, contains the head on the card, and names this release."
+        in beside.stdout
+    )
     ask(signed)
     after = verified(called, signed, "--ledger", "a.ledger")
     assert after.returncode == 0
-    assert "Releases or tests since the card was made: 1. The ε of the card covers them." in after.stdout
+    assert (
+        "Releases or tests since the card was made: 1. The ε of the card covers them."
+        in after.stdout
+    )
 
 
 def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
@@ -130,7 +143,9 @@ def test_every_changed_byte_is_found(name, signed, officer):
         with pytest.raises(InvalidDataError):
             check_signature(signed / "out", "officer", officer.member.has_signed)
     path.write_bytes(original)
-    assert check_signature(signed / "out", "officer", officer.member.has_signed) == Manifest.checked(signed / "out")
+    assert check_signature(
+        signed / "out", "officer", officer.member.has_signed
+    ) == Manifest.checked(signed / "out")
 
 
 @pytest.mark.parametrize("planted", ["more/card.html", ".notes"])
@@ -139,12 +154,16 @@ def test_what_nobody_signed_is_named_and_has_an_exit_code_of_its_own(planted, ca
     (signed / "out" / planted).write_bytes(b"")
     ledger = called("ledger", "verify", "a.ledger", "--release", "out", cwd=signed)
     for result in (verified(called, signed), ledger):
-        assert f"not part of the release: {Path(planted).parts[0]}. Remove them" in refusal(result, 4)
+        assert f"not part of the release: {Path(planted).parts[0]}. Remove them" in refusal(
+            result, 4
+        )
 
 
 def test_no_key_is_put_into_a_folder_of_results(called, signed):
     for folder in ("out", "out/keys"):
-        assert "handed over whole" in refusal(called("key", "other", "--folder", folder, cwd=signed), 1)
+        assert "handed over whole" in refusal(
+            called("key", "other", "--folder", folder, cwd=signed), 1
+        )
     assert verified(called, signed).returncode == 0
 
 
@@ -170,7 +189,9 @@ def test_the_signature_of_another_release_is_refused(signed, officer):
     (other / "card.json").write_text("{}")
     released_again(other, officer)
     shutil.copy(other / SIGNATURE, out / SIGNATURE)
-    with pytest.raises(InvalidDataError, match=r"manifest\.json was changed after officer signed it"):
+    with pytest.raises(
+        InvalidDataError, match=r"manifest\.json was changed after officer signed it"
+    ):
         check_signature(out, "officer", officer.member.has_signed)
 
 

@@ -28,15 +28,21 @@ MASKED = (
     (r"\d{4}-\d\d-\d\d", "DAY"),
     (r"[0-9a-f]{64}", "HEAD"),
     (r"(tutelage) \d[\w.]*", r"\1 VERSION"),
-    (r"(sigma|norm_squared|dimension)=\d[\d.]*", r"\1=NUMBER"),  # the form of a sum follows from the one before
-    (r"\d+ entries in a chain of hashes, (not tied to a|tied to one) data set", "… entries in a chain of hashes, …"),
+    # The form of a sum follows from the one before.
+    (r"(sigma|norm_squared|dimension)=\d[\d.]*", r"\1=NUMBER"),
+    (
+        r"\d+ entries in a chain of hashes, (not tied to a|tied to one) data set",
+        "… entries in a chain of hashes, …",
+    ),
 )
 VOTES = VoteHistogram(np.random.default_rng(0).multinomial(250, [0.8, 0.15, 0.05], size=60), 250)
 ROWS = np.arange(60.0)[:, None]
 MONTHS = "budget = 2.0\nreleases = 2"
 
 
-def of_run(by: dict[str, str] | None, names: tuple[str, ...] = (), **sections: str) -> Callable[..., Iterator[Path]]:
+def of_run(
+    by: dict[str, str] | None, names: tuple[str, ...] = (), **sections: str
+) -> Callable[..., Iterator[Path]]:
     """Return how the ledger of one `tutelage run` is made, or of one for each name."""
 
     def make(folder: Path, called) -> Iterator[Path]:
@@ -78,9 +84,40 @@ def of_tested_labels(folder: Path, called) -> Iterator[Path]:
     by = ("--mechanism", "confident", "--threshold", 100, "--sigma", 15, "--sigma-threshold", 15)
     for words in (
         ("ledger", "init", "a.ledger", "--epsilon", 20, "--delta", "1e-5", "--neighbors", "ballot"),
-        ("publish", "propose", "proxy.npz", *by, "--ledger", "a.ledger", "--delta", "1e-5", "--output", "p.json"),
-        ("label", "rows.npz", "--votes", "votes.npz", *by, "--ledger", "a.ledger", "--output", "labels.csv"),
-        ("publish", "test", "p.json", "rows.npz", "--votes", "votes.npz", *by, "--ledger", "a.ledger"),
+        (
+            "publish",
+            "propose",
+            "proxy.npz",
+            *by,
+            "--ledger",
+            "a.ledger",
+            "--delta",
+            "1e-5",
+            "--output",
+            "p.json",
+        ),
+        (
+            "label",
+            "rows.npz",
+            "--votes",
+            "votes.npz",
+            *by,
+            "--ledger",
+            "a.ledger",
+            "--output",
+            "labels.csv",
+        ),
+        (
+            "publish",
+            "test",
+            "p.json",
+            "rows.npz",
+            "--votes",
+            "votes.npz",
+            *by,
+            "--ledger",
+            "a.ledger",
+        ),
     ):
         succeeded(called(*words, cwd=folder))
     yield folder / "a.ledger"
@@ -128,12 +165,16 @@ def page_of(path: Path, folder: Path, called) -> str:
     return page
 
 
-@pytest.mark.parametrize("kind", [one if one in QUICK else pytest.param(one, marks=pytest.mark.rest) for one in KINDS])
+@pytest.mark.parametrize(
+    "kind", [one if one in QUICK else pytest.param(one, marks=pytest.mark.rest) for one in KINDS]
+)
 def test_a_card_of_each_kind_of_ledger_says_what_was_read_and_found_true(kind, tmp_path, called):
     golden = PAGES / f"{kind}.md"
     for ledger in KINDS[kind](tmp_path, called):
         page = page_of(ledger, tmp_path, called)
         if not golden.exists():
             golden.write_text(page, encoding="utf-8")
-            pytest.fail(f"{golden} was written. Read it: each sentence must follow from what happened.")
+            pytest.fail(
+                f"{golden} was written. Read it: each sentence must follow from what happened."
+            )
         assert page == golden.read_text(encoding="utf-8")

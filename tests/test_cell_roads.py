@@ -72,7 +72,9 @@ def by_polars(text: str, **options: Any) -> Any:
 
 def by_arrow(text: str, **options: Any) -> Any:
     convert = arrow_csv.ConvertOptions(**{"strings_can_be_null": True, **options})
-    return arrow_csv.read_csv(pa.BufferReader(text.encode()), None, arrow_csv.ParseOptions(delimiter=";"), convert)
+    return arrow_csv.read_csv(
+        pa.BufferReader(text.encode()), None, arrow_csv.ParseOptions(delimiter=";"), convert
+    )
 
 
 def by_duckdb(text: str, **options: Any) -> Any:
@@ -102,7 +104,10 @@ READERS: dict[str, Callable[[str], Any]] = {
 def written(first: str | None) -> str:
     """Return the file in which the first person has this cell in each column; None stands for ordinary ones."""
     columns = [[own if first is None else first, *others] for own, others in COLUMNS.values()]
-    return "\n".join([";".join(COLUMNS), *(";".join(row) for row in zip(*columns, strict=True))]) + "\n"
+    return (
+        "\n".join([";".join(COLUMNS), *(";".join(row) for row in zip(*columns, strict=True))])
+        + "\n"
+    )
 
 
 def stored(name: str, frame: Any, folder: Path) -> Path:
@@ -112,7 +117,9 @@ def stored(name: str, frame: Any, folder: Path) -> Path:
     return folder / "rows.parquet"
 
 
-def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tuple[str, Callable[[], Any]]]:
+def roads(
+    name: str, frame: Any, public: Any, file: Path | None
+) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the ways of one column to numbers of all rows."""
     table = None
     with suppress(InvalidDataError):  # Arrow has no type for integers of Polars beyond 64 bits
@@ -126,14 +133,24 @@ def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tup
         "array": cells[:, np.newaxis],
         "objects": cells.astype(object)[:, np.newaxis],
     }
-    stores = {} if file is None else {"Parquet": read_table(file), "batches": next(read_batches(file).tables([name]))}
+    stores = (
+        {}
+        if file is None
+        else {"Parquet": read_table(file), "batches": next(read_batches(file).tables([name]))}
+    )
     for kind, column in SCHEMAS.items():
         schema = Schema({name: column})
         for form, rows in (forms | stores).items():
-            yield f"{form}, schema {kind}", partial(lambda one, rows: one.transform(one.table(rows)), schema, rows)
+            yield (
+                f"{form}, schema {kind}",
+                partial(lambda one, rows: one.transform(one.table(rows)), schema, rows),
+            )
     beside = as_table(public, [name])
     for form, rows in ({"frame": table, "mapping": forms["mapping"]} | stores).items():
-        yield f"{form}, public rows", partial(lambda rows: numbered_as(numbered_rows(beside), rows)[0], rows)
+        yield (
+            f"{form}, public rows",
+            partial(lambda rows: numbered_as(numbered_rows(beside), rows)[0], rows),
+        )
     if name in ("whole", "comma", "german", "thousands"):
         model = PATERegressor(target_range=(0, 2_000), columns=Schema({"other": (0, 9)}))
         rows = Table("", {name: cells, "other": np.zeros(len(cells))}, types=table.types)
@@ -170,18 +187,30 @@ def walk(read: Callable[[str], Any], cells: list[str], folder: Path) -> tuple[in
                     taken += 1
                     before = seen.setdefault((name, road), found)
                     if not np.array_equal(before, found, equal_nan=True):
-                        raise AssertionError(f"{name}, {road}: {cell!r} changed {before} to {found}.")
+                        raise AssertionError(
+                            f"{name}, {road}: {cell!r} changed {before} to {found}."
+                        )
     return cases, taken
 
 
-QUICK = ["pandas, both", "pandas, truth", "pandas, missing", "Polars, decimal", "PyArrow, decimal", "DuckDB"]
+QUICK = [
+    "pandas, both",
+    "pandas, truth",
+    "pandas, missing",
+    "Polars, decimal",
+    "PyArrow, decimal",
+    "DuckDB",
+]
 
 
 @pytest.mark.parametrize(
     ("reader", "cells"),
     [
         *((reader, ["k.A.", "1.000,5"]) for reader in QUICK),
-        *(pytest.param(reader, HOSTILE[n :: len(READERS)], marks=pytest.mark.rest) for n, reader in enumerate(READERS)),
+        *(
+            pytest.param(reader, HOSTILE[n :: len(READERS)], marks=pytest.mark.rest)
+            for n, reader in enumerate(READERS)
+        ),
         *(pytest.param(reader, HOSTILE, marks=pytest.mark.slow) for reader in READERS),
     ],
 )
@@ -192,16 +221,25 @@ def test_a_cell_changes_no_other_through_a_reader(reader, cells, tmp_path):
 
 
 @pytest.mark.rest
-@pytest.mark.xfail(strict=True, reason="floats beside public floats: pandas takes 0999 for 999 beside a fraction alone")
+@pytest.mark.xfail(
+    strict=True,
+    reason="floats beside public floats: pandas takes 0999 for 999 beside a fraction alone",
+)
 def test_a_fraction_changes_which_numbers_are_missing(tmp_path):
     walk(partial(by_pandas, na_values=["999"]), ["82.5"], tmp_path)
 
 
 @pytest.mark.parametrize(
-    "read", [lambda path: duckdb.read_csv(str(path)), lambda path: polars.read_csv(path, ignore_errors=True)]
+    "read",
+    [
+        lambda path: duckdb.read_csv(str(path)),
+        lambda path: polars.read_csv(path, ignore_errors=True),
+    ],
 )
 @pytest.mark.parametrize("limits", [(0, 24), (0.0, 24.0)], ids=["whole", "with decimals"])
-def test_one_fraction_among_the_first_rows_brings_back_no_fraction_of_others(read, limits, tmp_path):
+def test_one_fraction_among_the_first_rows_brings_back_no_fraction_of_others(
+    read, limits, tmp_path
+):
     """DuckDB and Polars look at the first rows alone: where all are whole, fractions below are rounded or left out."""
     path, taken = tmp_path / "table.csv", []
     for first in ("4", "4.5"):

@@ -62,11 +62,15 @@ folder = "out"
 )
 
 
-TEACHER, STUDENT = (f'{role} = "sklearn.tree.DecisionTreeClassifier"' for role in ("teacher", "student"))
+TEACHER, STUDENT = (
+    f'{role} = "sklearn.tree.DecisionTreeClassifier"' for role in ("teacher", "student")
+)
 TREE = 'teacher = { name = "sklearn.tree.DecisionTreeClassifier", %s }'
 
 
-def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]] | None = None) -> None:
+def write_rows(
+    path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]] | None = None
+) -> None:
     rng = np.random.default_rng(seed)
     age, dose = rng.integers(20, 90, n_rows), rng.uniform(0, 1, n_rows).round(3)
     columns = {"age": age, "dose": dose, "ward": rng.choice(["north", "south"], n_rows)}
@@ -76,7 +80,12 @@ def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]
 
 def write_people(folder: Path, private: int = 300, public: int = 120) -> None:
     """Write so many private rows, two of each patient, and public rows."""
-    write_rows(folder / "private.csv", private, 1, extra={"patient": [f"p{i // 2}" for i in range(private)]})
+    write_rows(
+        folder / "private.csv",
+        private,
+        1,
+        extra={"patient": [f"p{i // 2}" for i in range(private)]},
+    )
     write_rows(folder / "public.csv", public, 2)
 
 
@@ -109,18 +118,27 @@ def test_new_rows_are_predicted_without_a_ledger(finished, called):
     (finished / "less.csv").write_text("ward,age\nnorth,40\n")
     predict = partial(called, "predict", "out", cwd=finished)
     shown = succeeded(predict("new.csv", "--keep", "name", "--probabilities")).stdout
-    assert shown == "name,prediction,probability of no,probability of yes\n=x,yes,0.0,1.0\nb,no,1.0,0.0\n"
+    assert (
+        shown
+        == "name,prediction,probability of no,probability of yes\n=x,yes,0.0,1.0\nb,no,1.0,0.0\n"
+    )
     assert succeeded(predict("new.csv", "--output", "found.csv")).stdout == "Wrote found.csv.\n"
     assert "found.csv" in refusal(predict("new.csv", "--output", "found.csv"), 2)
     assert "less.csv has no column 'dose'" in refusal(predict("less.csv"), 1)
-    write_student(DecisionTreeClassifier().fit(np.eye(4), ["a", "b", "a", "b"]), finished / "unnamed.skops")
-    assert "new.csv does not fit the student" in refusal(called("predict", "unnamed.skops", "new.csv", cwd=finished), 1)
+    write_student(
+        DecisionTreeClassifier().fit(np.eye(4), ["a", "b", "a", "b"]), finished / "unnamed.skops"
+    )
+    assert "new.csv does not fit the student" in refusal(
+        called("predict", "unnamed.skops", "new.csv", cwd=finished), 1
+    )
     with (finished / "out" / "student.skops").open("ab") as file:
         file.write(b"x")
     assert "student.skops" in refusal(predict("new.csv"), 1)
 
 
-INTERACTIVE = 'name = "interactive", sigma = 2.0, threshold = 6, sigma_threshold = 2, confidence = 0.9'
+INTERACTIVE = (
+    'name = "interactive", sigma = 2.0, threshold = 6, sigma_threshold = 2, confidence = 0.9'
+)
 
 
 def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> None:
@@ -132,7 +150,9 @@ def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> 
     (folder / "config.toml").write_text(text)
 
 
-def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+def tutelage(
+    *arguments: object, cwd: Path | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
 
@@ -172,7 +192,11 @@ def is_finding(line: str) -> bool:
 def test_a_run_leaves_a_student_its_labels_and_a_card(finished, called):
     card = read_card(finished / "out" / "card.json")
     assert (card.student.judged.accuracy or 0) > 0.9
-    assert (card.release.queries, card.release.teachers, card.epsilon.unit.name) == (40, 15, "patient")
+    assert (card.release.queries, card.release.teachers, card.epsilon.unit.name) == (
+        40,
+        15,
+        "patient",
+    )
     assert card.student.judged.rows == 80
     labels = pd.read_csv(finished / "out" / "labels.csv")["label"]
     assert len(labels) == 40
@@ -189,10 +213,19 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(finished, called):
 def test_a_run_prints_numbers_of_the_card_only(finished):
     card = read_card(finished / "out" / "card.json")
     judged = card.student.judged
-    public = [f"{judged.accuracy:.2%}"[:-1], f"{round_up(card.epsilon.epsilon):.4f}", "1e-05", "2.0"]
+    public = [
+        f"{judged.accuracy:.2%}"[:-1],
+        f"{round_up(card.epsilon.epsilon):.4f}",
+        "1e-05",
+        "2.0",
+    ]
     public += [f"{judged.majority:.2%}"[:-1], str(card.release.queries), str(card.release.teachers)]
     budget = card.budget
-    public += [f"{budget.budget:.4f}", f"{round_up(budget.spent):.4f}", f"{round_up(budget.spent):.4f}"]
+    public += [
+        f"{budget.budget:.4f}",
+        f"{round_up(budget.spent):.4f}",
+        f"{round_up(budget.spent):.4f}",
+    ]
     shown = (finished / "said.txt").read_text().replace(budget.head, "")
     assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
 
@@ -206,20 +239,32 @@ def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_tho
         output='[features]\nmap = "pca"\ncomponents = 2',
     )
     card = ran(folder)
-    assert (card.student.name, card.student.judged.rows, card.release.queries) == ("LabelPropagationStudent", 20, 30)
-    assert card.release.selection == "medoids, in one round; by public rows and released labels alone"
+    assert (card.student.name, card.student.judged.rows, card.release.queries) == (
+        "LabelPropagationStudent",
+        20,
+        30,
+    )
+    assert (
+        card.release.selection == "medoids, in one round; by public rows and released labels alone"
+    )
     asked = pd.read_csv(folder / "out" / "labels.csv")["public_row"].tolist()
     assert (len(set(asked)), max(asked) < 100) == (30, True)
     assert asked != sorted(asked)
     student = load_student(folder / "out" / "student.skops")
-    assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "labelpropagationstudent"]
+    assert [name for name, _ in student.steps] == [
+        "publiccolumns",
+        "publicpca",
+        "labelpropagationstudent",
+    ]
     assert len(student[-1].propagated_) == 100
     assert card.release.feature_map == "pca, learned from public.csv, published with the student"
 
 
 def configure_arrays(folder: Path, **sections: str) -> None:
     files = [(f"{name}.csv", f"{name}.npz") for name in ("private", "public")]
-    configure(folder, *files, ('column = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"), **sections)
+    configure(
+        folder, *files, ('column = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"), **sections
+    )
 
 
 def test_npz_files_and_numeric_classes_work_too(folder):
@@ -294,16 +339,26 @@ def test_private_rows_are_refused_without_quoting(old, new, message, folder):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("send", "number", "code"), [(os.killpg, signal.SIGINT, 130), (os.kill, signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("send", "number", "code"), [(os.killpg, signal.SIGINT, 130), (os.kill, signal.SIGTERM, 143)]
+)
 def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     configure(
         folder,
-        (TEACHER, 'teacher = { name = "sklearn.ensemble.RandomForestClassifier", n_estimators = 60 }'),
+        (
+            TEACHER,
+            'teacher = { name = "sklearn.ensemble.RandomForestClassifier", n_estimators = 60 }',
+        ),
         ("n_teachers = 15", "n_teachers = 18"),
         ("jobs = 1", "jobs = 2"),
     )
     command = [sys.executable, "-m", "tutelage", "run", "config.toml"]
-    piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    piped: Any = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "start_new_session": True,
+    }
     process = subprocess.Popen(command, cwd=folder, preexec_fn=heed_interrupts, **piped)
     checkpoints = folder / "private-out" / "checkpoints"
     until(lambda: len(list(checkpoints.glob("*.npz"))) >= 4, process)
@@ -319,7 +374,9 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     assert "Traceback" not in stderr
     assert 4 <= len(list(checkpoints.glob("*.npz"))) < 18
     assert not (folder / "out" / "card.json").exists()
-    (folder / "config.toml").write_text((folder / "config.toml").read_text().replace("jobs = 2", "jobs = 1"))
+    (folder / "config.toml").write_text(
+        (folder / "config.toml").read_text().replace("jobs = 2", "jobs = 1")
+    )
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert (folder / "out" / "card.json").exists()
     assert not checkpoints.exists()
@@ -331,7 +388,8 @@ def test_published_figures_stand_beside_the_run(folder):
     shown = tutelage("run", "config.toml", cwd=folder).stdout
     assert "7.25" in shown
     assert "no privacy" in shown
-    assert shown.count("1e-05") == 2  # the student's, twice; the paper's δ was not given, so none is invented
+    # The student's, twice; the paper's δ was not given, so none is invented.
+    assert shown.count("1e-05") == 2
 
 
 @pytest.mark.rest
@@ -343,7 +401,12 @@ def test_account_hides_what_depends_on_the_votes():
     assert "1.4547" not in hidden.stdout
     assert "1.4547" in shown.stdout
     bound = json.loads(tutelage(*laplace, "--json").stdout)["bound_2017"]
-    assert bound | {"method": ""} == {"epsilon": None, "order": None, "publishable": False, "method": ""}
+    assert bound | {"method": ""} == {
+        "epsilon": None,
+        "order": None,
+        "publishable": False,
+        "method": "",
+    }
 
 
 @pytest.mark.parametrize(("options", "code", "message"), [

@@ -18,7 +18,10 @@ QUICK = "--draws", 2_000, "--entities", 1
 
 @pytest.fixture
 def folder(tmp_path):
-    extra = {"patient": [f"p{i // 2}" for i in range(300)], "site": [f"s{i // 2 % 6}" for i in range(300)]}
+    extra = {
+        "patient": [f"p{i // 2}" for i in range(300)],
+        "site": [f"s{i // 2 % 6}" for i in range(300)],
+    }
     write_rows(tmp_path / "private.csv", 300, 1, extra=extra)
     write_rows(tmp_path / "public.csv", 60, 2)
     configure(tmp_path, ('entity = "patient"', 'entity = "patient"\nignore = ["site"]'))
@@ -42,7 +45,10 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
 
 
 def test_private_rows_among_the_public_ones_fail(folder, called):
-    with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
+    with (
+        (folder / "private.csv").open() as private,
+        (folder / "public.csv").open("a", newline="") as public,
+    ):
         csv.writer(public).writerows([row[:4] for row in list(csv.reader(private))[1:41]])
     printed = called("audit", folder / "config.toml", "--json", *QUICK)
     assert printed.returncode == 3
@@ -58,7 +64,12 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
         private='entity = "patient"\nsilo = "site"',
     )
     found = verdicts(called("audit", folder / "config.toml", "--json", *QUICK))
-    assert found["one entity, one silo"] == found["one person, one ballot"] == found["ε as configured"] == "pass"
+    assert (
+        found["one entity, one silo"]
+        == found["one person, one ballot"]
+        == found["ε as configured"]
+        == "pass"
+    )
 
 
 def test_wrong_calls_are_one_sentence(folder, called):
@@ -83,4 +94,10 @@ def test_people_in_two_silos_fail(binary_rows):
 
 
 def test_the_documented_audits_work():
-    assert executed(blocks("docs/audit.md", "python"))["printed"].split() == ["True", "True", "0", "True", "0.673"]
+    assert executed(blocks("docs/audit.md", "python"))["printed"].split() == [
+        "True",
+        "True",
+        "0",
+        "True",
+        "0.673",
+    ]

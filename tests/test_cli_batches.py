@@ -36,7 +36,9 @@ def admissions(path: Path) -> Any:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_people(tmp_path, 1500, 200)
-    admissions(tmp_path / "private.csv").write_parquet(tmp_path / "private.parquet", row_group_size=400)
+    admissions(tmp_path / "private.csv").write_parquet(
+        tmp_path / "private.parquet", row_group_size=400
+    )
     admissions(tmp_path / "public.csv").write_parquet(tmp_path / "public.parquet")
     return tmp_path
 
@@ -67,11 +69,15 @@ def test_a_run_in_batches_is_the_run_in_memory(folder, ran, monkeypatch):
     monkeypatch.setattr("tutelage.tables.read_batches.__kwdefaults__", {"rows_at_once": 512})
     ids = 'entity = "patient"\nignore = ["ward"]'
     whole, parts = ran("whole", ids), ran("parts", f"{ids}\nbatches = true")
-    assert parts["budget"]["spent"] == whole["budget"]["spent"], "the second run did not know the rows of the first"
+    assert parts["budget"]["spent"] == whole["budget"]["spent"], (
+        "the second run did not know the rows of the first"
+    )
     assert parts["student"] == whole["student"]
     same = ("classes", "features", "teachers", "mechanism")
     assert [parts["release"][name] for name in same] == [whole["release"][name] for name in same]
-    assert (folder / "parts" / "labels.csv").read_bytes() == (folder / "whole" / "labels.csv").read_bytes()
+    assert (folder / "parts" / "labels.csv").read_bytes() == (
+        folder / "whole" / "labels.csv"
+    ).read_bytes()
     rows = read_table(folder / "public.parquet")
     one, other = (load_student(folder / name / "student.skops") for name in ("whole", "parts"))
     assert np.array_equal(one.predict_proba(rows), other.predict_proba(rows))
@@ -83,7 +89,9 @@ def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, calle
     configure(folder, "out", "batches = true")
     refused = called("run", "config.toml", cwd=folder)
     assert refused.returncode == 1
-    assert "Column 'patient' of the private rows repeats as the id of a person does" in refused.stderr
+    assert (
+        "Column 'patient' of the private rows repeats as the id of a person does" in refused.stderr
+    )
     assert not list(folder.glob("*.ledger"))
     configure(folder, "out", 'batches = true\nunit = "row"')
     done = called("run", "config.toml", cwd=folder)
@@ -103,7 +111,9 @@ def test_batches_are_for_parquet_and_ballots_of_people(folder, called, private, 
 
 
 def model(**settings: object) -> PATEClassifier:
-    return PATEClassifier(**{"epsilon": 2.0, "noise": SimulationNoise(0), "classes": CLASSES, **settings})
+    return PATEClassifier(
+        **{"epsilon": 2.0, "noise": SimulationNoise(0), "classes": CLASSES, **settings}
+    )
 
 
 @pytest.mark.rest
@@ -111,8 +121,12 @@ def test_labels_are_merged_in_python_as_in_a_configuration(folder):
     file, public = folder / "private.parquet", read_table(folder / "public.parquet")
     names = {label: name for name, labels in CLASSES.items() for label in labels}
     merged = polars.read_parquet(file).with_columns(polars.col("readmitted").replace(names))
-    by_hand: Any = model(classes=["yes", "no"]).fit(merged, "readmitted", X_public=public, entity_ids="patient")
-    found: Any = model().fit(read_batches(file), "readmitted", X_public=public, entity_ids="patient")
+    by_hand: Any = model(classes=["yes", "no"]).fit(
+        merged, "readmitted", X_public=public, entity_ids="patient"
+    )
+    found: Any = model().fit(
+        read_batches(file), "readmitted", X_public=public, entity_ids="patient"
+    )
     sums: Any = zip(found.ballots_, by_hand.ballots_, strict=True)
     assert all(np.array_equal(one.totals, other.totals) for one, other in sums)
     assert found.classes_.tolist() == ["no", "yes"]

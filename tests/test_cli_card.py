@@ -25,7 +25,9 @@ BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
 def charged(tmp_path: Path) -> Path:
     """A folder with a ledger that two batches were charged to, by two mechanisms."""
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    votes = VoteHistogram(np.random.default_rng(0).multinomial(250, [0.8, 0.15, 0.05], size=60), 250)
+    votes = VoteHistogram(
+        np.random.default_rng(0).multinomial(250, [0.8, 0.15, 0.05], size=60), 250
+    )
     X = np.arange(60.0)[:, None]
     LabelingSession(votes.first(40), GNMax(sigma=40), ledger).ask(X[:40])
     check = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma_vote=40)
@@ -35,17 +37,37 @@ def charged(tmp_path: Path) -> Path:
 
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  # noqa: F811
     (finished / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
-    said = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
-    assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=finished), 2)
+    said = (
+        "--statements",
+        "said.toml",
+        "--state",
+        "legal=Approved = yes.",
+        "--state",
+        "leaves-site=Labels.",
+    )
+    assert "--ledger must name the ledger of out" in refusal(
+        called("card", "out", *said, cwd=finished), 2
+    )
     options = (*said, "--ledger", "private.csv.ledger")
-    assert "21 of 24 statements are missing" in succeeded(called("card", "out", *options, cwd=finished)).stdout
+    assert (
+        "21 of 24 statements are missing"
+        in succeeded(called("card", "out", *options, cwd=finished)).stdout
+    )
     card = read_card(finished / "out" / "card.json")
-    assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
+    assert card.statements == {
+        "trust": "The hospital runs it.",
+        "legal": "Approved = yes.",
+        "leaves_site": "Labels.",
+    }
     for form in ("card.md", "card.html"):
         assert "Approved = yes." in (finished / "out" / form).read_text()
 
 
-ANSWERS = {"controller": "<script>alert(1)</script> A & B", "review_date": "yes", "trust": "The *hospital*."}
+ANSWERS = {
+    "controller": "<script>alert(1)</script> A & B",
+    "review_date": "yes",
+    "trust": "The *hospital*.",
+}
 
 
 @pytest.fixture
@@ -58,7 +80,9 @@ def asked(called, monkeypatch):
             return answer(question)
 
         questions: list[str] = []
-        monkeypatch.setattr("tutelage.cli.card.say", lambda text="", **_: questions.append(str(text)))
+        monkeypatch.setattr(
+            "tutelage.cli.card.say", lambda text="", **_: questions.append(str(text))
+        )
         monkeypatch.setattr("tutelage.cli.card.os.isatty", lambda _: True)
         monkeypatch.setattr("builtins.input", typed)
         return called("card", *arguments, cwd=cwd), "\n".join(questions)
@@ -70,7 +94,9 @@ def test_what_is_missing_is_asked_for_topic_by_topic(asked, finished):  # noqa: 
     called_with = ("out", "--ledger", "private.csv.ledger", "--ask", "--state", "legal=Assessed.")
     made, said = asked(lambda topic: ANSWERS.get(topic, "  "), *called_with, cwd=finished)
     succeeded(made)
-    assert re.findall(r"\((\w+)\): State .*\.", said) == [one for one in STATEMENTS if one != "legal"]
+    assert re.findall(r"\((\w+)\): State .*\.", said) == [
+        one for one in STATEMENTS if one != "legal"
+    ]
     card = read_card(finished / "out" / "card.json")
     review = card.statements["review_date"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", review)
@@ -86,7 +112,10 @@ def test_what_is_missing_is_asked_for_topic_by_topic(asked, finished):  # noqa: 
     assert read_card(finished / "out" / "card.json") == card
 
 
-def test_a_card_that_is_replaced_keeps_its_statements_and_a_lost_signature_is_said(called, finished):  # noqa: F811
+def test_a_card_that_is_replaced_keeps_its_statements_and_a_lost_signature_is_said(
+    called,
+    finished,  # noqa: F811
+):
     succeeded(called("key", "officer", cwd=finished))
     signed = ("--state", "legal=Assessed.", "--sign", "officer.private.json")
     succeeded(called("card", "out", "--ledger", "private.csv.ledger", *signed))
@@ -97,14 +126,18 @@ def test_a_card_that_is_replaced_keeps_its_statements_and_a_lost_signature_is_sa
 
 def test_an_answer_that_no_card_can_have_is_asked_for_again(asked, finished):  # noqa: F811
     typed = iter(["Good\x1b[31m", "\udcff", "x" * 4001, "-", "Yes", "Good"])
-    made, said = asked(lambda _: next(typed, ""), "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
+    made, said = asked(
+        lambda _: next(typed, ""), "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished
+    )
     succeeded(made)
     assert said.count("(title)") == 1
     assert made.stderr.count("must ") == 5
     assert read_card(finished / "out" / "card.json").statements == {"title": "Good"}
 
 
-@pytest.mark.parametrize(("key", "code", "kept"), [(KeyboardInterrupt, 130, {}), (EOFError, 0, {"title": "A title"})])
+@pytest.mark.parametrize(
+    ("key", "code", "kept"), [(KeyboardInterrupt, 130, {}), (EOFError, 0, {"title": "A title"})]
+)
 def test_of_the_keys_that_end_the_questions_one_keeps_the_answers(asked, finished, key, code, kept):  # noqa: F811
     def answer(topic):
         if topic != "title":
@@ -129,7 +162,10 @@ def test_questions_need_a_terminal_and_the_ledger_before_the_first(called, asked
 def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     configure(folder, BUDGET, ("[output]", '[statements]\ntrust = "The hospital."\n[output]'))
     called("run", "config.toml", cwd=folder)
-    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
+    first, ledger = (
+        read_card(folder / "out" / "card.json"),
+        Ledger.open(folder / "private.csv.ledger"),
+    )
 
     def card_now():
         assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
@@ -138,11 +174,14 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert card_now() == first
     assert first.statements == {"trust": "The hospital."}
     assert first.guarantee.alone is None
-    reserve(ledger, PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
+    # And killed before it was drawn.
+    reserve(ledger, PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)
     now = card_now()
     assert (now.epsilon.epsilon, now.guarantee.alone) == (60.0, first.epsilon)
     assert (now.release, len(now.budget.batches)) == (first.release, 2)
-    assert now.budget == budget_of(ledger.history().before_releases.state, now.budget.batches, now.budget.frontier)
+    assert now.budget == budget_of(
+        ledger.history().before_releases.state, now.budget.batches, now.budget.frontier
+    )
     reserve(ledger, SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
     (found,) = (each for each in card_now().findings if "shares" in each.code)
     assert "only if 5 of the hospitals that took part" in found.reason
@@ -151,7 +190,9 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
 
-def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_no_query(called, charged):
+def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_no_query(
+    called, charged
+):
     publication = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
     ledger = Ledger.open(charged / "a.ledger")
     settle(ledger, reserve(ledger, publication, 1), {bytes(32): (1,)}, publication)
@@ -159,18 +200,29 @@ def test_a_ledger_alone_makes_a_card_on_which_the_publication_of_an_epsilon_is_n
     card = read_card(charged / "out" / "card.json")
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
     assert card.release.queries == 60
-    assert [(batch.queries, batch.checks > 0) for batch in card.budget.batches] == [(40, False), (20, True), (0, True)]
+    assert [(batch.queries, batch.checks > 0) for batch in card.budget.batches] == [
+        (40, False),
+        (20, True),
+        (0, True),
+    ]
     assert sum(batch.share for batch in card.budget.batches) == pytest.approx(ledger.state().spent)
-    assert [one.code for one in card.findings] == ["not-checked"]  # the ledger does not store all settings
+    # The ledger does not store all settings.
+    assert [one.code for one in card.findings] == ["not-checked"]
     assert str(2**58) not in (charged / "out" / "card.md").read_text()
 
 
 def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # noqa: F811
     refused = called("card", "out", "--ledger", "a.ledger", cwd=finished)
-    assert "a.ledger does not name out/manifest.json: the folder is of another ledger" in refusal(refused, 1)
-    assert "another ledger" in refusal(called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger"), 1)
+    assert "a.ledger does not name out/manifest.json: the folder is of another ledger" in refusal(
+        refused, 1
+    )
+    assert "another ledger" in refusal(
+        called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger"), 1
+    )
     with sqlite3.connect(charged / "a.ledger") as file:
-        file.execute("UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1")
+        file.execute(
+            "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1"
+        )
     refused = called("card", "--ledger", "a.ledger", "--output", "cards", cwd=charged)
     assert "Entry 1" in refusal(refused, 1)
 
@@ -190,7 +242,8 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
     assert sorted(charged.iterdir()) == before
 
 
-EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers
+# What is edited, to what, and how a refusal of `tutelage card out` begins, which names both numbers.
+EDITS = [
     (("guarantee", "epsilon", "epsilon"), 22.8581, " = 22.8581, and what was released proves 22.881"),
     (("guarantee", "epsilon", "delta"), 1e-9, " = 22.881, and what was released proves 30.5"),
     (("guarantee", "event", "of", "unit", "name"), "hospital", "another unit of privacy"),
@@ -209,14 +262,21 @@ WITH_LEDGER = [
 def test_no_edited_number_reaches_a_new_card(called, finished, monkeypatch):  # noqa: F811
     monkeypatch.chdir(finished)
     record, alone = json.loads((finished / "out" / "card.json").read_text()), finished / "card.json"
-    for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:3], *WITH_LEDGER])):
+    for options, edits in (
+        ((), EDITS),
+        (("--ledger", "private.csv.ledger"), [*EDITS[:3], *WITH_LEDGER]),
+    ):
         for place, value, said in edits:
             alone.write_text(json.dumps(put(record, place, value)))
-            assert said in refusal(called("card", "card.json", "--output", "new", *options), 1), place
+            assert said in refusal(called("card", "card.json", "--output", "new", *options), 1), (
+                place
+            )
     assert not (finished / "new").exists()
     (finished / "out" / "card.json").write_text(alone.read_text())
     for options in ((), ("--ledger", "private.csv.ledger")):
-        assert "card.json is not the file that manifest.json names" in refusal(called("card", "out", *options), 1)
+        assert "card.json is not the file that manifest.json names" in refusal(
+            called("card", "out", *options), 1
+        )
 
 
 def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, finished):  # noqa: F811
@@ -239,7 +299,13 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     path = folder / "card.json"
     record = json.loads((folder / "out" / "card.json").read_text())
     assert record["guarantee"]["epsilon"]["epsilon"] == 60
-    bare = put(put(record, ("guarantee", "epsilon", "epsilon"), 1.5), ("guarantee", "epsilon", "order"), None)
+    bare = put(
+        put(record, ("guarantee", "epsilon", "epsilon"), 1.5),
+        ("guarantee", "epsilon", "order"),
+        None,
+    )
     path.write_text(json.dumps({**bare, "findings": []}))
-    refused = called("card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder)
+    refused = called(
+        "card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder
+    )
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)

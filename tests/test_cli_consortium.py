@@ -60,7 +60,10 @@ ward = ["surgery", "medicine"]
 def rows(number: int) -> list[dict[str, Any]]:
     """Return 400 rows of 300 people."""
     random = np.random.default_rng(number)
-    ages, wards = random.integers(20, 96, 400).tolist(), random.choice(["surgery", "medicine"], 400).tolist()
+    ages, wards = (
+        random.integers(20, 96, 400).tolist(),
+        random.choice(["surgery", "medicine"], 400).tolist(),
+    )
     found = []
     for place, (age, ward) in enumerate(zip(ages, wards, strict=True)):
         label = "old" if age + 20 * (ward == "surgery") + random.normal(0, 8) > 65 else "young"
@@ -87,7 +90,14 @@ def refused(*arguments: object) -> str:
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "terms.toml").write_text(TERMS.format(ports=free_ports(3)))
-    run("new", tmp_path / "terms.toml", "--home", tmp_path / "registry", "--mailbox", tmp_path / "mail")
+    run(
+        "new",
+        tmp_path / "terms.toml",
+        "--home",
+        tmp_path / "registry",
+        "--mailbox",
+        tmp_path / "mail",
+    )
     return tmp_path
 
 
@@ -100,12 +110,16 @@ def table_of(path: Path, *, label: str = "outcome") -> tuple[object, ...]:
 
 
 def join(folder: Path, name: str, *more: object) -> str:
-    table = table_of(write(folder / f"{name}.csv", rows(int(name[-1])))) if name in HOSPITALS else ()
+    table = (
+        table_of(write(folder / f"{name}.csv", rows(int(name[-1])))) if name in HOSPITALS else ()
+    )
     return run("join", invite(folder, name), "--home", folder / name, *table, *more)
 
 
 def test_new_writes_an_invite_for_each_member_and_a_ledger_for_the_coordinator(folder):
-    assert sorted(path.stem for path in (folder / "registry" / "invites").iterdir()) == sorted([*HOSPITALS, *PARTIES])
+    assert sorted(path.stem for path in (folder / "registry" / "invites").iterdir()) == sorted(
+        [*HOSPITALS, *PARTIES]
+    )
     assert invite(folder, "left").stat().st_mode & 0o077 == 0
     assert Ledger.open(folder / "registry" / "ledger").state().budget == 4.0
     again = run("new", folder / "terms.toml", "--home", folder / "registry")
@@ -122,7 +136,14 @@ def test_terms_that_no_consortium_can_have_are_refused(tmp_path):
         ("epsilon = 4.0", "epsilon = -1.0", "`epsilon` in [privacy] must be"),
     ):
         (tmp_path / "terms.toml").write_text(TERMS.format(ports=[1, 2, 3]).replace(line, other))
-        said = refused("new", tmp_path / "terms.toml", "--home", tmp_path / "registry", "--mailbox", tmp_path / "mail")
+        said = refused(
+            "new",
+            tmp_path / "terms.toml",
+            "--home",
+            tmp_path / "registry",
+            "--mailbox",
+            tmp_path / "mail",
+        )
         assert why in said
         assert not (tmp_path / "registry").exists()
 
@@ -130,10 +151,14 @@ def test_terms_that_no_consortium_can_have_are_refused(tmp_path):
 def test_an_amendment_may_change_members_and_nothing_else(folder):
     terms = (folder / "terms.toml").read_text()
     (folder / "terms.toml").write_text(terms.replace("epsilon = 4.0", "epsilon = 8.0"))
-    assert "may differ from the terms in" in refused("new", folder / "terms.toml", "--home", folder / "registry")
+    assert "may differ from the terms in" in refused(
+        "new", folder / "terms.toml", "--home", folder / "registry"
+    )
     (folder / "terms.toml").write_text(terms.replace("[parties]", "hospital-3 = 500\n[parties]"))
     assert "hospital-3.invite" in run("new", folder / "terms.toml", "--home", folder / "registry")
-    before, after = (Invite.load(invite(folder, name)).terms for name in ("hospital-0", "hospital-3"))
+    before, after = (
+        Invite.load(invite(folder, name)).terms for name in ("hospital-0", "hospital-3")
+    )
     assert before["identifier"] == after["identifier"]
 
 
@@ -148,7 +173,8 @@ def test_a_hospital_sees_what_it_will_cast_before_it_has_keys(folder):
     words = ("join", invite(folder, "hospital-0"), "--home", home, *table_of(path))
     done = succeeded(tutelage("consortium", *words))
     assert "400 rows of 300 people with 2 columns cast a ballot each" in done.stderr
-    assert "400" not in done.stdout.replace("0.400", "")  # words about private rows are for the hospital alone
+    # Words about private rows are for the hospital alone.
+    assert "400" not in done.stdout.replace("0.400", "")
     assert "is in use" in refused(*words)
     key = Home(home).identity.member
     run(*words, "--new-keys")
@@ -174,21 +200,44 @@ def test_a_second_budget_of_the_same_people_is_told_of_and_refused(folder):
         join(folder, name)
     shutil.rmtree(folder / "hospital-1")
     own, kept = folder / "hospital-0.csv", folder / "hospital-0" / "ledger"
-    run("new", folder / "terms.toml", "--home", folder / "founded-again", "--mailbox", folder / "mail-again")
+    run(
+        "new",
+        folder / "terms.toml",
+        "--home",
+        folder / "founded-again",
+        "--mailbox",
+        folder / "mail-again",
+    )
     (folder / "elsewhere").mkdir()
     some = write(folder / "elsewhere" / "some.csv", rows(0)[:50])
 
     def again(data: Path, *more: object, home: str = "second") -> tuple[object, ...]:
         invited = folder / "founded-again" / "invites" / "hospital-0.invite"
-        return "join", invited, "--home", folder / home, *table_of(data), "--each-person-once", *more
+        return (
+            "join",
+            invited,
+            "--home",
+            folder / home,
+            *table_of(data),
+            "--each-person-once",
+            *more,
+        )
 
-    (folder / "damaged.ledger").write_bytes(b"no ledger at all")  # is none of the budgets that add up
+    # Is none of the budgets that add up.
+    (folder / "damaged.ledger").write_bytes(b"no ledger at all")
     for data in (own, some):
         said = refused(*again(data))
-        assert f"People of {data.name} have a budget in {kept}. With this one, they would have ε = 8 at δ = 2e" in said
+        assert (
+            f"People of {data.name} have a budget in {kept}. With this one, they would have ε = 8 at δ = 2e"
+            in said
+        )
         assert not (folder / "second").exists()
-    assert "they would have" not in succeeded(tutelage("consortium", *again(own, "--insist"))).stdout
-    strangers = write(folder / "strangers.csv", [row | {"patient": f"q{row['patient']}"} for row in rows(0)])
+    assert (
+        "they would have" not in succeeded(tutelage("consortium", *again(own, "--insist"))).stdout
+    )
+    strangers = write(
+        folder / "strangers.csv", [row | {"patient": f"q{row['patient']}"} for row in rows(0)]
+    )
     assert "they would have" not in run(*again(strangers, home="third"))
 
 
@@ -198,11 +247,15 @@ WRONG: dict[str, Any] = {
     ),
     "other units or codes than the terms: 'age'": lambda row, _: row | {"age": row["age"] * 12},
     "other units or codes than the terms: 'ward'": lambda row, _: row | {"ward": row["ward"][0]},
-    "--label must name a column with the classes young, old": lambda row, _: row | {"outcome": "old"},
+    "--label must name a column with the classes young, old": lambda row, _: (
+        row | {"outcome": "old"}
+    ),
     "--id must name the column of the patient. Every row has another 'patient'": (
         lambda row, place: row | {"patient": f"v{place}"}
     ),
-    "has more people than the 300 that the terms state": lambda row, place: row | {"patient": f"p{place % 350}"},
+    "has more people than the 300 that the terms state": lambda row, place: (
+        row | {"patient": f"p{place % 350}"}
+    ),
 }
 
 
@@ -210,7 +263,9 @@ def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(folder):
     for why, change in WRONG.items():
         found = [change(row, place) for place, row in enumerate(rows(0))]
         path = write(folder / "own.csv", found)
-        said = refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+        said = refused(
+            "join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path)
+        )
         assert why in said
         assert "years" not in said  # without a header, it would be a person's cell
         assert not (folder / "hospital-0").exists()
@@ -218,14 +273,26 @@ def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(folder):
 
 def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
     terms: Any = SimpleNamespace(classes=("True", "False"))
-    ids, labels = [f"11010119900307120{place}" for place in range(4)], ["True", "TRUE", "false", "unknown"]
-    cells = [{"ill": label, "person": one} for label, one in zip([*labels, "true"], [*ids, ""], strict=True)]
+    ids, labels = (
+        [f"11010119900307120{place}" for place in range(4)],
+        ["True", "TRUE", "false", "unknown"],
+    )
+    cells = [
+        {"ill": label, "person": one}
+        for label, one in zip([*labels, "true"], [*ids, ""], strict=True)
+    ]
     _, found, people = rows_of(terms, write(tmp_path / "own.csv", cells), "person", "ill")
     assert (found.tolist(), people.tolist()) == ([0, 0, 1], ids[:3])
     stored = tmp_path / "own.parquet"
     for columns, why in (
-        ({"ill": labels, "person": ids}, "Column 'ill' of own.parquet is text in the private rows and truth values"),
-        ({"ill": [True] * 4, "person": [*map(float, ids)]}, "An id in 'person' of own.parquet is of type float"),
+        (
+            {"ill": labels, "person": ids},
+            "Column 'ill' of own.parquet is text in the private rows and truth values",
+        ),
+        (
+            {"ill": [True] * 4, "person": [*map(float, ids)]},
+            "An id in 'person' of own.parquet is of type float",
+        ),
     ):
         parquet.write_table(pa.table(columns), stored)
         with pytest.raises(InvalidDataError, match=why):
@@ -235,7 +302,9 @@ def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
 def test_a_hospital_is_told_where_the_schema_seems_to_be_read_off_its_rows(folder):
     own = [row | {"ward": "surgery" if row["patient"] == "p0" else "medicine"} for row in rows(0)]
     path = write(folder / "own.csv", own)
-    said = run("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    said = run(
+        "join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path)
+    )
     assert "read off private rows: 'ward' lists only values that somebody has" in said
 
 
@@ -245,7 +314,9 @@ def test_columns_in_another_order_and_a_few_odd_cells_are_no_reason_to_refuse(fo
     found[1] |= {"outcome": "dead"}
     found[2] |= {"patient": " "}
     path = write(folder / "own.csv", found)
-    said = run("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    said = run(
+        "join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path)
+    )
     assert "398 rows" in said
     assert "0.5 % of the rows have no id, or a label outside the classes" in said
 
@@ -262,15 +333,22 @@ def test_a_home_that_a_killed_command_left_is_named(folder):
 
 def test_status_says_who_is_missing(folder):
     join(folder, "left")
-    assert "No roster is accepted yet. Members with keys in the mailbox: none." in run("status", folder / "left")
+    assert "No roster is accepted yet. Members with keys in the mailbox: none." in run(
+        "status", folder / "left"
+    )
     run("serve", folder / "left", "--once")
-    assert "Members with keys in the mailbox: left." in run("status", folder / "left", "--html", folder / "page.html")
+    assert "Members with keys in the mailbox: left." in run(
+        "status", folder / "left", "--html", folder / "page.html"
+    )
     assert all(name in (folder / "page.html").read_text() for name in HOSPITALS)
 
 
 def test_verbs_for_another_member_say_which_to_type(folder):
     join(folder, "hospital-0")
-    for member, words, right in (("registry", ("serve", "--once"), "run"), ("hospital-0", ("run",), "serve")):
+    for member, words, right in (
+        ("registry", ("serve", "--once"), "run"),
+        ("hospital-0", ("run",), "serve"),
+    ):
         said = refused(*words, folder / member)
         assert f"Type: tutelage consortium {right} {folder / member}" in said
         result = tutelage("consortium", *words, folder / member)
@@ -282,14 +360,19 @@ def test_a_member_that_finds_other_words_is_told_what_follows(folder, monkeypatc
     for words, answer in (((), "n\n"), (("--words", "other words"), "")):
         monkeypatch.setattr(sys, "stdin", StringIO(answer))
         said = " ".join(run("serve", folder / "hospital-0", "--once", *words).split())
-        assert "Roster 0 was not accepted, so hospital-0 takes no part under it. To be asked again, type" in said
+        assert (
+            "Roster 0 was not accepted, so hospital-0 takes no part under it. To be asked again, type"
+            in said
+        )
     assert Home(folder / "hospital-0").joined() is None
 
 
 def roster_with(folder: Path, *homes: Home) -> Consortium:
     """Return the roster with the members of these homes, and with keys of all others that nobody has."""
     file = TermsFile.of(Place.load(folder / "hospital-0").terms)
-    present = {one.name: one for one in (*file.draft().members, *(home.identity.member for home in homes))}
+    present = {
+        one.name: one for one in (*file.draft().members, *(home.identity.member for home in homes))
+    }
     return file.consortium([*present.values()], 0)
 
 
@@ -307,7 +390,9 @@ def test_a_coordinator_that_lost_its_keys_makes_new_ones_and_keeps_its_budget(fo
     ledger = (home / "ledger").read_bytes()
     (home / "registry.private.json").unlink()
     for verb in ("run", "status"):
-        assert "for a coordinator, `tutelage consortium new TERMS --home HOME`" in refused(verb, home)
+        assert "for a coordinator, `tutelage consortium new TERMS --home HOME`" in refused(
+            verb, home
+        )
     said = run("new", folder / "terms.toml", "--home", home)
     assert "registry has new keys" in said
     assert Home(home).identity.member.signing_key != before.signing_key
@@ -337,7 +422,9 @@ class Processes:
         (folder / "answers").write_text("y\n")
 
     def start(self, name: str, *words: object) -> Any:
-        self.running[name] = PROCESSES.Process(target=typed, args=(self.folder, name, [*map(str, words)]), daemon=True)
+        self.running[name] = PROCESSES.Process(
+            target=typed, args=(self.folder, name, [*map(str, words)]), daemon=True
+        )
         self.running[name].start()
         return self.running[name]
 
@@ -374,7 +461,10 @@ def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, pr
         join(folder, name)
         processes.serve(name)
     processes.release()
-    for killed, done in (("hospital-0", "Release first: sent sum 1"), ("middle", "Accepted roster 0")):
+    for killed, done in (
+        ("hospital-0", "Release first: sent sum 1"),
+        ("middle", "Accepted roster 0"),
+    ):
         processes.wait_for(killed, done)
         processes.kill(killed)
         processes.serve(killed)
@@ -385,7 +475,10 @@ def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, pr
     asking = processes.release()
     asking.join()
     assert asking.exitcode == 0, processes.log("registry")
-    (opened,) = [json.loads(text) for text in re.findall(r"^\{$.*?^\}$", processes.log("registry"), re.M | re.S)]
+    (opened,) = [
+        json.loads(text)
+        for text in re.findall(r"^\{$.*?^\}$", processes.log("registry"), re.M | re.S)
+    ]
     assert {"hospital-0", "hospital-1"} <= set(opened["hospitals"]) <= set(HOSPITALS)
     test = rows(7)
     columns = {name: [row[name] for row in test] for name in ("age", "ward")}
@@ -402,7 +495,9 @@ def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, pr
 
 @pytest.mark.rest
 def test_the_example_plays_three_hospitals(tmp_path, data_folder, monkeypatch, capsys):
-    spec = importlib.util.spec_from_file_location("play", REPOSITORY / "examples" / "consortium" / "run.py")
+    spec = importlib.util.spec_from_file_location(
+        "play", REPOSITORY / "examples" / "consortium" / "run.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     play = importlib.util.module_from_spec(spec)

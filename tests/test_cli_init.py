@@ -25,7 +25,18 @@ FLAGS = {
     "private": "stays.csv", "person": "patient_nbr", "label": "ill", "classes": "no,yes", "public": "clinic.csv",
     "goal": "accuracy", "epsilon": "4", "output": "my.toml",
 }  # fmt: skip
-ANSWERS = ["stays.csv", "", "ill", "clinic.csv", "", "balanced accuracy", "advise", "4", "", "private"]
+ANSWERS = [
+    "stays.csv",
+    "",
+    "ill",
+    "clinic.csv",
+    "",
+    "balanced accuracy",
+    "advise",
+    "4",
+    "",
+    "private",
+]
 
 
 class Terminal(io.StringIO):
@@ -41,8 +52,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     people = {"patient_nbr": [f"{SECRET}-{row // 2}" for row in range(600)], "note": [SECRET] * 600}
     write_rows(tmp_path / "stays.csv", 600, 1, extra=people)
     write_rows(tmp_path / "clinic.csv", 150, 2)
-    pd.read_csv(tmp_path / "clinic.csv").drop(columns="ill").to_csv(tmp_path / "unlabeled.csv", index=False)
-    (tmp_path / "schema.toml").write_text('[schema]\nage = [20, 90]\ndose = [0.0, 1.0]\nward = ["north", "south"]\n')
+    pd.read_csv(tmp_path / "clinic.csv").drop(columns="ill").to_csv(
+        tmp_path / "unlabeled.csv", index=False
+    )
+    (tmp_path / "schema.toml").write_text(
+        '[schema]\nage = [20, 90]\ndose = [0.0, 1.0]\nward = ["north", "south"]\n'
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     return tmp_path
@@ -51,7 +66,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def flags(**changed: str | None) -> list[str]:
     given = {**FLAGS, **changed}
     return [
-        part for name, value in given.items() if value is not None for part in (f"--{name.replace('_', '-')}", value)
+        part
+        for name, value in given.items()
+        if value is not None
+        for part in (f"--{name.replace('_', '-')}", value)
     ]
 
 
@@ -90,13 +108,34 @@ def test_the_file_says_what_was_answered(folder, called):
 
 
 def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
-    wrong = ["nowhere.csv", *ANSWERS[:2], "i11", "ill", "none", *ANSWERS[3:6], "-1", "advise", "1", "many", "12"]
+    wrong = [
+        "nowhere.csv",
+        *ANSWERS[:2],
+        "i11",
+        "ill",
+        "none",
+        *ANSWERS[3:6],
+        "-1",
+        "advise",
+        "1",
+        "many",
+        "12",
+    ]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*wrong, "1", "", "20,400", ""])))
     made = succeeded(called("init"))
     assert "Then: tutelage run stays.toml --as NAME\n" in made.stdout
-    for said in ("nowhere.csv cannot be read", "must be a schema file", "--epsilon must be", "--people must be"):
+    for said in (
+        "nowhere.csv cannot be read",
+        "must be a schema file",
+        "--epsilon must be",
+        "--people must be",
+    ):
         assert said in made.stderr
-    assert written("stays.toml")["target"] == {"column": "ill", "classes": ["no", "yes"], "goal": "balanced_accuracy"}
+    assert written("stays.toml")["target"] == {
+        "column": "ill",
+        "classes": ["no", "yes"],
+        "goal": "balanced_accuracy",
+    }
     assert written("stays.toml")["privacy"] == {"budget": 1.0, "releases": 12, "delta": 1e-5}
     assert written("stays.toml")["private"]["people"] == 20_000  # rounded
     assert written("stays.toml")["private"]["entity"] == "patient_nbr"  # the default, by its name
@@ -114,7 +153,9 @@ def test_junk_on_a_pipe_ends_after_a_few_questions(folder, called, monkeypatch):
 def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(folder, called):
     for name, more in (("person", {}), ("epsilon", {}), ("classes", {"public": "unlabeled.csv"})):
         message = refusal(called("init", *flags(**{name: None, **more})), 2)
-        assert message.startswith(f"tutelage: --{name} is missing, and there is no terminal to ask for it: ")
+        assert message.startswith(
+            f"tutelage: --{name} is missing, and there is no terminal to ask for it: "
+        )
         assert not (folder / "my.toml").exists()
 
 
@@ -129,7 +170,9 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(f
     ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label does not go with the other answers"),
     ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
 ], ids=str)  # fmt: skip
-def test_a_wrong_answer_is_refused_in_one_sentence(changed, code, said, folder, called, monkeypatch):
+def test_a_wrong_answer_is_refused_in_one_sentence(
+    changed, code, said, folder, called, monkeypatch
+):
     monkeypatch.setattr("tutelage.cli.init._MOST_CLASSES", 10)
     (folder / "other.csv").write_text("size,weight\n1,2\n")
     (folder / "wrong.toml").write_text('[schema]\nill = ["no", "yes"]\n')
@@ -160,20 +203,33 @@ def test_with_a_row_for_each_person_the_number_of_rows_decides_delta(folder, cal
     assert written()["privacy"]["delta"] == 1e-6
 
 
-def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_feature(folder, called, monkeypatch):
+def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_feature(
+    folder, called, monkeypatch
+):
     for name, number in (("stays", 600), ("clinic", 150)):
         ids = [f"{row // 2}" for row in range(number)]
-        write_rows(folder / f"{name}.csv", number, number, extra={"patient_nbr": ids, "case_id": ids})
+        write_rows(
+            folder / f"{name}.csv", number, number, extra={"patient_nbr": ids, "case_id": ids}
+        )
     for given in (flags(person="each row"), flags(person="each row", ids="yes")):
         assert "--ids" in refusal(called("init", *given), 2)
         assert not (folder / "my.toml").exists()
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["stays.csv", "each row", "ignore", "ill", "clinic.csv"])))
+    monkeypatch.setattr(
+        sys,
+        "stdin",
+        io.StringIO("\n".join(["stays.csv", "each row", "ignore", "ill", "clinic.csv"])),
+    )
     asked = called("init", "--epsilon", "4", "--goal", "accuracy", "--output", "my.toml")
     assert "These columns look like ids of people: patient_nbr" in asked.stderr
     assert written()["private"]["ignore"] == ["patient_nbr", "case_id"]
-    assert not {"patient_nbr", "case_id"} & {*load_sources(load_config(Path("my.toml"))).public.columns}
+    assert not {"patient_nbr", "case_id"} & {
+        *load_sources(load_config(Path("my.toml"))).public.columns
+    }
     kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))
-    assert "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student" in kept.stderr
+    assert (
+        "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student"
+        in kept.stderr
+    )
 
 
 @pytest.mark.parametrize(("typed", "planned"), [("", [Path("stays.toml")]), ("n", [])])
@@ -188,7 +244,9 @@ def test_the_wizard_ends_with_a_plan_or_offers_one(typed, planned, folder, calle
 
 def test_a_sorted_tail_stops_a_run_before_it_spends(folder, called, monkeypatch):
     header, *rows = (folder / "clinic.csv").read_text().splitlines()
-    (folder / "clinic.csv").write_text("\n".join([header, *sorted(rows, key=lambda row: row.split(",")[3]), ""]))
+    (folder / "clinic.csv").write_text(
+        "\n".join([header, *sorted(rows, key=lambda row: row.split(",")[3]), ""])
+    )
     made = succeeded(called("init", *flags(public_label="ill")))
     assert "The last 30 public rows, which score the student, differ" in made.stderr
     for typed in (io.StringIO(), Terminal("n\n")):
@@ -206,7 +264,9 @@ def test_a_sorted_tail_stops_a_run_before_it_spends(folder, called, monkeypatch)
 def test_a_notebook_gets_the_same_text(folder, called):
     for old, new in (("stays", "people"), ("clinic", "public")):
         text = (folder / f"{old}.csv").read_text()
-        (folder / f"{new}.csv").write_text(text.replace("patient_nbr", "person", 1).replace("ill", "income", 1))
+        (folder / f"{new}.csv").write_text(
+            text.replace("patient_nbr", "person", 1).replace("ill", "income", 1)
+        )
     executed(blocks("docs/configuration.md", "python")[:1])
     assert written("people.toml")["private"]["entity"] == "person"
     succeeded(called("init", *flags(people="5000")))
@@ -218,7 +278,13 @@ def test_a_notebook_gets_the_same_text(folder, called):
 def test_a_form_in_a_notebook_writes_the_same_and_says_what_is_wrong(folder, capsys):
     form = configuration_form()
     fields = {one._kwarg: one for one in form.kwargs_widgets}
-    answers = {"private": "stays.csv", "person": "patient_nbr", "label": "ill", "public": "clinic.csv", "epsilon": "1"}
+    answers = {
+        "private": "stays.csv",
+        "person": "patient_nbr",
+        "label": "ill",
+        "public": "clinic.csv",
+        "epsilon": "1",
+    }
     for name, answer in {**answers, "file": "form.toml"}.items():
         fields[name].value = answer
     form.update()
@@ -244,7 +310,19 @@ def test_the_documented_session_is_what_the_wizard_says(tmp_path, called, monkey
     (tmp_path / "people.csv").write_text("\n".join(["person,age,income", *people, ""]))
     public = [line.partition(",")[2] for line in people[:500]]
     (tmp_path / "public.csv").write_text("\n".join(["age,income", *public, ""]))
-    typed = ["people.csv", "person", "income", "public.csv", "", "", "advise", "0.5", "", "16000", "n"]
+    typed = [
+        "people.csv",
+        "person",
+        "income",
+        "public.csv",
+        "",
+        "",
+        "advise",
+        "0.5",
+        "",
+        "16000",
+        "n",
+    ]
     monkeypatch.setattr(sys, "stdin", Typed("\n".join([*typed, ""])))
     made = succeeded(called("init", cwd=tmp_path))
     said = session.splitlines()

@@ -28,7 +28,9 @@ def voted(tmp_path: Path) -> Path:
     np.savez(tmp_path / "votes.npz", counts=counts)
     np.savez(tmp_path / "few.npz", counts=counts[1:])
     np.savez(tmp_path / "public.npz", X=random.random((60, 4)))
-    (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{number},north\n" for number in range(60)))
+    (tmp_path / "public.csv").write_text(
+        "age,ward\n" + "".join(f"{number},north\n" for number in range(60))
+    )
     Ledger.create(tmp_path / "a.ledger", epsilon=1.2, delta=1e-5, unit=ONE_TEACHER)
     return tmp_path
 
@@ -53,7 +55,9 @@ def test_a_backup_is_made_while_the_ledger_is_written_to_and_holds_what_was_spen
     assert (voted / "copy.bak").stat().st_mode & 0o077 == 0
     reserve(Ledger.open(voted / "a.ledger"), NoisyArgmaxGaussian(80.0, 3, ONE_TEACHER), 1)
     assert state(voted)["spent"] > before["spent"] == state(voted, "copy.bak")["spent"]
-    assert "exists already" in refusal(tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted), 1)
+    assert "exists already" in refusal(
+        tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted), 1
+    )
 
 
 def test_labels_are_written_charged_and_free_the_second_time(voted):
@@ -69,7 +73,16 @@ def test_labels_are_written_charged_and_free_the_second_time(voted):
 
 def test_the_interactive_mechanism_takes_predictions(voted):
     np.savez(voted / "student.npz", np.tile([0.8, 0.1, 0.1], (60, 1)))
-    options = ("--mechanism", "interactive", "--threshold", 50, "--sigma-threshold", 60, "--sigma", 60)
+    options = (
+        "--mechanism",
+        "interactive",
+        "--threshold",
+        50,
+        "--sigma-threshold",
+        60,
+        "--sigma",
+        60,
+    )
     result = label(voted, *options, "--confidence", 0.5, "--predictions", "student.npz", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["answered"] == 60
@@ -83,7 +96,8 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
     np.savez(voted / "votes.npz", counts=np.vstack([votes, votes[:1]]))
     report = json.loads(label(voted, *GNMAX, "--json", rows="more.csv").stdout)
     assert report["event"]["count"] == 1
-    assert label(voted, *GNMAX, "--question", "another", rows="more.csv").returncode == 1  # to be paid for again
+    # To be paid for again.
+    assert label(voted, *GNMAX, "--question", "another", rows="more.csv").returncode == 1
 
 
 @pytest.mark.parametrize(("options", "code", "message"), [
@@ -107,9 +121,20 @@ def test_label_unpacks_nothing_before_it_knows_that_it_fits(voted, monkeypatch):
         return unpack(arrays, name)
 
     monkeypatch.setattr(StoredArrays, "__getitem__", unpacked)
-    guess = ("--mechanism", "interactive", "--threshold", 50, "--sigma-threshold", 60, "--sigma", 60)
+    guess = (
+        "--mechanism",
+        "interactive",
+        "--threshold",
+        50,
+        "--sigma-threshold",
+        60,
+        "--sigma",
+        60,
+    )
     guess = (*guess, "--confidence", 0.5)
-    assert "--predictions must be given with --mechanism interactive" in refusal(label(voted, *guess), 2)
+    assert "--predictions must be given with --mechanism interactive" in refusal(
+        label(voted, *guess), 2
+    )
     allowed.add("public.npz")
     for options in ((*guess, "--predictions", "student.npz"), (*GNMAX, "--votes", "few.npz")):
         refusal(label(voted, *options), 1)
@@ -119,8 +144,13 @@ def test_verify_and_export(voted):
     assert label(voted, *GNMAX).returncode == 0
     head = state(voted)["head"]
     verify = ("ledger", "verify", "a.ledger", "--head")
-    assert "a.ledger is intact: 3 entries, 60 remembered labels." in tutelage(*verify, head, cwd=voted).stdout
-    assert "--head must be the 64 hexadecimal digits" in refusal(tutelage(*verify, head[:16], cwd=voted), 2)
+    assert (
+        "a.ledger is intact: 3 entries, 60 remembered labels."
+        in tutelage(*verify, head, cwd=voted).stdout
+    )
+    assert "--head must be the 64 hexadecimal digits" in refusal(
+        tutelage(*verify, head[:16], cwd=voted), 2
+    )
     assert "replaced by an older copy" in refusal(tutelage(*verify, "0" * 64, cwd=voted), 1)
     printed = tutelage("ledger", "export", "a.ledger", cwd=voted).stdout
     entries = [json.loads(line) for line in printed.splitlines()]
@@ -129,11 +159,30 @@ def test_verify_and_export(voted):
 
 
 def test_init_says_whom_the_budget_protects(voted):
-    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbors", "entity", "--unit", "patient_id", "--json")
+    options = (
+        "--epsilon",
+        3,
+        "--delta",
+        1e-6,
+        "--neighbors",
+        "entity",
+        "--unit",
+        "patient_id",
+        "--json",
+    )
     made = json.loads(tutelage("ledger", "init", "b.ledger", *options, cwd=voted).stdout)
-    assert (made["unit"], made["neighboring"], made["budget"], made["delta"]) == ("patient_id", "entity", 3.0, 1e-6)
-    assert "exists already" in refusal(tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1)
-    unsaid = refusal(tutelage("ledger", "init", "c.ledger", "--epsilon", 3, "--delta", 1e-6, cwd=voted), 2)
+    assert (made["unit"], made["neighboring"], made["budget"], made["delta"]) == (
+        "patient_id",
+        "entity",
+        3.0,
+        1e-6,
+    )
+    assert "exists already" in refusal(
+        tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1
+    )
+    unsaid = refusal(
+        tutelage("ledger", "init", "c.ledger", "--epsilon", 3, "--delta", 1e-6, cwd=voted), 2
+    )
     assert "--neighbors must name what the budget protects" in unsaid
     assert not (voted / "c.ledger").exists()
 
@@ -145,7 +194,9 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
     monkeypatch.setattr(Account, "settle", pressed)
     left = label(voted, *GNMAX)
     assert (left.returncode, left.stdout) == (130, "")
-    assert left.stderr.startswith("tutelage: interrupted; no labels were written. The budget reserved")
+    assert left.stderr.startswith(
+        "tutelage: interrupted; no labels were written. The budget reserved"
+    )
     assert not (voted / "labels.csv").exists()
     assert Ledger.open(voted / "a.ledger").verify().unsettled == 1
 
@@ -154,11 +205,17 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"))
     first = json.loads(tutelage("run", "config.toml", "--json", cwd=folder).stdout)["budget"]
     found = state(folder, "private.csv.ledger")
-    assert (found["spent"], found["entries"]) == (first["spent"], first["entries"] + 1)  # which names the folder
+    # Which names the folder.
+    assert (found["spent"], found["entries"]) == (first["spent"], first["entries"] + 1)
     assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
-    assert "Every query was labeled before" in tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout
+    assert (
+        "Every query was labeled before"
+        in tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout
+    )
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"), ("sigma = 2.0", "sigma = 3.0"))
-    third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
+    third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)[
+        "budget"
+    ]
     assert third["spent"] > first["spent"]
     assert third["head"] in (folder / "out" / "card.md").read_text()

@@ -34,23 +34,36 @@ def configured(tmp_path):
 
 def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(configured, called):
     folder = configured('"age"\nrange = [0, 100]', '"dose"\nrange = [0, 1]')
-    (folder / "schema.toml").write_text('[schema]\nward = ["north", "south"]\nill = ["no", "yes"]\n')
+    (folder / "schema.toml").write_text(
+        '[schema]\nward = ["north", "south"]\nill = ["no", "yes"]\n'
+    )
     done = succeeded(called("run", "config.toml", cwd=folder))
     assert "R² of the student" in done.stdout
     student, rows = load_student(folder / "out"), read_table(folder / "public.csv")
     predicted = student.predict(rows)
-    assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8  # which illness explains
+    # Which illness explains.
+    assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8
     shown: Any = pd.read_csv(StringIO(succeeded(called("predict", "out", "public.csv")).stdout))
     assert shown["prediction"].to_numpy() == pytest.approx(predicted)
     assert (shown["from"] < shown["to"]).all()
     card = read_card(folder / "out" / "card.json")
-    assert (card.release.classes, card.student.judged.errors, card.student.name) == ((), (), "AdditiveRegressor")
+    assert (card.release.classes, card.student.judged.errors, card.student.name) == (
+        (),
+        (),
+        "AdditiveRegressor",
+    )
     assert "class" not in (folder / "out" / "card.md").read_text().lower()
     succeeded(called("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder))
 
 
-def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(configured, called, monkeypatch):
-    folder, card_of_run, said = configured(privacy="budget = 2.0\nreleases = 2"), run._card, dict[str, str]()
+def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
+    configured, called, monkeypatch
+):
+    folder, card_of_run, said = (
+        configured(privacy="budget = 2.0\nreleases = 2"),
+        run._card,
+        dict[str, str](),
+    )
 
     def release(name):
         said[name] = succeeded(called("run", "config.toml", "--as", name, cwd=folder)).stdout
@@ -68,18 +81,31 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
         assert "released before" not in said[name]
         assert re.search("this run / total +│ 1.0000 / 2.0000 of ε = 2.0000", said[name])
         assert f"| {name} |" in (folder / "out" / name / "card.md").read_text()
-    shown = json.loads(succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=folder)).stdout)
-    assert shown["cohorts"] == {"2026-01": pytest.approx(2.0, rel=1e-3), "2026-02": pytest.approx(1.0, rel=1e-2)}
-    exposed = json.loads(succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout)
+    shown = json.loads(
+        succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=folder)).stdout
+    )
+    assert shown["cohorts"] == {
+        "2026-01": pytest.approx(2.0, rel=1e-3),
+        "2026-02": pytest.approx(1.0, rel=1e-2),
+    }
+    exposed = json.loads(
+        succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout
+    )
     assert [one["queries"] for one in exposed] == [10, 5]
-    assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)
-    assert "holds releases with names, such as 2026-0" in refusal(called("run", "config.toml", cwd=folder), 2)
+    assert "must be a name" in refusal(
+        called("run", "config.toml", "--as", "../other", cwd=folder), 2
+    )
+    assert "holds releases with names, such as 2026-0" in refusal(
+        called("run", "config.toml", cwd=folder), 2
+    )
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
 
 
 @pytest.mark.parametrize("with_target", [True, False])
-def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(configured, called, with_target):
+def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(
+    configured, called, with_target
+):
     folder = configured('schema = "schema.toml"', 'file = "public.csv"')
     public = pd.read_csv(folder / "public.csv")
     if not with_target:
@@ -101,7 +127,9 @@ def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(conf
     ('schema = "schema.toml"', "", "`range` in [target] needs public columns"),
     ('entity = "patient"', 'entity = "age"', "must be other columns than `column` in [target]"),
 ])  # fmt: skip
-def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, called, old, new, sentence):
+def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(
+    configured, called, old, new, sentence
+):
     folder = configured(old, new)
     assert sentence in refusal(called("run", "config.toml", cwd=folder), 2)
     assert not (folder / "private.csv.ledger").exists()
@@ -126,7 +154,9 @@ def test_a_target_that_the_schema_has_is_refused(configured, called):
 
 
 @pytest.mark.parametrize("cell", ["", "1e999", "secret"])
-def test_a_target_that_is_no_number_is_refused_unquoted_before_anything_is_spent(configured, called, cell):
+def test_a_target_that_is_no_number_is_refused_unquoted_before_anything_is_spent(
+    configured, called, cell
+):
     folder = configured()
     rows = pd.read_csv(folder / "private.csv", dtype=str)
     rows.loc[700, "age"] = cell

@@ -39,7 +39,11 @@ def project(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def release(folder: Path, text: str) -> None:
@@ -62,7 +66,11 @@ def test_a_run_keeps_results_that_were_changed(finished, called):  # noqa: F811
 
 
 def test_the_folder_of_the_rows_is_no_folder_of_results(project, called):
-    configure(project, ('folder = "out"', 'folder = "."'), ("delta = 1e-5", 'delta = 1e-5\nledger = "../a.ledger"'))
+    configure(
+        project,
+        ('folder = "out"', 'folder = "."'),
+        ("delta = 1e-5", 'delta = 1e-5\nledger = "../a.ledger"'),
+    )
     before = contents(project)
     assert "it is the current folder" in refusal(called("run", "config.toml", cwd=project), 2)
     assert contents(project) == before
@@ -73,7 +81,9 @@ def test_other_names_of_files_and_folders_are_not_replaced(link, project, called
     (project / "out").mkdir()
     link(project / "private.csv", project / "out" / "labels.csv")
     before = contents(project)
-    assert "out/labels.csv would be replaced" in refusal(called("run", "config.toml", "--overwrite", cwd=project), 2)
+    assert "out/labels.csv would be replaced" in refusal(
+        called("run", "config.toml", "--overwrite", cwd=project), 2
+    )
     shutil.rmtree(project / "out")
     (project / "out").symlink_to(project / "results")
     assert "out is a link" in refusal(called("run", "config.toml", cwd=project), 2)
@@ -90,7 +100,9 @@ def test_other_names_of_files_and_folders_are_not_replaced(link, project, called
 def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, called):
     """Not even of one that the run would make first: nothing is spent, and nothing is made."""
     more = "" if ledger is None else f'\nledger = "{ledger}"'
-    configure(project, ('folder = "out"', f'folder = "{folder}"'), ("delta = 1e-5", f"delta = 1e-5{more}"))
+    configure(
+        project, ('folder = "out"', f'folder = "{folder}"'), ("delta = 1e-5", f"delta = 1e-5{more}")
+    )
     before = contents(project)
     refusal(called("run", "config.toml", cwd=project), 2)
     assert contents(project) == before
@@ -132,7 +144,9 @@ def test_votes_of_a_run_that_ends_after_it_has_paid_are_there(tmp_path, called, 
 def test_a_private_folder_that_others_can_read_is_refused(project, called):
     (project / "private-out").mkdir()
     (project / "private-out").chmod(0o755)
-    assert "private-out must belong to you and have mode 700" in refusal(called("run", "config.toml", cwd=project), 2)
+    assert "private-out must belong to you and have mode 700" in refusal(
+        called("run", "config.toml", cwd=project), 2
+    )
     (project / "private-out").rmdir()
     (project / "private-out").symlink_to(project)
     assert "private-out must belong to you" in refusal(called("run", "config.toml", cwd=project), 2)
@@ -149,7 +163,9 @@ def test_results_that_cannot_be_written_leave_the_earlier_ones(finished, called,
 def test_a_manifest_that_is_none_is_not_replaced(project, called):
     (project / "out").mkdir()
     (project / "out" / MANIFEST).write_text('{"file": "release", "format": 1, "sha256": [1]}')
-    assert f"out/{MANIFEST} would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
+    assert f"out/{MANIFEST} would be replaced" in refusal(
+        called("run", "config.toml", cwd=project), 2
+    )
 
 
 def private_folder_left(folder: Path) -> Path:
@@ -183,7 +199,9 @@ def test_a_kill_where_names_cannot_be_exchanged_leaves_one_release_whole(tmp_pat
         ctypes.set_errno(errno.EINVAL)
         return -1
 
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused))
+    monkeypatch.setattr(
+        ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused)
+    )
     found = []
     for event in range(1, 100):
         folder = tmp_path / str(event)
@@ -216,7 +234,10 @@ def test_what_is_not_of_earlier_results_does_not_become_results(tmp_path):
     replaced.mkdir()
     (replaced / "patients.csv").write_text("private rows")
     with (
-        pytest.raises(ConfigError, match=r"replaced may be all that is left of earlier results.* Move it away, or"),
+        pytest.raises(
+            ConfigError,
+            match=r"replaced may be all that is left of earlier results.* Move it away, or",
+        ),
         claimed_folder(tmp_path / "out", RESULTS, "name another"),
     ):
         pass
@@ -277,7 +298,17 @@ def test_labels_replace_labels_only(tmp_path, called):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     assert called(*LEDGER, cwd=tmp_path).returncode == 0
-    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output", "labels.csv")
+    given = (
+        "label",
+        "public.npz",
+        "--votes",
+        "votes.npz",
+        "--ledger",
+        "a.ledger",
+        *GNMAX,
+        "--output",
+        "labels.csv",
+    )
     assert called(*given).returncode == 0
     before = contents(tmp_path)
     assert called(*given).returncode == 0
@@ -301,7 +332,10 @@ def test_an_output_is_claimed_until_its_process_dies(tmp_path):
     with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim:
         assert not list(claim.private.glob("staging-*"))
         for _ in range(2):
-            with pytest.raises(ConfigError, match="Another process is writing"), claimed(tmp_path / "out", NEVER):
+            with (
+                pytest.raises(ConfigError, match="Another process is writing"),
+                claimed(tmp_path / "out", NEVER),
+            ):
                 pass
     assert not list(tmp_path.iterdir())
 
@@ -309,7 +343,9 @@ def test_an_output_is_claimed_until_its_process_dies(tmp_path):
 def test_a_run_into_a_folder_that_is_being_written_spends_nothing(project, called):
     with claimed_folder(project / "out", RESULTS, "stop"):
         said = refusal(called("run", "config.toml", cwd=project), 2)
-    assert said.startswith("tutelage: Another process is writing out. Nothing was spent. Wait until it ends, or name")
+    assert said.startswith(
+        "tutelage: Another process is writing out. Nothing was spent. Wait until it ends, or name"
+    )
     assert not (project / "private.csv.ledger").exists()
 
 
@@ -318,17 +354,25 @@ def test_of_runs_into_one_folder_only_those_spend_whose_results_are_kept(project
     """Each asks in its own way, so that each would spend."""
     started = []
     for one in range(3):
-        configure(project, ("sigma = 2.0", f"sigma = {one + 2}.0"), ("delta = 1e-5", "delta = 1e-5\nbudget = 90"))
+        configure(
+            project,
+            ("sigma = 2.0", f"sigma = {one + 2}.0"),
+            ("delta = 1e-5", "delta = 1e-5\nbudget = 90"),
+        )
         (project / "config.toml").rename(project / f"{one}.toml")
     for one in range(3):
         given = [sys.executable, "-m", "tutelage", "run", f"{one}.toml"]
         started.append(
-            subprocess.Popen(given, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                given, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
         )
     ended = [process.communicate()[1] for process in started]
     assert sorted(process.returncode for process in started) == [0, 2, 2], ended
     refused = [said for process, said in zip(started, ended, strict=True) if process.returncode]
-    assert all("Another process is writing out" in said or "earlier release" in said for said in refused)
+    assert all(
+        "Another process is writing out" in said or "earlier release" in said for said in refused
+    )
     history = Ledger.open(project / "private.csv.ledger").history()
     assert len(history.charges) == 1
     assert history.manifests == {Manifest.checked(project / "out").hash}

@@ -90,7 +90,8 @@ def test_a_run_asks_every_public_row_and_its_card_says_how(finished, tmp_path):
     assert (type(event), times) == (CappedArgmaxGaussian, 1)
     assert 1.9 < card.epsilon.epsilon <= 2.0
     assert (card.student.judged.accuracy or 0) > 0.8
-    assert (card.budget.frontier, card.release.teachers) == ((), None)  # how many people there are is private
+    # How many people there are is private.
+    assert (card.budget.frontier, card.release.teachers) == ((), None)
     assert labels_of(tmp_path) == {"no", "yes"}
     assert "not stated" in (tmp_path / "said.txt").read_text()
     for name in ("card.json", "card.md", "card.html"):
@@ -101,7 +102,9 @@ def test_a_run_asks_every_public_row_and_its_card_says_how(finished, tmp_path):
 
 
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
-    configure_people(folder, NEAREST, method=CAPPED.format(0.5, 15), privacy="budget = 2.0", more="")
+    configure_people(
+        folder, NEAREST, method=CAPPED.format(0.5, 15), privacy="budget = 2.0", more=""
+    )
     result = tutelage("run", "config.toml", cwd=folder)
     assert "has no room for this release" in refusal(result, result.returncode)
     assert not (folder / "private.csv.ledger").exists()
@@ -114,7 +117,9 @@ def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folde
 ], ids=["capped", "vectors"])  # fmt: skip
 def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sections, noise, folder):
     configure_people(folder, by, **sections)
-    result = succeeded(tutelage("audit", "config.toml", "--draws", 2000, "--entities", 2, "--json", cwd=folder))
+    result = succeeded(
+        tutelage("audit", "config.toml", "--draws", 2000, "--entities", 2, "--json", cwd=folder)
+    )
     checks = {one["check"]: one for one in json.loads(result.stdout)["checks"]}
     names = "noise as configured", noise, "one person, one ballot"
     assert {checks[name]["verdict"] for name in names} == {"pass"}
@@ -126,7 +131,9 @@ def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sectio
 def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(finished, tmp_path):
     made = finished(NEAREST).release.mechanism
     configure_people(tmp_path, NEAREST, privacy="")
-    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=tmp_path)
+    result = tutelage(
+        "audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=tmp_path
+    )
     reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
     assert reasons["ε as configured"].startswith(made)
 
@@ -148,7 +155,9 @@ def test_a_run_labels_every_public_row_by_sums_and_its_card_says_how(finished, t
 
 def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
     rest = '[privacy]\nepsilon = 2.0\n[output]\nfolder = "out"\n'
-    (tmp_path / "config.toml").write_text(FILES.format(private='silo = "hospital"', public="") + rest)
+    (tmp_path / "config.toml").write_text(
+        FILES.format(private='silo = "hospital"', public="") + rest
+    )
     settings = load_config(tmp_path / "config.toml")
     assert settings.method is None
     assert settings.chosen == NoisyMoments()
@@ -188,9 +197,14 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
     for form in ("card.md", "card.html"):
         text = " ".join((tmp_path / "out" / form).read_text().split())
-        assert f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ" in text
+        assert (
+            f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ"
+            in text
+        )
         assert "is not the one of this card. Quote the larger ε." in text
-    assert f"{round_up(fewer):.4f}: not the published guarantee" in (tmp_path / "said.txt").read_text()
+    assert (
+        f"{round_up(fewer):.4f}: not the published guarantee" in (tmp_path / "said.txt").read_text()
+    )
 
 
 def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning(folder):
@@ -200,8 +214,12 @@ def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning
     configure_people(folder, VECTORS, more="votes = true")
     result = succeeded(tutelage("run", "config.toml", cwd=folder))
     assert "empty cells" not in result.stderr
-    files = sorted((folder / "private-out").glob("private-votes-*.npz"), key=lambda file: int(file.stem.split("-")[-1]))
+    files = sorted(
+        (folder / "private-out").glob("private-votes-*.npz"),
+        key=lambda file: int(file.stem.split("-")[-1]),
+    )
     count, *_, joint = map(np.load, files)
     assert len(files) == 4
     assert count["totals"].tolist() == [[1100]]
-    assert joint["totals"].shape == (1, 20)  # of three scores and two classes, gradient and Gram matrix
+    # Of three scores and two classes, gradient and Gram matrix.
+    assert joint["totals"].shape == (1, 20)

@@ -22,8 +22,12 @@ NAMED = '[method]\nname = "noisy-moments"\n'
 def write(path, n, seed=0, *, entity=False):
     """Write a table of two classes that no line parts, so that people know better than a few public labels."""
     lines = ["f0,f1,kind" + ",patient" * entity]
-    for place, (one, other) in enumerate(np.random.default_rng(seed).uniform(-1, 1, size=(n, 2)).tolist()):
-        lines.append(f"{one},{other},{'yes' if one * other > 0 else 'no'}" + f",p{place // 2}" * entity)
+    for place, (one, other) in enumerate(
+        np.random.default_rng(seed).uniform(-1, 1, size=(n, 2)).tolist()
+    ):
+        lines.append(
+            f"{one},{other},{'yes' if one * other > 0 else 'no'}" + f",p{place // 2}" * entity
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -49,7 +53,10 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     text = " ".join(printed.stdout.split())
     assert "The student is expected to reach" in text
     assert "in nine of ten runs" in text
-    assert tomllib.loads(printed.stdout[printed.stdout.index("[method]") :])["privacy"]["epsilon"] == 1.0
+    assert (
+        tomllib.loads(printed.stdout[printed.stdout.index("[method]") :])["privacy"]["epsilon"]
+        == 1.0
+    )
     found = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert "public labels alone" in (tmp_path / "out" / "plan.html").read_text()
     assert found["evidence"] == "public-labels"
@@ -63,15 +70,21 @@ def trials(monkeypatch):
     def found(share, alone, people=100):
         methods: list[Any] = []
         trial, start = (Trial((one, one), (one, one), 0.0, people) for one in (share, alone))
-        monkeypatch.setattr("tutelage.planning.planner.tried", lambda method, *_, **__: methods.append(method) or trial)
+        monkeypatch.setattr(
+            "tutelage.planning.planner.tried",
+            lambda method, *_, **__: methods.append(method) or trial,
+        )
         monkeypatch.setattr("tutelage.planning.planner.labels_alone", lambda _: start)
         return methods
 
     return found
 
 
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # by chance: the noise is real
-def test_a_hopeless_target_ends_with_another_code_and_stops_a_run_before_it_spends(called, tmp_path, trials):
+# By chance: the noise is real.
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
+def test_a_hopeless_target_ends_with_another_code_and_stops_a_run_before_it_spends(
+    called, tmp_path, trials
+):
     trials(0.3, 0.3)
     printed = called("plan", "--for", config := configuration(tmp_path))
     assert printed.returncode == 3
@@ -114,16 +127,25 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path, trials):
     trials(0.9, 0.6)
     config = configuration(tmp_path, '[method]\nname = "capped-votes"\nvotes = 3\n')
     text = " ".join(succeeded(called("plan", "--for", config)).stdout.split())
-    assert "With the settings that you named (few votes per person), the student is expected to reach" in text
-    assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
+    assert (
+        "With the settings that you named (few votes per person), the student is expected to reach"
+        in text
+    )
+    assert "cannot be combined with --for" in refusal(
+        called("plan", "--for", config, "--classes", 2), 2
+    )
 
 
-def test_the_user_decides_by_an_option_or_a_key_where_trials_cannot_tell(called, tmp_path, monkeypatch, trials):
+def test_the_user_decides_by_an_option_or_a_key_where_trials_cannot_tell(
+    called, tmp_path, monkeypatch, trials
+):
     trials(0.3, 0.627, people=0)
     config = configuration(tmp_path)
     planned = called("plan", "--for", config, "--output", tmp_path / "plan")
     assert planned.returncode == 4
-    assert "Undecided: With ε = 1 and 600 people, trials cannot tell" in " ".join(planned.stdout.split())
+    assert "Undecided: With ε = 1 and 600 people, trials cannot tell" in " ".join(
+        planned.stdout.split()
+    )
     assert "30.0%" not in planned.stdout + (tmp_path / "plan" / "plan.html").read_text()
 
     def unspent(typed):
@@ -151,23 +173,37 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
 ):
     methods = trials(0.9, 0.6)
     config = configuration(tmp_path, private='entity = "patient"\npeople = 300\n')
-    config.write_text(text := config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 2"))
+    config.write_text(
+        text := config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 2")
+    )
 
-    assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
+    assert "plan: Use " in " ".join(
+        succeeded(called("run", config, "--as", "January")).stderr.split()
+    )
     assert methods
     assert not any(one.needs.shards for one in methods)  # no teachers are tried for a name
     planned = read_card(tmp_path / "out" / "January" / "card.json").release
     with monkeypatch.context() as patched:
-        patched.setattr("tutelage.planning.planned.plan", lambda *_, **__: pytest.fail("it came to a plan"))
+        patched.setattr(
+            "tutelage.planning.planned.plan", lambda *_, **__: pytest.fail("it came to a plan")
+        )
         (tmp_path / "out").rename(tmp_path / "once")
         config.write_text(f"{text}[run]\nseed = 7\n")
         assert "begun with other settings" in refusal(called("run", config, "--as", "January"), 1)
     config.write_text(text.replace("people = 300", "people = 290"))
-    for name, spent in (("January", {"January": 0.5}), ("February", {"January": 1.0, "February": 0.5})):
+    for name, spent in (
+        ("January", {"January": 0.5}),
+        ("February", {"January": 1.0, "February": 0.5}),
+    ):
         with monkeypatch.context() as patched:
-            patched.setattr("tutelage.cli.plan.make_plan", lambda **_: pytest.fail("it was planned again"))
+            patched.setattr(
+                "tutelage.cli.plan.make_plan", lambda **_: pytest.fail("it was planned again")
+            )
             done = succeeded(called("run", config, "--as", name))
         assert "as in an earlier release of this question" in done.stderr
         card = read_card(tmp_path / "out" / name / "card.json")
-        assert (card.release.mechanism, card.release.selection) == (planned.mechanism, planned.selection)
+        assert (card.release.mechanism, card.release.selection) == (
+            planned.mechanism,
+            planned.selection,
+        )
         assert card.budget.cohorts == pytest.approx(spent, rel=1e-2)

@@ -59,7 +59,9 @@ def label(folder, votes="votes.npz", mechanism=LAPLACE):
 
 def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
     files = ("--votes", votes, "--ledger", "l.db")
-    return tutelage("publish", "test", "p.json", "rows.npz", *files, *mechanism, *options, cwd=folder)
+    return tutelage(
+        "publish", "test", "p.json", "rows.npz", *files, *mechanism, *options, cwd=folder
+    )
 
 
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
@@ -87,7 +89,11 @@ def project(tmp_path):
     """A run of 100 teachers whose ledger and proposal were made before it."""
     write_people(tmp_path, 1000)
     stored = 'delta = 1e-5\nledger = "l.db"\nproposal = "p.json"'
-    changes = (("n_teachers = 15", "n_teachers = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
+    changes = (
+        ("n_teachers = 15", "n_teachers = 100"),
+        ("sigma = 2.0", "sigma = 8.0"),
+        ("delta = 1e-5", stored),
+    )
     configure(tmp_path, *changes)
     np.savez(tmp_path / "proxy.npz", votes=np.repeat([[82, 18], [92, 8]], 20, axis=0))
     init(tmp_path, "l.db", 9, "entity", *PATIENT)
@@ -106,7 +112,9 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert (card["tested"] is not None) == passes
     if passes:
         assert card["tested"]["epsilon"] == pytest.approx(wanted)
-    same = json.loads(succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)).stdout)
+    same = json.loads(
+        succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)).stdout
+    )
     assert same["guarantee"]["tested"] == card["tested"]
     assert same["budget"]["spent"] == spent
 
@@ -140,7 +148,11 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
         (ledger, bolder, "holds another proposal than the ledger recorded"),
         ((), {"tested": {**second, "delta": 1e-9}}, "states δ and order of the second ε as "),
         ((), {"proposal": None}, "the card holds no proposal"),
-        ((), {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "whose test is not in its event"),
+        (
+            (),
+            {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}},
+            "whose test is not in its event",
+        ),
     ):
         path.write_text(json.dumps({**card, "guarantee": card["guarantee"] | changes}))
         made = tutelage("card", "card.json", "--output", "new", *options, cwd=tested)
@@ -151,7 +163,10 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(tested):
 def test_a_run_does_not_claim_its_test_for_labels_that_it_was_not_about(tested):
     """Neither for more labels of its own, nor for those that another run asked for: nothing is spent."""
     project = tested
-    filed, config = (project / "out" / "card.json").read_bytes(), (project / "config.toml").read_text()
+    filed, config = (
+        (project / "out" / "card.json").read_bytes(),
+        (project / "config.toml").read_text(),
+    )
 
     def refused(text):
         before = spent(project)
@@ -160,7 +175,9 @@ def test_a_run_does_not_claim_its_test_for_labels_that_it_was_not_about(tested):
         assert spent(project) == before
         return said
 
-    assert "must cover exactly the labels of its ledger" in refused(config.replace("queries = 40", "queries = 41"))
+    assert "must cover exactly the labels of its ledger" in refused(
+        config.replace("queries = 40", "queries = 41")
+    )
     other = config.replace("sigma = 8.0", "sigma = 60.0").replace('\nproposal = "p.json"', "")
     (project / "config.toml").write_text(other.replace('"out"', '"other"'))
     succeeded(tutelage("run", "config.toml", cwd=project))
@@ -172,12 +189,18 @@ def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     init(project, "l.db", 9, "ballot")
-    assert "this release another unit" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    assert "this release another unit" in refusal(
+        tutelage("run", "config.toml", cwd=project), code=1
+    )
     (project / "l.db").unlink()
     init(project, "l.db", 4.5, "entity", *PATIENT)
-    assert "does not hold this proposal" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    assert "does not hold this proposal" in refusal(
+        tutelage("run", "config.toml", cwd=project), code=1
+    )
     assert propose(project, mechanism=GAUSSIAN).returncode == 0
-    assert "has no room for this release" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
+    assert "has no room for this release" in refusal(
+        tutelage("run", "config.toml", cwd=project), code=1
+    )
     assert spent(project) == 0
 
 
@@ -203,7 +226,10 @@ def claimed(folder):
 def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(claimed):
     made = claimed()
     succeeded(tutelage(*ON_CARD, cwd=made))
-    card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
+    card, claim = (
+        read_card(made / "out" / "card.json"),
+        json.loads((made / "claim.json").read_text()),
+    )
     second = card.guarantee.tested
     assert second is not None
     assert second.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
@@ -211,20 +237,34 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cla
     assert (card.release.queries, [batch.queries for batch in card.budget.batches]) == (40, [40, 0])
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
-    reserve(Ledger.open(made / "l.db"), NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
+    # Interrupted, without an answer.
+    reserve(Ledger.open(made / "l.db"), NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
 
 
 @pytest.mark.rest
 def test_a_claim_does_not_cover_what_is_released_after_it(claimed):
     """Answers that a check allowed for and did not give pay for no later ones, either."""
-    options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
+    options = (
+        "--mechanism",
+        "confident",
+        "--threshold",
+        "120",
+        "--sigma-threshold",
+        "12",
+        "--sigma",
+        "12",
+    )
     made = claimed("torn.npz", options)
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
-    assert "Name that ledger with --ledger" in refusal(tutelage("card", "out", "--claim", "claim.json"), 2)
+    assert "Name that ledger with --ledger" in refusal(
+        tutelage("card", "out", "--claim", "claim.json"), 2
+    )
     votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
     check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
-    release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
+    release = LabelingSession(votes, check, Ledger.open(made / "l.db"), question="another").ask(
+        np.array([[99.0]])
+    )
     assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
     # The test is remembered, and too old.
     files = ("--votes", "votes.npz", "--ledger", "l.db", "--output", "claim.json")
@@ -240,19 +280,39 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(claimed):
     (made / "other").mkdir()
     Ledger.create(made / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
     votes = VoteHistogram(AGREEING, 150)
-    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "other" / "l.db")).ask(np.arange(40.0)[:, None])
-    elsewhere = tutelage("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=made)
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "other" / "l.db")).ask(
+        np.arange(40.0)[:, None]
+    )
+    elsewhere = tutelage(
+        "card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=made
+    )
     assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
-    proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["tested"]
-    whole, proposed = (f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
+    proposal, independent, tested_epsilon = (
+        claim["proposal"],
+        claim["data_independent"],
+        claim["tested"],
+    )
+    whole, proposed = (
+        f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon)
+    )
     bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
     first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
     for changes, message in (
-        ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),  # its chances then promise too much
-        ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
+        # Its chances then promise too much.
+        ({"proposal": {**proposal, "delta": 1e-6}}, "is not a claim"),
+        (
+            {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}},
+            "does not hold the test",
+        ),
         ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
-        ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
-        ({"tested": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
+        (
+            {"data_independent": {**independent, "epsilon": 3.0}},
+            f"ε of 3 at δ = 1e-05, and its {whole}",
+        ),
+        (
+            {"tested": {**tested_epsilon, "epsilon": 0.001}},
+            f"ε of 0.001 at δ = 1e-05, and its {proposed}",
+        ),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
     ):
@@ -290,7 +350,11 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     assert not refused.passed
     whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
     tested = {**claim["tested"], "epsilon": 2 * claim["tested"]["epsilon"]}
-    edits = {"labels": both.charged().as_dict(), "ledger": ledger.state().head, "data_independent": whole}
+    edits = {
+        "labels": both.charged().as_dict(),
+        "ledger": ledger.state().head,
+        "data_independent": whole,
+    }
     path.write_text(json.dumps({**claim, **edits, "tested": tested}))
     with pytest.raises(InvalidDataError, match="remembers that it was refused"):
         read_claim(path, ledger.history())
@@ -306,7 +370,9 @@ def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(claimed
     assert tutelage(*ON_CARD, cwd=made).returncode == 0
     second = read_card(made / "out" / "card.json").guarantee.tested
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
-    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
+    LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(
+        np.array([[99.0]])
+    )
     succeeded(tutelage("card", "out", "--ledger", "l.db", cwd=made))
     card = read_card(made / "out" / "card.json")
     assert (card.epsilon.epsilon, card.guarantee.tested) == (20, second)

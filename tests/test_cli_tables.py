@@ -70,14 +70,21 @@ def test_a_fit_in_python_continues_a_run_at_no_cost(read, folder, called):
     table, public = (pd.read_csv(folder / f"{name}.csv") for name in ("private", "public"))
     public = public.drop(columns="ill")
     tree, ledger = DecisionTreeClassifier(), folder / "private.csv.ledger"
-    method = TeacherVotes(tree, n_teachers=15, n_queries=40, mechanism=GNMax(sigma=2.0), student=tree)
-    model = PATEClassifier(classes=["no", "yes"], ledger=ledger, unit="patient", question="ill", method=method)
+    method = TeacherVotes(
+        tree, n_teachers=15, n_queries=40, mechanism=GNMax(sigma=2.0), student=tree
+    )
+    model = PATEClassifier(
+        classes=["no", "yes"], ledger=ledger, unit="patient", question="ill", method=method
+    )
     with pytest.warns(BudgetContinuedWarning):
-        model.fit(read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=table["patient"])
+        model.fit(
+            read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=table["patient"]
+        )
     assert (model.drawn_, model.remembered_) == (0, 40)
     released = pd.read_csv(folder / "out" / "labels.csv")["label"]
     assert model.classes_[model.release_.labels].tolist() == released.tolist()
-    again = called("run", "config.toml", "--overwrite", cwd=folder)  # the data are those of before to both
+    # The data are those of before to both.
+    again = called("run", "config.toml", "--overwrite", cwd=folder)
     assert "Every query was labeled before" in again.stdout, again.stderr
 
 
@@ -132,7 +139,9 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
     again = succeeded(called("run", "config.toml", "--overwrite", cwd=typed))
     assert "Every query was labeled before" in again.stdout
     assert (typed / "out" / "labels.csv").read_text() == labels
-    assert "code" not in json.loads((typed / "out" / "card.json").read_text())["release"]["features"]
+    assert (
+        "code" not in json.loads((typed / "out" / "card.json").read_text())["release"]["features"]
+    )
 
 
 @pytest.mark.parametrize(("line", "message"), [
@@ -141,7 +150,9 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
     ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
     ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
 ])  # fmt: skip
-def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(line, message, typed, called):
+def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(
+    line, message, typed, called
+):
     declared(typed, line, 'code = "ignore"')
     result = called("run", "config.toml", cwd=typed)
     assert message in refusal(result, result.returncode)

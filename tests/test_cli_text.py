@@ -35,7 +35,9 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
     cause = cause_of_unknown(strangers, classes)
     assert hint in cause
-    assert not any(text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers)
+    assert not any(
+        text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers
+    )
 
 
 @pytest.mark.parametrize(("old", "new", "hint"), [
@@ -49,7 +51,9 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ("[output]", "[statements]\ntrust = 1\n[output]", "`trust` in [statements] must be text. Got 1."),
     ("[output]", '[statements]\ntrust = " "\n[output]', "of at most 4,000 characters, with a letter or digit."),
 ])  # fmt: skip
-def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(old, new, hint, tmp_path):
+def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(
+    old, new, hint, tmp_path
+):
     configure(tmp_path, (old, new))
     with pytest.raises(ConfigError) as refused:
         load_config(tmp_path / "config.toml")
@@ -70,9 +74,12 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
     assert printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
 
 
-@pytest.mark.parametrize("verb", ["run", "ledger", "--version"])  # as any other: before a verb is looked for
+# As any other: before a verb is looked for.
+@pytest.mark.parametrize("verb", ["run", "ledger", "--version"])
 def test_an_argument_that_a_terminal_would_obey_is_refused(verb, called):
-    assert refusal(called(verb, "a\x1b[31mb"), 2).startswith("tutelage: An argument must have no control characters.")
+    assert refusal(called(verb, "a\x1b[31mb"), 2).startswith(
+        "tutelage: An argument must have no control characters."
+    )
 
 
 def test_memory_that_is_not_there_is_a_sentence(called, monkeypatch):
@@ -80,7 +87,9 @@ def test_memory_that_is_not_there_is_a_sentence(called, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr("tutelage.cli.account.VoteHistogram.load", none_left)
-    assert "There is not enough memory" in refusal(called("account", "v.npz", *GNMAX, "--delta", 1e-5), 1)
+    assert "There is not enough memory" in refusal(
+        called("account", "v.npz", *GNMAX, "--delta", 1e-5), 1
+    )
 
 
 JUNK = {
@@ -111,7 +120,9 @@ def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called):
         assert "Traceback" not in refused.stderr
         lines = refused.stderr.strip().splitlines()
         # An empty TOML file has a problem for each entry that it lacks.
-        assert len(lines) == 1 or (kind == "empty" and all(line.startswith("tutelage: ") for line in lines)), lines
+        assert len(lines) == 1 or (
+            kind == "empty" and all(line.startswith("tutelage: ") for line in lines)
+        ), lines
         assert (tmp_path / kind).read_bytes() == content
 
 
@@ -138,8 +149,12 @@ def test_no_verb_prints_control_characters_of_a_file(tmp_path, called):
 
 def test_all_that_is_printed_goes_through_one_place():
     folder = Path(text.__file__).parent
-    printing = re.compile(r"typer\.s?echo\(|(?<![\w.])print\(|sys\.(stdout|stderr)\.write|Console\(\)|rich\.console")
-    assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == ["text.py"]
+    printing = re.compile(
+        r"typer\.s?echo\(|(?<![\w.])print\(|sys\.(stdout|stderr)\.write|Console\(\)|rich\.console"
+    )
+    assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == [
+        "text.py"
+    ]
     sources = (REPOSITORY / "reproductions").rglob("*.py")
     assert not [path.name for path in sources if "rich.console" in path.read_text()]
 
@@ -169,7 +184,9 @@ def modules_after(*arguments: str) -> set[str]:
         except SystemExit:
             print("loaded:", *sorted({{name.split(".")[0] for name in sys.modules}}))
     """
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     return set(printed.rpartition("loaded:")[2].split())
 
 
@@ -185,7 +202,9 @@ def test_an_editor_completes_a_configuration_by_its_schema(called):
     check = Draft7Validator(schema)
     page = (REPOSITORY / "docs" / "configuration.md").read_text()
     whole = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
-    everything = re.sub(r"^# (?=[\w\[ \]])", "", re.sub("^# (unit|epsilon) .*", "", whole, flags=re.M), flags=re.M)
+    everything = re.sub(
+        r"^# (?=[\w\[ \]])", "", re.sub("^# (unit|epsilon) .*", "", whole, flags=re.M), flags=re.M
+    )
     for good in (everything, whole, (REPOSITORY / "examples" / "adult.toml").read_text()):
         assert [error.message for error in check.iter_errors(tomllib.loads(good))] == []
     for wrong in (f"{whole}\n[privacies]", whole.replace("pca", "pcs")):

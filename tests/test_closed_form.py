@@ -51,7 +51,9 @@ def test_a_memory_limit_changes_no_vote(head, monkeypatch):
     X, y, shards, queries = made(1000, 100)
     whole = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
     monkeypatch.setattr(closed_form, "MEMORY", 1)
-    assert np.array_equal(HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X, y, shards, queries), whole)
+    assert np.array_equal(
+        HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X, y, shards, queries), whole
+    )
 
 
 X, Y, SHARDS, QUERIES = made(50, 3)

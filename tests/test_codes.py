@@ -61,7 +61,9 @@ READERS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_an_unknown_code_is_refused_in_one_sentence(read):
-    with pytest.raises(TutelageError, match="; if a later version wrote the file, upgrade tutelage") as caught:
+    with pytest.raises(
+        TutelageError, match="; if a later version wrote the file, upgrade tutelage"
+    ) as caught:
         read()
     assert UNKNOWN not in str(caught.value)
     assert str(caught.value).count(". ") == 0
@@ -103,7 +105,8 @@ class Mine(Mechanism):
 def test_a_mechanism_without_a_version_is_remembered_by_all_that_its_repr_tells():
     settings = [1, 1.0, True, "1", (1, 0), (True, False), GNMax, LNMax]
     assert len({Mine(setting).key() for setting in settings}) == len(settings)
-    assert Mine(1).key() == "Mine(setting=1, later=inf)"  # the default too: its author may change it
+    # The default too: its author may change it.
+    assert Mine(1).key() == "Mine(setting=1, later=inf)"
 
 
 class Silent(Mine):
@@ -114,16 +117,23 @@ class Versioned(Mine):
     key_name: ClassVar[str] = "mine:v1"
 
 
-@pytest.mark.parametrize("mechanism", [Silent(40.0), *map(Versioned, (np.zeros(3), abs, "text", None))])
+@pytest.mark.parametrize(
+    "mechanism", [Silent(40.0), *map(Versioned, (np.zeros(3), abs, "text", None))]
+)
 def test_settings_that_no_key_can_tell_are_refused(mechanism):
-    with pytest.raises(InvalidParameterError, match=r"become part of the key|must show all settings"):
+    with pytest.raises(
+        InvalidParameterError, match=r"become part of the key|must show all settings"
+    ):
         mechanism.key()
 
 
 def test_a_versioned_mechanism_leaves_defaults_out():
     for setting in (np.float64(0.1), 0.1):
         assert Versioned(setting, later=math.inf).key() == "mine:v1(setting=0.1)"
-    assert len({Versioned(setting).key() for setting in (1, 1.0, True, GNMax(1.0), 0.1, 0.1 + 1e-16)}) == 6
+    assert (
+        len({Versioned(setting).key() for setting in (1, 1.0, True, GNMax(1.0), 0.1, 0.1 + 1e-16)})
+        == 6
+    )
     assert Versioned(1, later=1).key() != Versioned(1, later=True).key()
 
 
@@ -139,12 +149,17 @@ class Overriding(Mine):
 @pytest.mark.parametrize("kind", [Renamed, Overriding])
 def test_no_mechanism_answers_by_the_key_of_another(kind):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
-    with pytest.raises(InvalidParameterError, match="must have a class name and a key that no mechanism"):
+    with pytest.raises(
+        InvalidParameterError, match="must have a class name and a key that no mechanism"
+    ):
         session(kind(1), ledger)
     request: Any = session(GNMax(40.0), ledger)._request(ROWS, None)
-    with pytest.raises(InvalidParameterError, match="must have a class name and a key that no mechanism"):
+    with pytest.raises(
+        InvalidParameterError, match="must have a class name and a key that no mechanism"
+    ):
         boundary.Boundary(ledger, SystemNoise()).release(replace(request, mechanism=kind(1)))
-    assert type("Another", (Renamed,), {})(1).key() == "Another(setting=1, later=inf)"  # a name is not inherited
+    # A name is not inherited.
+    assert type("Another", (Renamed,), {})(1).key() == "Another(setting=1, later=inf)"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,13 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import shift_mu_squared
 from tutelage.boundary import Boundary
 from tutelage.digests import canonical
-from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Composed,
+    Event,
+    NoisyArgmaxGaussian,
+    NoisySumGaussian,
+)
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -54,9 +60,13 @@ class Accountant:
 
     def __init__(self, ledger: Ledger) -> None:
         self.limit, self.raised = ledger.limit, list[float]()
-        self.withdrawn, self.paid = set[str](), dict[int, str]()  # releases, by the number of what they paid
+        # Releases, by the number of what they paid.
+        self.withdrawn, self.paid = set[str](), dict[int, str]()
         self.cohort_of = dict[str, str]()
-        self.of_person, self.of_cohort = defaultdict[str, dict[int, int]](dict), defaultdict[str, dict[int, int]](dict)
+        self.of_person, self.of_cohort = (
+            defaultdict[str, dict[int, int]](dict),
+            defaultdict[str, dict[int, int]](dict),
+        )
         self.begun, self.answers = dict[str, set[str]](), dict[bytes, tuple[int, ...]]()
 
     def cohorts(self, name: str, most: Event) -> set[str]:
@@ -64,7 +74,15 @@ class Accountant:
         having = {one for one in spent if spent[one] + self.limit.cost(most) <= self.limit.capacity}
         return self.begun.get(name, having | {name})
 
-    def pays(self, ledger: Ledger, name: str, cohorts: set[str], people: list[str], voting: list[str], paid: Any):
+    def pays(
+        self,
+        ledger: Ledger,
+        name: str,
+        cohorts: set[str],
+        people: list[str],
+        voting: list[str],
+        paid: Any,
+    ):
         assert self.begun.setdefault(name, cohorts) == cohorts
         self.paid[paid.number] = name
         assert not self.withdrawn.intersection(voting)
@@ -83,7 +101,10 @@ class Accountant:
     def agrees(self, ledger: Ledger) -> None:
         """Compare the whole ledger with what was paid."""
         state, history = ledger.verify(), ledger.history()
-        assert (state.cohorts.keys(), [one.epsilon for one in state.raised]) == (self.begun.keys(), self.raised)
+        assert (state.cohorts.keys(), [one.epsilon for one in state.raised]) == (
+            self.begun.keys(),
+            self.raised,
+        )
         assert {one.number: one.reserved.content["release"] for one in history.charges} == self.paid
         for person, costs in self.of_person.items():
             share = self.limit.share(sum(costs.values()))
@@ -101,13 +122,30 @@ class Accountant:
 class Release:
     """A release of several steps that was admitted, and may be interrupted."""
 
-    def __init__(self, ledger: Ledger, book: Accountant, name: str, question: str, steps: list[Event], people: Any):
-        self.ledger, self.book, self.name, self.question, self.steps = ledger, book, name, question, steps
+    def __init__(
+        self,
+        ledger: Ledger,
+        book: Accountant,
+        name: str,
+        question: str,
+        steps: list[Event],
+        people: Any,
+    ):
+        self.ledger, self.book, self.name, self.question, self.steps = (
+            ledger,
+            book,
+            name,
+            question,
+            steps,
+        )
         self.people, most = list(people), Composed(tuple(steps))
         intend(ledger, canonical([question, name]), None)
         takes_part = admit(ledger, name, question, self.people, most)
         self.cohorts = book.cohorts(name, most)
-        there = [one not in book.withdrawn and book.cohort_of.get(one, name) in self.cohorts for one in self.people]
+        there = [
+            one not in book.withdrawn and book.cohort_of.get(one, name) in self.cohorts
+            for one in self.people
+        ]
         assert takes_part.tolist() == there
         self.voting = [one for one, takes in zip(self.people, takes_part, strict=True) if takes]
 
@@ -142,15 +180,27 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
 
     for turn in range(int(random.integers(2, 9))):
         present ^= {f"person {one}" for one in random.integers(0, 9, size=random.integers(0, 5))}
-        name = str(random.choice(list(plans))) if plans and random.random() < 0.4 else f"release {turn}"
+        name = (
+            str(random.choice(list(plans)))
+            if plans and random.random() < 0.4
+            else f"release {turn}"
+        )
         steps = [EVENTS[one] for one in random.integers(0, len(EVENTS), size=random.integers(1, 4))]
         plan = plans.setdefault(name, (f"question {random.integers(2)}", steps))
-        if late is None and random.random() < 0.3:  # admitted beside all others, where nobody waits for a turn
-            late = Release(opened(), book, *((name, *plan) if random.random() < 0.5 else ("late", "", steps)), present)
+        # Admitted beside all others, where nobody waits for a turn.
+        if late is None and random.random() < 0.3:
+            late = Release(
+                opened(),
+                book,
+                *((name, *plan) if random.random() < 0.5 else ("late", "", steps)),
+                present,
+            )
         this = opened()
         try:
             with releasing(this):
-                Release(this, book, name, *plan, present).go_on(int(random.integers(5)), fails=random.random() < 0.3)
+                Release(this, book, name, *plan, present).go_on(
+                    int(random.integers(5)), fails=random.random() < 0.3
+                )
             if late is not None and random.random() < 0.5:
                 raced, late = late, None
                 raced.go_on(9, fails=False)
@@ -176,9 +226,14 @@ MANY = [range(1000 + part, 101_000, 10) for part in range(10)]
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("seeds", [range(60), *(pytest.param(part, marks=pytest.mark.slow) for part in MANY)])
+@pytest.mark.parametrize(
+    "seeds", [range(60), *(pytest.param(part, marks=pytest.mark.slow) for part in MANY)]
+)
 def test_nobody_is_charged_too_little_in_random_histories(seeds, tmp_path):
-    seen = sum((live(seed, tmp_path / f"{seed}.ledger" if seed % 10 == 0 else None) for seed in seeds), Counter())
+    seen = sum(
+        (live(seed, tmp_path / f"{seed}.ledger" if seed % 10 == 0 else None) for seed in seeds),
+        Counter(),
+    )
     assert min(seen[one] for one in HAPPENS) > 3
 
 
@@ -195,16 +250,23 @@ def on_one_side(event: Event) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("noise", [0.6, 8.0])
-@pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if not kind.needs.shards)])
+@pytest.mark.parametrize(
+    "method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if not kind.needs.shards)]
+)
 def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, noise):
     more: dict[str, Any]
     for more in ({}, {"labeled": True}, {"bins": (5, 9)}):
         sizes = Sizes(n_classes=2, n_public=60, unit=UNIT, **more)
-        if (method.needs.public == "schema") != bool(sizes.bins) or (sizes.labeled and not method.needs.start):
+        if (method.needs.public == "schema") != bool(sizes.bins) or (
+            sizes.labeled and not method.needs.start
+        ):
             continue
         charged = method().with_noise(noise).event(sizes)
         renyi, shifts = on_one_side(charged)
-        assert np.all(2 * renyi <= data_independent.rdp_of_three_outcomes(charged, ORDERS).values * (1 + 1e-12))
+        assert np.all(
+            2 * renyi
+            <= data_independent.rdp_of_three_outcomes(charged, ORDERS).values * (1 + 1e-12)
+        )
         if noise > 2:  # with less, no Gaussian budget holds votes
             assert 2 * shifts <= data_independent.mu_squared(charged) * (1 + 1e-12)
 
@@ -230,7 +292,8 @@ OLD, NEW, ALL, PUBLIC = range(100), range(100, 150), range(150), X[150:]
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)  # a model of public labels sees no private row
+    # A model of public labels sees no private row.
+    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)
     return tmp_path / "a.ledger"
 
 
@@ -253,7 +316,13 @@ def fit(
     insist: bool = True,
     **settings: Any,
 ) -> Any:
-    own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "noise": SimulationNoise(3), **settings}
+    own = {
+        "epsilon": 1.0,
+        "budget": 2.0,
+        "classes": [0, 1],
+        "noise": SimulationNoise(3),
+        **settings,
+    }
     who = np.asarray(who)
     rows: dict[str, Any] = {} if "columns" in own else {"X_public": PUBLIC}
     rows |= {"y_public": Y[150:]} if labeled else {}
@@ -271,7 +340,10 @@ def shown(model: Any) -> Any:
 
 def exported(path: Path) -> list[dict[str, Any]]:
     entries = Ledger.open(path).export()
-    return [{name: one[name] for name in one if name not in ("hash", "fingerprint", "nonce")} for one in entries]
+    return [
+        {name: one[name] for name in one if name not in ("hash", "fingerprint", "nonce")}
+        for one in entries
+    ]
 
 
 def people(path: Path) -> dict[bytes, str]:
@@ -301,7 +373,10 @@ def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_fin
         patched.setattr(*place, after(step, getattr(*place), interrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(path, "January", OLD, **own)
-    whole = {name: fit(path, name, who, **own) for name, who in (("February", ALL), ("January", OLD), ("March", NEW))}
+    whole = {
+        name: fit(path, name, who, **own)
+        for name, who in (("February", ALL), ("January", OLD), ("March", NEW))
+    }
     spent = Ledger.open(path).verify().cohorts
     for name, before in whole.items():
         again = fit(path, name, OLD, **own)
@@ -320,13 +395,17 @@ def test_people_who_are_new_in_a_repeated_release_come_with_the_next_one(path):
 
 
 @pytest.mark.parametrize("method", ["vectors and labels", "schema"])
-def test_every_sum_of_every_earlier_release_of_the_question_is_averaged_and_no_other(method, path, monkeypatch):
+def test_every_sum_of_every_earlier_release_of_the_question_is_averaged_and_no_other(
+    method, path, monkeypatch
+):
     honest, drawn, recalled = Boundary._answer, list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
 
     def answer(self: Boundary, request: Any) -> Any:
         found = honest(self, request)
         assert found is not None
-        (recalled if request.earlier else drawn).append((self.keys(request)[0], found.values.tolist()))
+        (recalled if request.earlier else drawn).append(
+            (self.keys(request)[0], found.values.tolist())
+        )
         return found
 
     monkeypatch.setattr(Boundary, "_answer", answer)
@@ -352,20 +431,28 @@ def test_votes_of_a_release_join_the_labels_of_earlier_ones(path, monkeypatch):
     queries = [set(one.queries_.tolist()) for one in (january, february, march)]
     assert list(map(len, queries)) == [13, 26, 39]
     assert queries[0] < queries[1] < queries[2]
-    labels = [dict(zip(one.queries_.tolist(), one.release_.labels.tolist(), strict=True)) for one in (january, march)]
+    labels = [
+        dict(zip(one.queries_.tolist(), one.release_.labels.tolist(), strict=True))
+        for one in (january, march)
+    ]
     assert labels[0].items() <= labels[1].items()
     fit(path, "between", OLD, **own)
     again = fit(path, "February", ALL, **own)
     assert (again.release_.cost, again.queries_.tolist()) == (0, february.queries_.tolist())
-    april = fit(path, "April", NEW, **own)  # for which too few rows are left, but for those of the oldest labels
+    # For which too few rows are left, but for those of the oldest labels.
+    april = fit(path, "April", NEW, **own)
     assert len(april.queries_) == 39
     assert april.release_.cost > 0
 
 
-def test_a_repeated_release_is_the_same_where_averages_have_other_last_digits(months, path, monkeypatch):
+def test_a_repeated_release_is_the_same_where_averages_have_other_last_digits(
+    months, path, monkeypatch
+):
     shutil.copy(months, path)
     honest = Average.with_sum
-    monkeypatch.setattr(Average, "with_sum", lambda *given: (honest(*given)[0] * (1 + 1e-13), honest(*given)[1]))
+    monkeypatch.setattr(
+        Average, "with_sum", lambda *given: (honest(*given)[0] * (1 + 1e-13), honest(*given)[1])
+    )
     assert fit(path, "February", ALL, epsilon=0.6).release_.cost == 0
 
 
@@ -382,21 +469,32 @@ def test_how_a_release_begins_is_not_shown_and_not_pickled(path):
 def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
     sums, sizes = RANDOM.normal(size=(3, 2, 5)), np.array([10.0, 30.0, 20.0])
     average, middle = Average(), Average()
-    found, sigma = [average.with_sum(value, 2.0, size) for value, size in zip(sums, sizes, strict=True)][-1]
-    means = [middle.with_mean(value, size) for value, size in zip((1.0, 2.0, 3.0), sizes, strict=True)]
+    found, sigma = [
+        average.with_sum(value, 2.0, size) for value, size in zip(sums, sizes, strict=True)
+    ][-1]
+    means = [
+        middle.with_mean(value, size) for value, size in zip((1.0, 2.0, 3.0), sizes, strict=True)
+    ]
     weights = (precision := (sizes / 2.0) ** 2) / precision.sum()
-    assert found / 20 == pytest.approx(np.tensordot(weights, sums / sizes[:, np.newaxis, np.newaxis], 1))
+    assert found / 20 == pytest.approx(
+        np.tensordot(weights, sums / sizes[:, np.newaxis, np.newaxis], 1)
+    )
     assert sigma / 20 == pytest.approx(np.sqrt(1 / precision.sum()))
     assert means == pytest.approx([1.0, 1.9, weights @ [1.0, 2.0, 3.0]])
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_people_of_a_spent_cohort_change_nothing_that_leaves_also_where_nobody_else_comes(method, path):
+def test_people_of_a_spent_cohort_change_nothing_that_leaves_also_where_nobody_else_comes(
+    method, path
+):
     own = METHODS[method]
     fit(path, "January", OLD, **{**own, "epsilon": 2.0})
     more, less = (copied(path, name) for name in ("more", "less"))
     for name, some, fewer in (("nobody", OLD, [7]), ("one person", [*OLD, 100], [100])):
-        one, other = fit(more, name, some, **own, question=name), fit(less, name, fewer, **own, question=name)
+        one, other = (
+            fit(more, name, some, **own, question=name),
+            fit(less, name, fewer, **own, question=name),
+        )
         assert shown(one) == shown(other)
         assert one.n_teachers_ == other.n_teachers_
         assert one.release_.cost > 0
@@ -410,7 +508,9 @@ def test_a_release_in_which_hardly_anybody_takes_part_is_refused_before_it_spend
     fit(path, "January", OLD, **own)
     before = exported(path)
     for who in (OLD, [*OLD, 100, 101]):
-        with pytest.raises(PreflightError, match=r"Too few people take part in February.*pass `insist=True`"):
+        with pytest.raises(
+            PreflightError, match=r"Too few people take part in February.*pass `insist=True`"
+        ):
             fit(path, "February", who, **own, insist=False)
     assert exported(path) == before
     fit(path, "February", OLD, **own)
@@ -455,7 +555,9 @@ def test_a_release_that_was_killed_goes_on_with_a_person_more_and_one_less(draw,
 
 def test_two_processes_that_begin_releases_with_the_same_newcomers_charge_them_for_both(path):
     fit(path, "January", OLD)
-    children = [forked(lambda name=name: fit(path, name, range(75, 125))) for name in ("February", "March")]
+    children = [
+        forked(lambda name=name: fit(path, name, range(75, 125))) for name in ("February", "March")
+    ]
     assert list(map(ended, children)) == [0, 0]
     spent = Ledger.open(path).verify().cohorts
     first, second = sorted(("February", "March"), key=spent.__getitem__, reverse=True)
@@ -466,13 +568,22 @@ def test_two_processes_that_begin_releases_with_the_same_newcomers_charge_them_f
 
 def name_fewer_cohorts(raw: sqlite3.Connection) -> None:
     """Take a cohort from the second release, and compute all hashes anew, which needs no key."""
-    last, found = None, raw.execute("SELECT number, text, hash FROM entries ORDER BY number").fetchall()
+    last, found = (
+        None,
+        raw.execute("SELECT number, text, hash FROM entries ORDER BY number").fetchall(),
+    )
     for number, text, before in found:
         content = json.loads(text)
-        content |= {"cohorts": ["February"]} if content.get("cohorts") == ["January", "February"] else {}
+        content |= (
+            {"cohorts": ["February"]} if content.get("cohorts") == ["January", "February"] else {}
+        )
         last = Entry.after(last, content.pop("kind"), content.pop("spent"), **content)
-        raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (last.text, last.hash, number))
-        raw.execute("UPDATE checkpoint SET text = replace(text, ?, ?)", (before.hex(), last.hash.hex()))
+        raw.execute(
+            "UPDATE entries SET text = ?, hash = ? WHERE number = ?", (last.text, last.hash, number)
+        )
+        raw.execute(
+            "UPDATE checkpoint SET text = replace(text, ?, ?)", (before.hex(), last.hash.hex())
+        )
 
 
 EDITS = {
@@ -504,7 +615,9 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, months, p
     ({"ids": None, "release": "February"}, "must come with `entity_ids`"),
     ({"method": TeacherVotes(ClassMeans(), n_teachers=5)}, "only if every person casts ballots"),
 ])  # fmt: skip
-def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(settings, said, months, path):
+def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(
+    settings, said, months, path
+):
     shutil.copy(months, path)
     before = exported(path)
     with pytest.raises((InvalidParameterError, LedgerMismatchError), match=said):
@@ -513,7 +626,9 @@ def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(setting
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_names_that_later_releases_need_and_names_that_find_no_other_are_told_before_anything_is_spent(path):
+def test_names_that_later_releases_need_and_names_that_find_no_other_are_told_before_anything_is_spent(
+    path,
+):
     months = {
         "classes": [0, 1],
         "ledger": path,
@@ -546,7 +661,9 @@ def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path)
     batches = Batches("", ("a", "label", "id"), lambda _: iter(()))
     model = PATEClassifier(ledger=path.with_name("b.ledger"), classes=[0, 1], budget=1.0)
     with pytest.raises(InvalidParameterError, match="must be left out if rows are read in batches"):
-        model.fit(batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id", release="January")
+        model.fit(
+            batches, "label", X_public={"a": PUBLIC[:, 0]}, entity_ids="id", release="January"
+        )
 
 
 @pytest.mark.parametrize("release", ["February", None])
@@ -562,8 +679,12 @@ def test_a_new_ledger_beside_one_that_knows_somebody_is_refused_whatever_its_nam
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_numbers_have_releases_with_names_too(path):
     def cost(release: str, who: range) -> float:
-        model = PATERegressor(epsilon=0.6, target_range=(0, 1), budget=1.3, ledger=path, **METHODS["schema"])
-        return model.fit(X[who], X[who, 0], entity_ids=IDS[who], release=release, insist=True).release_.cost
+        model = PATERegressor(
+            epsilon=0.6, target_range=(0, 1), budget=1.3, ledger=path, **METHODS["schema"]
+        )
+        return model.fit(
+            X[who], X[who, 0], entity_ids=IDS[who], release=release, insist=True
+        ).release_.cost
 
     first = cost("January", OLD)
     assert (cost("January", ALL), cost("February", ALL)) == (0, first)

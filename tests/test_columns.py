@@ -42,7 +42,9 @@ def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(
     assert columns.transform(rows).tolist() == [[31, 1], [7.5, 0]]
 
 
-@pytest.mark.parametrize(("cities", "code"), [(["Bonn", ""], 0), (["?", "Ulm"], 0), (["Bonn", "Ulm"], UNKNOWN)])
+@pytest.mark.parametrize(
+    ("cities", "code"), [(["Bonn", ""], 0), (["?", "Ulm"], 0), (["Bonn", "Ulm"], UNKNOWN)]
+)
 def test_an_empty_cell_is_the_same_however_it_is_spelled(cities, code):
     columns = PublicColumns.learn({"age": [1, 2], "city": cities})
     found = columns.transform({"age": EMPTY, "city": EMPTY})
@@ -62,7 +64,11 @@ def upcast(cells: list[Any]) -> list[Any]:
     file = io.StringIO()
     series.to_csv(file, index=False, header=["ward"])
     again = pandas.read_csv(io.StringIO(file.getvalue()), skip_blank_lines=False)["ward"]
-    return [series.to_numpy(), again.to_numpy(), [line.strip('"') for line in file.getvalue().splitlines()[1:]]]
+    return [
+        series.to_numpy(),
+        again.to_numpy(),
+        [line.strip('"') for line in file.getvalue().splitlines()[1:]],
+    ]
 
 
 @pytest.mark.parametrize(("public", "cells", "odd"), [
@@ -82,10 +88,14 @@ def test_one_cell_of_one_person_moves_nobody_elses_code_or_text(public, cells, o
             assert before[0] == before[2] != before[1]
 
 
-@pytest.mark.parametrize("cells", [[True, False], [datetime(2020, 2, 1)], [time(10)], np.array([True]), [16, None]])
+@pytest.mark.parametrize(
+    "cells", [[True, False], [datetime(2020, 2, 1)], [time(10)], np.array([True]), [16, None]]
+)
 def test_a_column_that_its_reader_made_something_else_of_is_refused(cells):
     columns = PublicColumns.learn({"smoker": ["yes", "no", "2020/02/01", "10:00", "0x10"]})
-    with pytest.raises(InvalidDataError, match="Column 'smoker' holds no text, and the public rows do"):
+    with pytest.raises(
+        InvalidDataError, match="Column 'smoker' holds no text, and the public rows do"
+    ):
         columns.transform({"smoker": cells})
     assert columns.transform({"smoker": ["unknown", None]}).tolist() == [[UNKNOWN]] * 2
 
@@ -123,7 +133,9 @@ NOTES = [f"note {number}" for number in range(100)]
 
 @pytest.mark.parametrize("cells", [NOTES, [*NOTES[:26], *NOTES[:24], ""]])
 def test_text_that_differs_in_most_public_rows_is_no_category(cells):
-    with pytest.raises(InvalidDataError, match="Column 'notes' of the public rows holds text that differs in most"):
+    with pytest.raises(
+        InvalidDataError, match="Column 'notes' of the public rows holds text that differs in most"
+    ):
         PublicColumns.learn({"notes": cells})
 
 

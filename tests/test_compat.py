@@ -21,7 +21,9 @@ def seed_zero() -> tuple[np.ndarray, np.ndarray]:
 
 def test_called_rightly_it_gives_the_analysis_of_the_paper():
     votes, _ = seed_zero()
-    found = perform_analysis(teacher_preds=votes, indices=EVERY, noise_eps=0.1, delta=1e-5, n_classes=10)
+    found = perform_analysis(
+        teacher_preds=votes, indices=EVERY, noise_eps=0.1, delta=1e-5, n_classes=10
+    )
     assert found.data_dependent == pytest.approx(6.8847, abs=5e-5)
     assert found.data_independent == pytest.approx(7.8376, abs=5e-5)
 
@@ -42,7 +44,10 @@ def test_the_old_number_has_the_faults_that_are_known():
 def test_theorem_3_is_not_used_where_it_does_not_hold():
     votes = np.array([[0, 0], [1, 1], [0, 0]])  # two classes, one vote ahead
     ours = perform_analysis(votes, [0], noise_eps=0.7, n_classes=2, moments=3)
-    assert analysis_of_pysyft(votes, np.array([0]), 0.7, 1e-5, moments=3)[0] < ours.data_dependent - 0.1
+    assert (
+        analysis_of_pysyft(votes, np.array([0]), 0.7, 1e-5, moments=3)[0]
+        < ours.data_dependent - 0.1
+    )
     assert ours.data_dependent <= ours.data_independent
 
 
@@ -52,7 +57,9 @@ def test_only_answered_examples_count_and_classes_without_votes_are_asked_for():
     few = perform_analysis(votes, np.arange(10), 0.1, n_classes=10)
     assert few == perform_analysis(votes[:, :10], np.arange(10), 0.1, n_classes=10)
     with pytest.warns(UserWarning, match="`n_classes`"):
-        assert perform_analysis(votes[:, :10], np.arange(10), 0.1).data_dependent < few.data_dependent
+        assert (
+            perform_analysis(votes[:, :10], np.arange(10), 0.1).data_dependent < few.data_dependent
+        )
 
 
 def test_tensors_of_torch_count_alike():
@@ -74,6 +81,12 @@ def test_what_is_probably_not_meant_is_warned_of():
     ("teacher_preds", np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(name, value):
-    arguments = {"teacher_preds": seed_zero()[0], "indices": EVERY, "noise_eps": 0.1, "n_classes": 10, name: value}
+    arguments = {
+        "teacher_preds": seed_zero()[0],
+        "indices": EVERY,
+        "noise_eps": 0.1,
+        "n_classes": 10,
+        name: value,
+    }
     with pytest.raises((InvalidDataError, InvalidParameterError)):
         perform_analysis(**arguments)

@@ -26,13 +26,19 @@ from tutelage.publishing.cost_envelope import reach
 STEPS = 6
 
 
-def bounds(event, counts, teachers: int, order: float = 6.0, steps: int = STEPS, offsets=None) -> np.ndarray:
+def bounds(
+    event, counts, teachers: int, order: float = 6.0, steps: int = STEPS, offsets=None
+) -> np.ndarray:
     """Return the bounds of each histogram by itself, shape (histograms, steps + 1)."""
-    return np.stack([reach(event, VoteHistogram(row[None], teachers), order, steps, offsets) for row in counts])
+    return np.stack(
+        [reach(event, VoteHistogram(row[None], teachers), order, steps, offsets) for row in counts]
+    )
 
 
 def exact_costs(event, counts, teachers: int, order: float = 6.0, offsets=None) -> np.ndarray:
-    return ExactCosts(event, VoteHistogram(counts, teachers), offsets).per_query(np.array([order]))[:, 0]
+    return ExactCosts(event, VoteHistogram(counts, teachers), offsets).per_query(np.array([order]))[
+        :, 0
+    ]
 
 
 def assert_smooth(values: np.ndarray, counts: np.ndarray) -> None:
@@ -63,7 +69,9 @@ EVENTS = {
 
 @pytest.mark.parametrize(("event", "teachers", "classes"), EVENTS.values(), ids=EVENTS)
 @pytest.mark.parametrize("order", [1.5, 6.0])
-def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, teachers, classes, order):
+def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(
+    event, teachers, classes, order
+):
     counts = histograms(teachers, classes, silent=True)
     offsets = np.array([[1.4, 0.2, 4.4]]) if isinstance(event, InteractiveCheck) else None
     values = bounds(event, counts, teachers, order, offsets=offsets)
@@ -78,7 +86,12 @@ def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, t
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(0, 60), min_size=3, max_size=6), st.integers(0, 5), st.integers(0, 5), st.booleans())
+@given(
+    st.lists(st.integers(0, 60), min_size=3, max_size=6),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.booleans(),
+)
 def test_larger_histograms_move_by_one_step_too(counts, taken, given_to, gaussian):
     row = np.array(counts)
     source, target = taken % len(row), given_to % len(row)
@@ -97,7 +110,10 @@ def test_larger_histograms_move_by_one_step_too(counts, taken, given_to, gaussia
 
 @pytest.mark.rest
 def test_wide_noise_is_followed_in_cells_that_only_add():
-    event, coarse = NoisyArgmaxGaussian(150.0, 3, ONE_TEACHER), np.array([[600, 300, 100], [340, 330, 330]])
+    event, coarse = (
+        NoisyArgmaxGaussian(150.0, 3, ONE_TEACHER),
+        np.array([[600, 300, 100], [340, 330, 330]]),
+    )
     values = bounds(event, coarse, 1000, order=3.0, steps=40)
     exact = exact_costs(event, coarse, 1000, 3.0)
     assert np.all(values[:, 0] >= exact)

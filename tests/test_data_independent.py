@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, histograms, label_probabilities, neighbors, renyi
+from exact import (
+    discrete_gaussian_masses,
+    discrete_laplace_masses,
+    histograms,
+    label_probabilities,
+    neighbors,
+    renyi,
+)
 from tutelage.accounting.composition import gaussian_composition, pure_dp_composition
 from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp
 from tutelage.accounting.rdp import RenyiCurve, cks2020, classic
@@ -43,7 +50,10 @@ def test_no_pair_of_small_neighbors_costs_more_than_the_curve(classes, event, ma
 
 
 def test_the_headline_is_the_smallest_theorem():
-    laplace, gaussian = epsilon(Repeated(LAPLACE, 500), 1e-5), epsilon(Repeated(GAUSSIAN, 500), 1e-5)
+    laplace, gaussian = (
+        epsilon(Repeated(LAPLACE, 500), 1e-5),
+        epsilon(Repeated(GAUSSIAN, 500), 1e-5),
+    )
     assert laplace.epsilon < pure_dp_composition(0.1, 500, 1e-5) * 0.6
     assert gaussian.epsilon < gaussian_composition(40.0, 500, 1e-5) * 0.85
     flipped = epsilon(Repeated(PermuteAndFlip(20.0, 10, ONE_TEACHER), 500), 1e-5)
@@ -56,7 +66,9 @@ def test_composition_adds_and_flattens():
     assert rdp(both).values == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(("passes", "passes_there"), [(CERTAIN // 2, CERTAIN // 4), (CERTAIN // 10 * 9, CERTAIN // 2)])
+@pytest.mark.parametrize(
+    ("passes", "passes_there"), [(CERTAIN // 2, CERTAIN // 4), (CERTAIN // 10 * 9, CERTAIN // 2)]
+)
 def test_a_publication_test_is_charged_in_both_directions(passes, passes_there):
     """By the first of the two chances the pass tells more, by the second the refusal."""
     event = PublicationTest((passes, passes_there), 1e-5, ONE_TEACHER)
@@ -74,7 +86,8 @@ def test_narrow_numpy_numbers_do_not_overflow_into_a_small_epsilon():
 
 
 @pytest.mark.parametrize(
-    ("orders", "values"), [([1.0], [0.1]), ([2.0], [np.nan]), ([2.0, 3.0], [0.1]), ([2.0, np.inf], [5.0, 9.0])]
+    ("orders", "values"),
+    [([1.0], [0.1]), ([2.0], [np.nan]), ([2.0, 3.0], [0.1]), ([2.0, np.inf], [5.0, 9.0])],
 )
 def test_curves_refuse_nonsense(orders, values):
     with pytest.raises(InvalidParameterError):

@@ -29,7 +29,9 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 def executed(examples: list[str], **names: Any) -> dict[str, Any]:
@@ -44,9 +46,13 @@ def executed(examples: list[str], **names: Any) -> dict[str, Any]:
 @pytest.mark.rest
 def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
     adult, names = load_adult(), np.array(["no", "yes"])
-    private = pd.DataFrame(adult.X_private, columns=adult.feature_names).assign(readmitted=names[adult.y_private])
+    private = pd.DataFrame(adult.X_private, columns=adult.feature_names).assign(
+        readmitted=names[adult.y_private]
+    )
     private.rename_axis("patient_id").to_csv(tmp_path / "patients.csv")
-    public = pd.DataFrame(adult.X_public, columns=adult.feature_names).assign(readmitted=names[adult.y_public])
+    public = pd.DataFrame(adult.X_public, columns=adult.feature_names).assign(
+        readmitted=names[adult.y_public]
+    )
     public[:5000].to_csv(tmp_path / "public.csv", index=False)
     monkeypatch.chdir(tmp_path)
     printed = executed(blocks("README.md", "python")[:1])["printed"]
@@ -65,20 +71,29 @@ def test_methods_are_named_and_written_as_documented(tmp_path, monkeypatch):
     assert found["model"].predict_proba(np.zeros((1, 2)))[0] == pytest.approx([0.3, 0.7], abs=0.1)
     monkeypatch.setitem(METHODS, "class-frequencies", found["ClassFrequencies"])
     methods = []
-    for section in (*blocks("docs/methods.md", "toml"), *blocks("docs/howto/own-method.md", "toml")):
+    for section in (
+        *blocks("docs/methods.md", "toml"),
+        *blocks("docs/howto/own-method.md", "toml"),
+    ):
         epsilon = "" if "mechanism" in section else "[privacy]\nepsilon = 1.0\n"
-        (tmp_path / "config.toml").write_text(f'dataset = "adult"\n{section}\n{epsilon}[output]\nfolder = "out"\n')
+        (tmp_path / "config.toml").write_text(
+            f'dataset = "adult"\n{section}\n{epsilon}[output]\nfolder = "out"\n'
+        )
         methods.append(load_config(tmp_path / "config.toml").method)
     assert methods == [models[2].method, found["ClassFrequencies"](mechanism=NoisySum(8.0))]
 
 
 @pytest.mark.rest
 def test_ballots_of_vectors_are_used_as_documented(tmp_path):
-    epsilon, _, accuracy = executed(blocks("docs/ballots.md", "python")[:1])["printed"].rpartition(" ")
+    epsilon, _, accuracy = executed(blocks("docs/ballots.md", "python")[:1])["printed"].rpartition(
+        " "
+    )
     assert 0.499 < float(epsilon.split()[2]) <= 0.5
     assert 0.845 < float(accuracy) < 0.865
     for section in blocks("docs/ballots.md", "toml"):
-        (tmp_path / "config.toml").write_text(f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n')
+        (tmp_path / "config.toml").write_text(
+            f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
+        )
         config = load_config(tmp_path / "config.toml")
         assert not config.chosen.needs.shards
         assert config.chosen.mechanism is None
@@ -103,14 +118,20 @@ def test_the_documented_commands_work(tmp_path, called):
     (commands,) = [block for block in blocks("docs/ledger.md", "") if "ledger init" in block]
     random = np.random.default_rng(0)
     np.savez(tmp_path / "votes.npz", counts=random.multinomial(250, [0.9, 0.1], size=30))
-    (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(30)))
+    (tmp_path / "public.csv").write_text(
+        "age,ward\n" + "".join(f"{age},north\n" for age in range(30))
+    )
     for command in commands.splitlines():
         succeeded(called(*command.split()[1:], cwd=tmp_path))
 
 
 def test_the_documented_batches_of_capped_votes_are_one_release():
-    names = executed([*blocks("docs/teachers.md", "python")[:1], *blocks("docs/mechanisms.md", "python")])
-    assert data_independent.epsilon(names["first"].event, 1e-5).epsilon == pytest.approx(2.23, abs=0.01)
+    names = executed(
+        [*blocks("docs/teachers.md", "python")[:1], *blocks("docs/mechanisms.md", "python")]
+    )
+    assert data_independent.epsilon(names["first"].event, 1e-5).epsilon == pytest.approx(
+        2.23, abs=0.01
+    )
     assert names["second"].cost == 0
 
 
@@ -135,12 +156,29 @@ SHOWN = {
     ),
     "digits.py": ("of the other public digits", "ε = 1.6955 at δ = 1e-05"),
     "frame.py": ("ε = 1.0 at δ = 1e-05", "of 8,281 new public rows"),
-    "images.py": ("60 networks voted on 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
+    "images.py": (
+        "60 networks voted on 50 queries",
+        "of the other public digits",
+        "ε = 3.0056 at δ = 1e-05",
+    ),
     "own_method.py": ("at δ = 1e-05",),
-    "own_votes.py": ("ε = 2 pays for 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),
+    "own_votes.py": (
+        "ε = 2 pays for 240 of 300 queries",
+        "labels in labels.csv",
+        "guarantees ε = 2.0 at δ = 1e-05",
+    ),
     "plan.py": ("worst case", "at δ = 1e-05", "[method]", "and not 80.0%"),
-    "prompts.py": ("150 prompts of 8 examples", "pays for 75 labels", "40 messages labeled", "ε = 1.0 at δ = 1e-05"),
-    "rounds.py": ("of 180 queries have a label", "of the other public digits", "guarantees ε = 20.0 at δ = 1e-05"),
+    "prompts.py": (
+        "150 prompts of 8 examples",
+        "pays for 75 labels",
+        "40 messages labeled",
+        "ε = 1.0 at δ = 1e-05",
+    ),
+    "rounds.py": (
+        "of 180 queries have a label",
+        "of the other public digits",
+        "guarantees ε = 20.0 at δ = 1e-05",
+    ),
     "text.py": ("ε = 1.0 at δ = 1e-05", "of 300 new notes"),
     "table.py": (
         "ε = 2.1197 at δ = 1e-05",
@@ -164,7 +202,10 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 def test_the_documented_teachers_and_students_work():
     names = executed([*blocks("docs/teachers.md", "python"), *blocks("docs/students.md", "python")])
     assert names["model"].release_.answered.all()
-    assert f"ε = {names['model'].epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/teachers.md").read_text()
+    assert (
+        f"ε = {names['model'].epsilon_.epsilon:.2f}"
+        in (REPOSITORY / "docs/teachers.md").read_text()
+    )
     assert len(names["labels"]) == 2
     assert len(names["in_rounds"].queries_) == len(set(names["in_rounds"].queries_.tolist())) == 200
 
@@ -172,7 +213,9 @@ def test_the_documented_teachers_and_students_work():
 @pytest.mark.rest
 @pytest.mark.usefixtures("short_trials")
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # of class frequencies
-@pytest.mark.parametrize("example", sorted((REPOSITORY / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", sorted((REPOSITORY / "examples").glob("*.py")), ids=lambda path: path.name
+)
 def test_examples_run(example, capsys):
     runpy.run_path(str(example), run_name="__main__")
     shown = capsys.readouterr().out
@@ -190,7 +233,9 @@ def test_links_between_pages_lead_somewhere(page):
 
 def test_every_name_of_the_package_on_a_page_exists():
     pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which also names what is gone
-    named = {name for page in pages for name in re.findall(r"`(tutelage(?:\.\w+)+)", page.read_text())}
+    named = {
+        name for page in pages for name in re.findall(r"`(tutelage(?:\.\w+)+)", page.read_text())
+    }
     assert len(named) > 20
     for name in named:
         pkgutil.resolve_name(name)

@@ -18,7 +18,14 @@ from tutelage.reporting.record import Curve
 from tutelage.students import load_student
 
 CURVES = (
-    Curve("age", "yes", True, ["17 to 20", "20 to 30", "30 to 90"], [-0.5, 0.25, 1.25], [0.125, 0.0625, 0.5]),
+    Curve(
+        "age",
+        "yes",
+        True,
+        ["17 to 20", "20 to 30", "30 to 90"],
+        [-0.5, 0.25, 1.25],
+        [0.125, 0.0625, 0.5],
+    ),
     Curve("<script>ward", "yes", False, ["a&b", "<i>"], [0.75, -0.25], [0.0, 0.5]),
 )
 OF = {"classes": test_additive, "numbers": test_regression}
@@ -38,7 +45,9 @@ def test_bands_contain_the_effects_without_noise_about_as_often_as_they_say(kind
             sums = request.ballot.cast(prepared, request, np.arange(1))
             drawn = request.mechanism.release(sums, source)
             found = np.array(drawn.answers)
-            return Answer(np.asarray(sums.totals).reshape(found.shape) if exact else found, drawn.event, 0.0)
+            return Answer(
+                np.asarray(sums.totals).reshape(found.shape) if exact else found, drawn.event, 0.0
+            )
 
         return driven(whole.method.steps(whole.public), answer, lambda one: one.make()).student
 

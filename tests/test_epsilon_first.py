@@ -36,8 +36,12 @@ PUBLIC = np.random.default_rng(3).uniform(size=(90, 4))
 VOTES = TeacherVotes(TREE, n_teachers=20, student=TREE)
 
 
-def model(method: Method | None = VOTES, epsilon: float | None = 2.0, **changes: Any) -> PATEClassifier:
-    return PATEClassifier(epsilon, method=method, random_state=0, noise=SimulationNoise(0), **changes)
+def model(
+    method: Method | None = VOTES, epsilon: float | None = 2.0, **changes: Any
+) -> PATEClassifier:
+    return PATEClassifier(
+        epsilon, method=method, random_state=0, noise=SimulationNoise(0), **changes
+    )
 
 
 def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
@@ -45,9 +49,13 @@ def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("epsilon", "n_queries", "rounds"), [(1.0, 9, 1), (4.0, None, 1), (1.0, 50, 4)])
+@pytest.mark.parametrize(
+    ("epsilon", "n_queries", "rounds"), [(1.0, 9, 1), (4.0, None, 1), (1.0, 50, 4)]
+)
 def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon, n_queries, rounds):
-    found: Any = model(replace(VOTES, n_queries=n_queries, rounds=rounds), epsilon).fit(*binary_rows, X_public=PUBLIC)
+    found: Any = model(replace(VOTES, n_queries=n_queries, rounds=rounds), epsilon).fit(
+        *binary_rows, X_public=PUBLIC
+    )
     asked, sigma = n_queries or len(PUBLIC), found.mechanism_.sigma
     limit = RenyiFilter.suited_to(epsilon, DELTA)
     assert cost(sigma, asked, limit) <= limit.capacity < cost(sigma * 0.9998, asked, limit)
@@ -57,11 +65,15 @@ def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon,
     assert sum(found.rounds_) == asked
 
 
-def test_another_budget_than_that_of_the_ledger_trains_no_teacher(binary_rows, tmp_path, monkeypatch):
+def test_another_budget_than_that_of_the_ledger_trains_no_teacher(
+    binary_rows, tmp_path, monkeypatch
+):
     path = tmp_path / "a.ledger"
     Ledger.create(path, epsilon=2.0, delta=DELTA, unit=ROW)
     monkeypatch.setattr("tutelage.methods.TeacherVotes.prepare", lambda *_, **__: 1 / 0)
-    with pytest.raises(InvalidParameterError, match="`epsilon` must be at most 2, the budget of the ledger"):
+    with pytest.raises(
+        InvalidParameterError, match="`epsilon` must be at most 2, the budget of the ledger"
+    ):
         model(ledger=path, epsilon=2.5).fit(*binary_rows, X_public=PUBLIC)
     with pytest.raises(LedgerMismatchError, match="`budget` must be 2"):
         model(ledger=path, budget=2.5).fit(*binary_rows, X_public=PUBLIC)
@@ -72,16 +84,26 @@ def test_another_budget_than_that_of_the_ledger_trains_no_teacher(binary_rows, t
 @pytest.mark.parametrize("votes", [False, True])
 def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tmp_path, votes):
     method = VOTES if votes else None
-    shared: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "epsilon": None, "budget": 2.0, "releases": 3}
+    shared: dict[str, Any] = {
+        "ledger": tmp_path / "a.ledger",
+        "epsilon": None,
+        "budget": 2.0,
+        "releases": 3,
+    }
     asked = ("first", "second", "third", "first")
-    fits: Any = [model(method, **shared, question=question).fit(*binary_rows, X_public=PUBLIC) for question in asked]
+    fits: Any = [
+        model(method, **shared, question=question).fit(*binary_rows, X_public=PUBLIC)
+        for question in asked
+    ]
     assert 1.999 < fits[2].ledger_.spent == fits[3].ledger_.spent <= 2.0
     if not votes:  # μ² of three sums is three times that of one
         alone: Any = model(method).fit(*binary_rows, X_public=PUBLIC)
         noise = [each.mechanism_.noise_multiplier for each in (fits[2], alone)]
         assert noise[0] == pytest.approx(3**0.5 * noise[1], rel=1e-4)
         event = fits[2].release_.event
-        assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(epsilon_of_each(2.0, DELTA, 3), rel=1e-3)
+        assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(
+            epsilon_of_each(2.0, DELTA, 3), rel=1e-3
+        )
     with pytest.raises(BudgetExceededError):
         model(method, **shared, question="fourth").fit(*binary_rows, X_public=PUBLIC)
 
@@ -91,8 +113,15 @@ def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tm
     {"method": TeacherVotes(n_teachers=20, mechanism=GNMax(9.0))},
 ])  # fmt: skip
 def test_releases_divide_a_budget_and_nothing_else(binary_rows, tmp_path, changes):
-    settings: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "budget": 2.0, "releases": 3, **changes}
-    with pytest.raises(InvalidParameterError, match="`releases` of PATEClassifier must come with `budget`"):
+    settings: dict[str, Any] = {
+        "ledger": tmp_path / "a.ledger",
+        "budget": 2.0,
+        "releases": 3,
+        **changes,
+    }
+    with pytest.raises(
+        InvalidParameterError, match="`releases` of PATEClassifier must come with `budget`"
+    ):
         PATEClassifier(**settings).fit(*binary_rows, X_public=PUBLIC)
 
 
@@ -106,7 +135,9 @@ def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, 
 
 @pytest.mark.rest
 def test_noise_beyond_all_votes_is_warned_of(binary_rows):
-    with pytest.warns(MuchNoiseWarning, match=r"σ = \d+(\.\d+)? votes, is larger than all 20 votes on a query"):
+    with pytest.warns(
+        MuchNoiseWarning, match=r"σ = \d+(\.\d+)? votes, is larger than all 20 votes on a query"
+    ):
         model(epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)
     with warnings.catch_warnings():
         warnings.simplefilter("error", MuchNoiseWarning)

@@ -58,7 +58,12 @@ def path(tmp_path):
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
-    [OfAllRows(method=TeacherVotes(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE), random_state=0)],
+    [
+        OfAllRows(
+            method=TeacherVotes(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE),
+            random_state=0,
+        )
+    ],
     expected_failed_checks=lambda _: {
         "check_class_weight_classifiers": "released labels are weighed, and teachers agree where classes overlap",
         "check_dtype_object": "a cell that is no number is private: it is an InvalidDataError, which quotes none",
@@ -70,7 +75,9 @@ def test_scikit_learn_contract(estimator, check):
 
 def test_a_student_learns_through_noise():
     X_public = np.random.default_rng(1).uniform(size=(150, 4))
-    fitted = model(classes=["high", "low", "nobody"]).fit(X, np.array(["low", "high"])[y], X_public=X_public)
+    fitted = model(classes=["high", "low", "nobody"]).fit(
+        X, np.array(["low", "high"])[y], X_public=X_public
+    )
     assert fitted.score(X_public, np.where(X_public[:, 0] > 0.5, "high", "low")) > 0.9
     assert fitted.classes_.tolist() == ["high", "low", "nobody"]
     assert fitted.predict_proba(X_public).shape == (150, 3)
@@ -129,13 +136,22 @@ def test_refusals_name_the_parameter_and_the_fix():
         ({"method__n_teachers": 0}, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0"),
         ({"method__rounds": np.True_}, "`rounds` of TeacherVotes must be"),
         ({"delta": 1.5}, "`delta` of PATEClassifier must lie strictly between 0 and 1"),
-        ({"epsilon": LinearRegression()}, r"Got a LinearRegression. A teacher .* method=TeacherVotes\(teacher\)"),
+        (
+            {"epsilon": LinearRegression()},
+            r"Got a LinearRegression. A teacher .* method=TeacherVotes\(teacher\)",
+        ),
         ({"random_state": -1}, "`random_state` of PATEClassifier must be"),
         ({"method__mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
         ({"noise": 42}, "must be a noise source of tutelage"),
         ({"method__n_queries": 401}, "at most 400, the number of public rows. Got 401"),
-        ({"method__teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
-        ({"method__student": LinearRegression()}, "`student` of TeacherVotes must be a scikit-learn classifier"),
+        (
+            {"method__teacher": "forest"},
+            "`teacher` of TeacherVotes must be a scikit-learn classifier",
+        ),
+        (
+            {"method__student": LinearRegression()},
+            "`student` of TeacherVotes must be a scikit-learn classifier",
+        ),
         (
             {"method__teacher": DecisionTreeClassifier(max_depth=-1)},
             "`teacher` .* must train without an error .* It raised Inv.* may quote",
@@ -159,9 +175,13 @@ def test_a_refused_parameter_that_holds_rows_is_not_quoted(name):
     for private in (np.array(["Anna Meier", "Bo Li"]), X + 1234.5):
         given: dict[str, Any] = {name: private}
         own, of_fit = ({}, given) if name == "checkpoints" else (given, {})
-        with pytest.raises(InvalidParameterError, match=f"`{name.removeprefix('method__')}` of .* must be") as caught:
+        with pytest.raises(
+            InvalidParameterError, match=f"`{name.removeprefix('method__')}` of .* must be"
+        ) as caught:
             model().set_params(**own).fit(X, y, X_public=X, **of_fit)
-        assert not re.search(r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1])
+        assert not re.search(
+            r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1]
+        )
         assert caught.value.__context__ is None
 
 
@@ -187,7 +207,9 @@ def test_a_label_of_a_class_of_its_own_is_one_sentence(raises):
 
 def test_refusals_of_data_quote_no_row():
     for rows, labels in ((X, y), ({"age": ["17"] * 400, "ill": y}, "ill")):
-        with pytest.raises(InvalidDataError, match=r"as `X_public=\.\.\.`, or .*`PATEClassifier\(columns=Schema"):
+        with pytest.raises(
+            InvalidDataError, match=r"as `X_public=\.\.\.`, or .*`PATEClassifier\(columns=Schema"
+        ):
             PATEClassifier(epsilon=1).fit(rows, labels)
     with pytest.raises(InvalidDataError, match="at least 2 classes"):
         model().fit(X, np.zeros(400), X_public=X)
@@ -208,7 +230,9 @@ def test_refusals_of_data_quote_no_row():
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(monkeypatch, settled):
+def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(
+    monkeypatch, settled
+):
     release = Boundary.release
 
     def release_after_another(boundary, request):
@@ -229,8 +253,11 @@ def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_bud
 def test_a_second_fit_continues_the_budget_and_says_so(path):
     first = model(ledger=path, budget=60.0).fit(X, y, X_public=X[:40])
     assert 0 < first.ledger_.spent == pytest.approx(first.release_.cost)
-    assert first.epsilon_.epsilon < 60.0  # nothing came before, so the labels have a guarantee by themselves
-    with pytest.warns(BudgetContinuedWarning, match=r"a budget of ε = 60 at δ = 1e-05: .* before it, .* by it"):
+    # Nothing came before, so the labels have a guarantee by themselves.
+    assert first.epsilon_.epsilon < 60.0
+    with pytest.warns(
+        BudgetContinuedWarning, match=r"a budget of ε = 60 at δ = 1e-05: .* before it, .* by it"
+    ):
         more = model(ledger=path, random_state=9).fit(X, y, X_public=X[:60])
     assert more.epsilon_ == more.ledger_.guarantee()
     assert more.ledger_.spent > first.ledger_.spent
@@ -242,7 +269,9 @@ def test_the_same_people_get_no_second_ledger_beside_the_first(tmp_path, entity_
     people = {"X_public": X[:40], "entity_ids": entity_ids}
     model(ledger=tmp_path / "a.csv.ledger").fit(X, y, **people)
     (tmp_path / "damaged.ledger").write_text("no ledger")
-    with pytest.raises(LedgerMismatchError, match=r"a\.csv\.ledger contains the budget of these data"):
+    with pytest.raises(
+        LedgerMismatchError, match=r"a\.csv\.ledger contains the budget of these data"
+    ):
         model(ledger=tmp_path / "a.parquet.ledger").fit(X[::-1], y[::-1], **people)
     assert not (tmp_path / "a.parquet.ledger").exists()
     some = {**people, "entity_ids": None if entity_ids is None else entity_ids[:-2]}
@@ -255,12 +284,17 @@ def test_the_same_people_get_no_second_ledger_beside_the_first(tmp_path, entity_
 
 def test_another_question_about_the_same_people_is_another_query(path):
     people = np.arange(400) // 4
-    first = model(ledger=path, budget=200.0).fit(X[:, :2], y, X_public=X[:40, :2], entity_ids=people)
-    backwards = {"X_public": X[:40, 2:], "entity_ids": [f" {name}" for name in people[::-1]]}  # and other columns
+    first = model(ledger=path, budget=200.0).fit(
+        X[:, :2], y, X_public=X[:40, :2], entity_ids=people
+    )
+    # And other columns.
+    backwards = {"X_public": X[:40, 2:], "entity_ids": [f" {name}" for name in people[::-1]]}
     with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
         other = model(ledger=path, question="another").fit(X[::-1, 2:], 1 - y, **backwards)
     with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
-        third = model(ledger=path).fit(X[:, :2], np.where(y, "ill", "well"), X_public=X[:40, :2], entity_ids=people)
+        third = model(ledger=path).fit(
+            X[:, :2], np.where(y, "ill", "well"), X_public=X[:40, :2], entity_ids=people
+        )
     costs = [fitted.release_.cost for fitted in (first, other, third)]
     assert costs == [costs[0]] * 3
     assert third.ledger_.spent == pytest.approx(sum(costs))  # one budget
@@ -298,10 +332,13 @@ def test_the_ledger_knows_other_data_and_other_budgets(path):
 
 def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(path):
     mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
-    fitted = model(VOTES.with_params(mechanism=mechanism), ledger=path, budget=200.0).fit(X, y, X_public=X[:60])
+    fitted = model(VOTES.with_params(mechanism=mechanism), ledger=path, budget=200.0).fit(
+        X, y, X_public=X[:60]
+    )
     assert 0 < fitted.release_.answered.sum() < 60
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
-    assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
+    # The most, fixed beforehand.
+    assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
     assert Ledger.open(path).export()[-1]["refund"] > 0
 
 

@@ -67,7 +67,9 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
 ], ids=str)  # fmt: skip
 def test_students_speak_in_the_users_class_values(student, values):
     labels = np.array(values)[y]
-    fitted = tree_like(student=student, n_queries=60, selection="random").fit(X, labels, X_public=X_public)
+    fitted = tree_like(student=student, n_queries=60, selection="random").fit(
+        X, labels, X_public=X_public
+    )
     assert set(fitted.predict(X_public).tolist()) == set(values)
     assert fitted.predict_proba(X_public).shape == (300, 2)
     assert fitted.score(X, labels) > 0.5
@@ -77,7 +79,11 @@ def test_public_features_make_propagation_the_default():
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None).resolved().student, ForestStudent)
     assert not hasattr(model(student=RidgeClassifier()), "predict_proba")
-    fitted = tree_like(student=None, n_queries=20).set_params(features=features).fit(X, y, X_public=X_public)
+    fitted = (
+        tree_like(student=None, n_queries=20)
+        .set_params(features=features)
+        .fit(X, y, X_public=X_public)
+    )
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
 
@@ -111,7 +117,9 @@ def test_a_student_may_see_other_features_than_the_teachers():
     axes = PublicPCA.learn(PublicRows(X_public, "a test"), 1)
     narrow = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     fitted = tree_like(student_features=axes, student=GaussianNB(), n_queries=50)
-    assert fitted.set_params(features=narrow).fit(X, y, X_public=X_public).student_.n_features_in_ == 1
+    assert (
+        fitted.set_params(features=narrow).fit(X, y, X_public=X_public).student_.n_features_in_ == 1
+    )
 
 
 def test_how_many_were_asked_is_no_part_of_the_published_epsilon():
@@ -136,7 +144,11 @@ def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
     (LabelSpreading(), (-1, 1), "must not contain -1, because LabelSpreading reads"),
     (LabelSpreading(), ("no", "yes"), "must train without an error on public rows with made-up labels"),
 ])  # fmt: skip
-def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, tmp_path):
+def test_class_values_that_a_student_does_not_take_are_found_out_before(
+    student, values, message, tmp_path
+):
     with pytest.raises(InvalidParameterError, match=message):
-        tree_like(student=student).set_params(ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
+        tree_like(student=student).set_params(ledger=tmp_path / "a").fit(
+            X, np.array(values)[y], X_public=X_public
+        )
     assert not (tmp_path / "a").exists()

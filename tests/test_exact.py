@@ -65,8 +65,14 @@ EVENTS = {
     "permute and flip": PermuteAndFlip,
 }
 MECHANISMS = {
-    "laplace": (lambda m: NoisyArgmaxLaplace(1.7, m, ONE_TEACHER), discrete_laplace_masses(1.7, 120)),
-    "gaussian": (lambda m: NoisyArgmaxGaussian(1.4, m, ONE_TEACHER), discrete_gaussian_masses(1.4, 24)),
+    "laplace": (
+        lambda m: NoisyArgmaxLaplace(1.7, m, ONE_TEACHER),
+        discrete_laplace_masses(1.7, 120),
+    ),
+    "gaussian": (
+        lambda m: NoisyArgmaxGaussian(1.4, m, ONE_TEACHER),
+        discrete_gaussian_masses(1.4, 24),
+    ),
 }
 
 
@@ -76,10 +82,13 @@ def test_every_histogram_of_up_to_six_teachers_costs_what_enumeration_says(class
     event, masses = MECHANISMS[kind]
     for teachers, silent in ((0, True), (1, False), (2, True), (4, False), (5, True)):
         all_votes = histograms(teachers, classes)
-        found = ExactCosts(event(classes), VoteHistogram(all_votes, teachers + silent)).per_query(ORDERS)
+        found = ExactCosts(event(classes), VoteHistogram(all_votes, teachers + silent)).per_query(
+            ORDERS
+        )
         limit = rdp(event(classes), ORDERS).values
         expected = [
-            enumerated_cost(counts, lambda n: label_probabilities(n, masses), enters=silent) for counts in all_votes
+            enumerated_cost(counts, lambda n: label_probabilities(n, masses), enters=silent)
+            for counts in all_votes
         ]
         assert found == pytest.approx(np.minimum(expected, limit), rel=1e-8, abs=1e-14)
 
@@ -96,7 +105,9 @@ def test_closed_forms_against_enumeration(kind, classes):
     for votes in (VoteHistogram(histograms(n, classes), n) for n in (1, 2, 5)):
         found = ExactCosts(event, votes).per_query(ORDERS)
         expected = [enumerated_cost(counts, lambda n: law(*n.tolist())) for counts in votes.counts]
-        assert found == pytest.approx(np.minimum(expected, rdp(event, ORDERS).values), rel=1e-8, abs=1e-13)
+        assert found == pytest.approx(
+            np.minimum(expected, rdp(event, ORDERS).values), rel=1e-8, abs=1e-13
+        )
 
 
 def test_checks_against_enumeration():
@@ -110,11 +121,15 @@ def test_checks_against_enumeration():
 
     votes = VoteHistogram(histograms(6, 3), 6)
     plain = ExactCosts(ConfidenceCheck(4.5, 2.5, 3, ONE_TEACHER), votes).per_query(ORDERS)
-    expected = [enumerated_cost(counts, lambda n: law_of(n, np.full(3, 4.5))) for counts in votes.counts]
+    expected = [
+        enumerated_cost(counts, lambda n: law_of(n, np.full(3, 4.5))) for counts in votes.counts
+    ]
     assert plain == pytest.approx(np.array(expected), rel=1e-8)
     asked = InteractiveCheck(4.5, 2.5, 3, ONE_TEACHER)
     interactive = ExactCosts(asked, votes, np.tile(offsets, (votes.n_queries, 1))).per_query(ORDERS)
-    expected = [enumerated_cost(counts, lambda n: law_of(n, 4.5 + offsets)) for counts in votes.counts]
+    expected = [
+        enumerated_cost(counts, lambda n: law_of(n, 4.5 + offsets)) for counts in votes.counts
+    ]
     assert interactive == pytest.approx(np.array(expected), rel=1e-8, abs=1e-15)
 
 
@@ -124,16 +139,22 @@ def test_checks_against_enumeration():
 def test_no_move_costs_less_than_fifty_digits_say(kind, data, rare):
     """At a high order a label of probability e^−760, which no double holds, can be the whole cost."""
     most = 40 if not rare else 80 if kind in MECHANISMS else 10_000
-    counts = data.draw(st.lists(st.integers(0, most), min_size=2, max_size=3 if rare else 4).filter(any))
+    counts = data.draw(
+        st.lists(st.integers(0, most), min_size=2, max_size=3 if rare else 4).filter(any)
+    )
     source = data.draw(st.sampled_from(np.flatnonzero(counts).tolist()))
     target = data.draw(st.integers(0, len(counts)).filter(lambda target: target != source))
     scale = data.draw(st.floats(0.13, 1) if rare else st.floats(0.5, 12))
     order = 1 + 10 ** data.draw(st.floats(0, 5) if rare else st.floats(-2, 2.5))
-    event, votes = EVENTS[kind](scale, len(counts), ONE_TEACHER), VoteHistogram(np.array([counts]), sum(counts))
+    event, votes = (
+        EVENTS[kind](scale, len(counts), ONE_TEACHER),
+        VoteHistogram(np.array([counts]), sum(counts)),
+    )
     before = None if kind in MECHANISMS else votes.counts
     found = per_source(ExactCosts(event, votes), np.array([order]), before)[0, source, 0]
     limit = rdp(event, np.array([order])).values[0]
-    exact = precise_cost(kind, counts, scale, order, source, target) - 1e-40  # what fifty digits leave of nothing
+    # What fifty digits leave of nothing.
+    exact = precise_cost(kind, counts, scale, order, source, target) - 1e-40
     assert found >= min(exact, limit * (1 - 1e-12))
 
 
@@ -143,7 +164,8 @@ def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, 
     counts = generator.integers(0, 3, size=(6, 20))
     for row in counts:  # few classes far ahead of many
         row[generator.permutation(20)[:4]] += generator.integers(150, 400, 4)
-    counts = np.vstack([counts, [500, 500] + [0] * 18])  # a ballot may go to one far behind, which gains much
+    # A ballot may go to one far behind, which gains much.
+    counts = np.vstack([counts, [500, 500] + [0] * 18])
     orders = np.append(ORDERS, [180.0, 250.0])
     votes = VoteHistogram(counts, int(counts.sum(axis=1).max()))
     aside = ExactCosts(event(9.0, 20, ONE_TEACHER), votes).per_query(orders)
@@ -155,8 +177,11 @@ def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, 
 
 def test_an_error_that_may_change_the_sign_of_a_log_ratio_counts():
     ratio, slack = np.reshape([9e-10, -1e-18], (1, 1, 1, 2)), np.reshape([0, 9e-10], (1, 1, 1, 2))
-    laws = MoveLaws(0 * slack, ratio, slack, np.full((1, 1, 1), True), np.zeros((1, 1), dtype=np.int64))
-    truth = np.log1p(2 * (np.expm1(9e-4) - 1e6 * np.expm1(9e-10))) / (1e6 - 1)  # both are 9e-10, where φ is larger
+    laws = MoveLaws(
+        0 * slack, ratio, slack, np.full((1, 1, 1), True), np.zeros((1, 1), dtype=np.int64)
+    )
+    # Both are 9e-10, where φ is larger.
+    truth = np.log1p(2 * (np.expm1(9e-4) - 1e6 * np.expm1(9e-10))) / (1e6 - 1)
     assert worst_divergences(laws, np.array([1e6]))[0, 0, 0] >= truth
 
 
@@ -170,14 +195,20 @@ def test_little_noise_and_a_clear_vote_keep_their_digits(kind, counts, scale):
     votes, orders = VoteHistogram(np.array([counts]), sum(counts)), np.array([1.5, 5.0])
     event = EVENTS[kind](scale, len(counts), ONE_TEACHER)
     found, limit = ExactCosts(event, votes).per_query(orders)[0], rdp(event, orders).values
-    moves = [(a, b) for a in range(len(counts)) if counts[a] for b in range(len(counts) + 1) if a != b]
-    exact = [max(precise_cost(kind, counts, scale, order, *move) for move in moves) for order in orders]
+    moves = [
+        (a, b) for a in range(len(counts)) if counts[a] for b in range(len(counts) + 1) if a != b
+    ]
+    exact = [
+        max(precise_cost(kind, counts, scale, order, *move) for move in moves) for order in orders
+    ]
     assert np.all(found >= np.minimum(exact, limit * (1 - 1e-12)))
     assert found == pytest.approx(np.minimum(exact, limit), rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.parametrize("place", ["_law_of", "worst_divergences"])
-def test_a_computation_that_was_interrupted_leaves_nothing_that_a_later_one_believes(place, monkeypatch):
+def test_a_computation_that_was_interrupted_leaves_nothing_that_a_later_one_believes(
+    place, monkeypatch
+):
     monkeypatch.setattr(exact, "_NUMBERS_AT_ONCE", 1)  # every histogram by itself
     votes, uninterrupted, calls = VoteHistogram(histograms(5, 3), 5), getattr(exact, place), count()
     costs, others = (ExactCosts(NoisyArgmaxLaplace(1.7, 3, ONE_TEACHER), votes) for _ in range(2))
@@ -196,7 +227,11 @@ def test_a_computation_that_was_interrupted_leaves_nothing_that_a_later_one_beli
 
 def test_costs_cannot_be_stored():
     with pytest.raises(NotPublishableError):
-        pickle.dumps(ExactCosts(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7)))
+        pickle.dumps(
+            ExactCosts(
+                NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7)
+            )
+        )
 
 
 @pytest.mark.rest

@@ -40,8 +40,10 @@ runtime: Any = pytest.importorskip("onnxruntime")
 from tutelage.students import export, export_onnx  # noqa: E402  needs the extra
 
 ROWS, LABELS = blobs(1500, 5)
-SURE = 1e-6  # two classes whose probabilities are nearer than this are told apart by rounding to 32 bits
-ONE_MORE = np.vstack([TEST, 50 * TEST[:100], np.zeros((1, 4))])  # rows further out than any public one
+# Two classes whose probabilities are nearer than this are told apart by rounding to 32 bits.
+SURE = 1e-6
+# Rows further out than any public one.
+ONE_MORE = np.vstack([TEST, 50 * TEST[:100], np.zeros((1, 4))])
 DECLARED = PublicRows(PUBLIC, "public rows")
 CLASSIFIERS = {
     "tree": DecisionTreeClassifier(max_depth=4, random_state=0),
@@ -55,12 +57,16 @@ MAPS = {
     "kernel": ballot_features(DECLARED, noise=0.02),
     "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),
     "ranges": PublicTransformer.learn(MinMaxScaler(clip=True), DECLARED, row_by_row=True),
-    "one after another": make_pipeline(PublicScaling.learn(DECLARED), make_pipeline(PublicPCA.learn(DECLARED, 2))),
+    "one after another": make_pipeline(
+        PublicScaling.learn(DECLARED), make_pipeline(PublicPCA.learn(DECLARED, 2))
+    ),
 }
 
 
 def run(path: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:
-    return tuple(runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs))
+    return tuple(
+        runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
+    )
 
 
 def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | None = None) -> None:
@@ -79,17 +85,28 @@ def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | Non
     assert len(np.unique(labels)) > 1
 
 
-FITTED = {name: (one, np.array(["low", "middle", "high"])[LABELS], TEST) for name, one in CLASSIFIERS.items()}
-MAPPED = {name: (make_pipeline(one, NoisySumClassifier()), LABELS, ONE_MORE) for name, one in MAPS.items()}
+FITTED = {
+    name: (one, np.array(["low", "middle", "high"])[LABELS], TEST)
+    for name, one in CLASSIFIERS.items()
+}
+MAPPED = {
+    name: (make_pipeline(one, NoisySumClassifier()), LABELS, ONE_MORE) for name, one in MAPS.items()
+}
 
 
-@pytest.mark.parametrize(("student", "y", "rows"), [*FITTED.values(), *MAPPED.values()], ids=[*FITTED, *MAPPED])
-def test_a_classifier_predicts_the_same_and_a_map_gives_the_same_features(tmp_path, student, y, rows):
+@pytest.mark.parametrize(
+    ("student", "y", "rows"), [*FITTED.values(), *MAPPED.values()], ids=[*FITTED, *MAPPED]
+)
+def test_a_classifier_predicts_the_same_and_a_map_gives_the_same_features(
+    tmp_path, student, y, rows
+):
     student.fit(ROWS, y)
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), rows)
 
 
-@pytest.mark.parametrize(("name", "learned"), [("tree", False), ("histogram gradient boosting", True)])
+@pytest.mark.parametrize(
+    ("name", "learned"), [("tree", False), ("histogram gradient boosting", True)]
+)
 def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
     holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
     student: Any = clone(CLASSIFIERS[name])
@@ -102,8 +119,12 @@ def test_students_of_images_predict_the_same(tmp_path):
     digits = load_digits()
     images = digits.X_train.reshape(-1, 4, 8, 2)
     features = image_features(PublicRows(images[:400], "digits"), n_components=20)
-    student = make_pipeline(features, LogisticRegression(max_iter=1000)).fit(images[400:900], digits.y_train[400:900])
-    wild = np.concatenate([digits.X_test * 1.7 - 3.3, digits.X_train[900:], np.zeros((1, 64))]).astype(np.float64)
+    student = make_pipeline(features, LogisticRegression(max_iter=1000)).fit(
+        images[400:900], digits.y_train[400:900]
+    )
+    wild = np.concatenate(
+        [digits.X_test * 1.7 - 3.3, digits.X_train[900:], np.zeros((1, 64))]
+    ).astype(np.float64)
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), wild)
 
 
@@ -119,7 +140,9 @@ def test_a_graph_that_differs_is_refused(tmp_path, monkeypatch):
 
 
 AGES: Any = {"age": np.arange(80)}
-NOTES: Any = AGES | {"note": [f"{word} and {number}" for number in range(40) for word in ("good", "bad")]}
+NOTES: Any = AGES | {
+    "note": [f"{word} and {number}" for number in range(40) for word in ("good", "bad")]
+}
 FRAMES: Any = PublicTransformer.learn(ColumnTransformer([("age", StandardScaler(), ["age"])]), AGES)
 
 
@@ -137,13 +160,20 @@ def test_texts_and_frames_are_refused_with_what_to_do(tmp_path, first, rows, nam
 def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
     student = make_pipeline(COLUMNS, HistGradientBoostingClassifier(max_iter=10, random_state=0))
     student.fit(PEOPLE, PEOPLE["age"].to_numpy() // 10 + (PEOPLE["ward"].to_numpy() == "east"))
-    ward, dose = PRIVATE["ward"].replace(["north"], ["unseen"]), PRIVATE["dose"].set(PRIVATE["age"] > 80, None)
+    ward, dose = (
+        PRIVATE["ward"].replace(["north"], ["unseen"]),
+        PRIVATE["dose"].set(PRIVATE["age"] > 80, None),
+    )
     rows = PRIVATE.select(PEOPLE.columns).with_columns(ward=ward, dose=dose)
-    cells = rows.to_dict(as_series=False) | {"seen": [(day - date(1970, 1, 1)).days for day in rows["seen"]]}
+    cells = rows.to_dict(as_series=False) | {
+        "seen": [(day - date(1970, 1, 1)).days for day in rows["seen"]]
+    }
     path, inputs = export_onnx(student, tmp_path / "student.onnx"), {}
     for one in runtime.InferenceSession(str(path)).get_inputs():
         given, text = cells[one.name], "string" in one.type
-        inputs[one.name] = np.array(list(map(str, given)) if text else given, object if text else float)[:, np.newaxis]
+        inputs[one.name] = np.array(
+            list(map(str, given)) if text else given, object if text else float
+        )[:, np.newaxis]
     assert_same(student, path, rows, inputs)
 
 
@@ -152,12 +182,18 @@ class Squaring(FunctionTransformer):
 
 
 ROUNDED = np.abs(np.round(ROWS))
-ODD = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
+ODD = {
+    "age": ["nan", "-1e300", "1e300"],
+    "work": ["public", "other", ""],
+    "hours": ["nan", "0.5", "inf"],
+}
 
 
 def as_columns(cells: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return rows as a student takes them, and as its file does."""
-    columns = {name: np.array(one, object if name == "work" else float) for name, one in cells.items()}
+    columns = {
+        name: np.array(one, object if name == "work" else float) for name, one in cells.items()
+    }
     return columns, {name: one[:, np.newaxis] for name, one in columns.items()}
 
 
@@ -186,7 +222,9 @@ def test_a_table_of_numbers_predicts_the_same(tmp_path):
 
 
 def learned(transformer):
-    return make_pipeline(PublicTransformer.learn(transformer, PublicRows(ROUNDED, "rows")), NoisySumClassifier())
+    return make_pipeline(
+        PublicTransformer.learn(transformer, PublicRows(ROUNDED, "rows")), NoisySumClassifier()
+    )
 
 
 @pytest.mark.parametrize(("student", "named"), [
@@ -197,6 +235,8 @@ def learned(transformer):
     (learned(OneHotEncoder(handle_unknown="error")), "OneHotEncoder"),
 ])  # fmt: skip
 def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
-    with pytest.raises(InvalidParameterError, match=f"must have only parts that ONNX supports. Got a {named}"):
+    with pytest.raises(
+        InvalidParameterError, match=f"must have only parts that ONNX supports. Got a {named}"
+    ):
         export_onnx(student.fit(ROUNDED, LABELS), tmp_path / "student.onnx")
     assert not list(tmp_path.iterdir())

@@ -5,7 +5,12 @@ import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise
 from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherLostWarning, TeacherTrainingError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    TeacherLostWarning,
+    TeacherTrainingError,
+)
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import CallableTeachers, RecordedTeachers
 
@@ -30,11 +35,15 @@ def test_callables_vote_in_a_session(n_jobs):
 
 @pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], None])
 def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
-    teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
+    teachers = CallableTeachers(
+        [voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER
+    )
     with pytest.warns(TeacherLostWarning, match="At least one teacher abstains"):
         assert teachers.ballots(TEXTS).tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
     alone = CallableTeachers([lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
-    with pytest.raises(TeacherTrainingError, match=r"(must be integers, one for each)|(must be -1 \(abstain\))"):
+    with pytest.raises(
+        TeacherTrainingError, match=r"(must be integers, one for each)|(must be -1 \(abstain\))"
+    ):
         alone.ballots(TEXTS)
 
 
@@ -47,7 +56,9 @@ def test_a_teacher_that_fails_abstains_and_its_message_does_not_come_out():
     with pytest.warns(TeacherLostWarning) as caught:
         assert teachers.ballots(TEXTS).tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
     assert "Miller" not in str(caught[0].message)
-    with pytest.raises(TeacherTrainingError, match="Teacher 0 of CallableTeachers raised KeyError") as refused:
+    with pytest.raises(
+        TeacherTrainingError, match="Teacher 0 of CallableTeachers raised KeyError"
+    ) as refused:
         CallableTeachers([failing], n_classes=2, unit=ONE_TEACHER).ballots(TEXTS)
     assert "Miller" not in str(refused.value)
     assert refused.value.__context__ is None
@@ -63,7 +74,9 @@ def test_nobody_abstains_because_of_what_others_use(error):
         raise error from OSError("the row of Mrs Miller")
 
     teachers = CallableTeachers([voting("win"), busy], n_classes=2, unit=ONE_TEACHER)
-    with pytest.raises(TeacherTrainingError, match=f"Teacher 1 of CallableTeachers raised {error.__name__}") as refused:
+    with pytest.raises(
+        TeacherTrainingError, match=f"Teacher 1 of CallableTeachers raised {error.__name__}"
+    ) as refused:
         teachers.ballots(TEXTS)
     assert "Miller" not in str(refused.value)
 
@@ -74,7 +87,9 @@ def test_nobody_abstains_because_of_what_others_use(error):
 )
 def test_parameters_out_of_range_are_named(name, value):
     with pytest.raises(InvalidParameterError) as refused:
-        CallableTeachers(**{"teachers": [voting("win")], "n_classes": 2, "unit": ONE_TEACHER, name: value})
+        CallableTeachers(
+            **{"teachers": [voting("win")], "n_classes": 2, "unit": ONE_TEACHER, name: value}
+        )
     assert refused.value.parameter == name
 
 

@@ -61,7 +61,9 @@ def test_the_features_of_a_row_do_not_depend_on_the_others_in_any_bit(name, monk
     whole = feature_map.transform(X)
     order = np.random.default_rng(1).permutation(len(X))
     assert np.array_equal(feature_map.transform(X[order]), whole[order])
-    assert np.array_equal(np.concatenate([feature_map.transform(row[np.newaxis]) for row in X[:40]]), whole[:40])
+    assert np.array_equal(
+        np.concatenate([feature_map.transform(row[np.newaxis]) for row in X[:40]]), whole[:40]
+    )
     monkeypatch.setattr(rowwise, "_CHUNK", 7)
     assert np.array_equal(feature_map.transform(X), whole)
 
@@ -73,7 +75,11 @@ def test_fits_clones_pipelines_and_files_keep_what_was_learned(feature_map):
     stored = skops.io.dumps(feature_map)
     types = skops.io.get_untrusted_types(data=stored)
     assert all(name.startswith("tutelage.features.") for name in types)
-    for copy in (clone(feature_map), make_pipeline(feature_map), skops.io.loads(stored, trusted=types)):
+    for copy in (
+        clone(feature_map),
+        make_pipeline(feature_map),
+        skops.io.loads(stored, trusted=types),
+    ):
         assert np.array_equal(copy.transform(DIGITS[:20]), before)
     with pytest.raises(InvalidDataError):
         feature_map.transform(DIGITS[:5, :63])
@@ -85,14 +91,20 @@ def test_a_map_is_learned_from_finite_rows_that_are_declared_public(name):
         LEARNERS[name](DIGITS)
     rows = DIGITS[:50].copy()
     rows[7, 20] = np.inf
-    with pytest.raises(InvalidDataError, match=f"of {name}.* must hold (finite numbers|no infinite number)"):
+    with pytest.raises(
+        InvalidDataError, match=f"of {name}.* must hold (finite numbers|no infinite number)"
+    ):
         LEARNERS[name](PublicRows(rows, "infinite"))
 
 
 def test_steps_are_learned_from_the_numbers_that_are_there():
     holed = np.array([[np.nan, 7.0], [1.0, np.nan], [2.0, np.nan], [3.0, np.nan]])
     steps = PublicSteps.learn(PublicRows(holed, "holed"), 2, n_steps=3)
-    assert steps.transform([[np.nan, np.nan], [0.0, 7.0], [3.0, 8.0]]).sum(axis=1).tolist() == [0, 1, 4]
+    assert steps.transform([[np.nan, np.nan], [0.0, 7.0], [3.0, 8.0]]).sum(axis=1).tolist() == [
+        0,
+        1,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("name", ["edges", "pca", "scaled"])
@@ -111,7 +123,9 @@ def test_steps_are_quantiles_and_codes_are_categories():
     assert [step.tolist() for step in steps.steps] == [[-0.5, 1.5], [19.5]]
     found = steps.transform([[1, 0, 5], [2, 19.4, 4], [-1, 41, 3], [np.nan, np.inf, np.nan]])
     assert found.tolist() == [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 0]]
-    with pytest.raises(InvalidParameterError, match=r"of PublicSteps must be at most 3, the number of columns"):
+    with pytest.raises(
+        InvalidParameterError, match=r"of PublicSteps must be at most 3, the number of columns"
+    ):
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 
@@ -124,7 +138,9 @@ def test_no_step_stands_on_a_value_of_the_rows(values):
     column = np.array(values, dtype=float)
     steps = PublicSteps.learn(PublicRows(column[:, np.newaxis], "one column"), 1)
     for nudged in (np.nextafter(column, -np.inf), np.nextafter(column, np.inf)):
-        assert np.array_equal(steps.transform(nudged[:, np.newaxis]), steps.transform(column[:, np.newaxis]))
+        assert np.array_equal(
+            steps.transform(nudged[:, np.newaxis]), steps.transform(column[:, np.newaxis])
+        )
 
 
 def test_categories_of_very_few_rows_get_no_column():

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.rest
 
 HOSPITALS = [f"hospital-{number}" for number in range(4)]
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
-QUIET = ConfidentGNMax(55.0, 3.0, 3.0)  # of 75 teachers or more who agree: an abstention once in 1e8
+# Of 75 teachers or more who agree: an abstention once in 1e8.
+QUIET = ConfidentGNMax(55.0, 3.0, 3.0)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,9 @@ def test_labels_reach_the_aggregator_and_nobody_else(first_computed, computed):
     members, batch = computed
     assert {one.entities for one in first_computed[2]} == {tuple(HOSPITALS)}
     for _ in range(2):
-        assert members.aggregator().collect(batch, members.mailbox).labels.tolist() == LABELS.tolist()
+        assert (
+            members.aggregator().collect(batch, members.mailbox).labels.tolist() == LABELS.tolist()
+        )
     assert members.aggregator().ask(batch.rows, members.mailbox) is None  # remembered
     assert settled(members) == ["opened", "reserved", "answered"]
 
@@ -68,8 +71,12 @@ def test_labels_reach_the_aggregator_and_nobody_else(first_computed, computed):
 def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(computed):
     """Of what is opened to all, which is masked by 60 bits, 0 says that a product with something random is 0."""
     members, batch = computed
-    lines = [json.loads(line) for line in (members.folder / "records" / "left").read_text().splitlines()]
-    seen = [value for line in lines for name in ("elements", "opened") for value in line.get(name, ())]
+    lines = [
+        json.loads(line) for line in (members.folder / "records" / "left").read_text().splitlines()
+    ]
+    seen = [
+        value for line in lines for name in ("elements", "opened") for value in line.get(name, ())
+    ]
     members.aggregator().collect(batch, members.mailbox)
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     seen += [int(value) for shares in held.values() for value in shares.blocks.ravel()]
@@ -77,7 +84,8 @@ def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(computed):
         for share in shares.values():
             seen += decode(share, (batch.n_queries,)).tolist()
     assert len(seen) > 10_000
-    reach = 2**30  # counts with all noise are far below; what a mask of 60 bits leaves is above, but for 1e-5
+    # Counts with all noise are far below; what a mask of 60 bits leaves is above, but for 1e-5.
+    reach = 2**30
     assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]
 
 
@@ -86,10 +94,15 @@ def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(members):
     for name in HOSPITALS:
         members.send(batch, name, np.hstack([unanimous(LABELS[:3]), np.tile(split_votes, (1, 3))]))
     all_ended(members, batch)
-    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, [0, 1, 2, -1, -1, -1])
+    np.testing.assert_array_equal(
+        members.aggregator().collect(batch, members.mailbox).labels, [0, 1, 2, -1, -1, -1]
+    )
     happened = members.ledger("aggregator").export()[-1]["happened"]["of"]
     counted = [(part["of"]["event"], part["of"]["of"]["event"], part["count"]) for part in happened]
-    assert counted == [("SummedNoise", "ConfidenceCheck", 6), ("SummedNoise", "NoisyArgmaxGaussian", 3)]
+    assert counted == [
+        ("SummedNoise", "ConfidenceCheck", 6),
+        ("SummedNoise", "NoisyArgmaxGaussian", 3),
+    ]
 
 
 def test_entities_may_drop_out_down_to_the_quorum_and_no_further(members):
@@ -100,18 +113,26 @@ def test_entities_may_drop_out_down_to_the_quorum_and_no_further(members):
         members.aggregator().collect(batch, members.mailbox)
     members.send(batch, "hospital-2", unanimous(LABELS))
     all_ended(members, batch)
-    with pytest.raises(StaleBatchError, match="computed already, without hospital-3: left, middle, right sent labels"):
+    with pytest.raises(
+        StaleBatchError,
+        match="computed already, without hospital-3: left, middle, right sent labels",
+    ):
         members.send(batch, "hospital-3", unanimous(LABELS))
     assert members.ledger("hospital-3").state().spent == 0
-    stuff(members, batch, "hospital-3", stuffed(0))  # from another who does not care: too late, it was begun without it
+    # From another who does not care: too late, it was begun without it.
+    stuff(members, batch, "hospital-3", stuffed(0))
     assert {one.entities for one in compute(members, batch)} == {tuple(HOSPITALS[:3])}
-    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
+    np.testing.assert_array_equal(
+        members.aggregator().collect(batch, members.mailbox).labels, LABELS
+    )
 
 
 def test_a_batch_once_begun_is_never_computed_with_other_votes(computed):
     members, batch = computed
     members.place(batch, "hospital-1", "left").unlink()
-    assert "never computed twice with different votes" in str(all_ended(members, batch, StaleBatchError)[0])
+    assert "never computed twice with different votes" in str(
+        all_ended(members, batch, StaleBatchError)[0]
+    )
 
 
 def forge(members, batch, entity, sealed, party="left"):
@@ -135,19 +156,28 @@ def test_an_envelope_that_is_not_what_was_signed_is_left_out(members):
         held, left_out = ComputingParty(members.home("left"))._held(batch, members.mailbox)
         assert sorted(held) == HOSPITALS[:3]
         assert list(left_out) == ["hospital-3"]
-    assert {one.entities for one in all_ended(members, batch)} == {tuple(HOSPITALS[:3])}  # the others leave it out too
-    np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS[:4])
+    # The others leave it out too.
+    assert {one.entities for one in all_ended(members, batch)} == {tuple(HOSPITALS[:3])}
+    np.testing.assert_array_equal(
+        members.aggregator().collect(batch, members.mailbox).labels, LABELS[:4]
+    )
 
 
 def test_shares_of_two_splittings_are_never_mixed(members):
     batch = voted(members)
     payload = bytes(HEAD_BYTES) + split(stuffed(0))[0]
-    forge(members, batch, "hospital-3", members.sealed(batch, Kind.SHARES, "hospital-3", "left", payload))
+    forge(
+        members,
+        batch,
+        "hospital-3",
+        members.sealed(batch, Kind.SHARES, "hospital-3", "left", payload),
+    )
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     assert len(held) == 4  # each envelope is well formed by itself
     outcomes = all_ended(members, batch)
     assert {one.entities for one in outcomes} == {tuple(HOSPITALS[:3])}
-    assert all("do not belong together" in one.left_out["hospital-3"] for one in outcomes)  # not only for their size
+    # Not only for their size.
+    assert all("do not belong together" in one.left_out["hospital-3"] for one in outcomes)
 
 
 def test_shares_are_not_shown():
@@ -201,7 +231,9 @@ def test_what_one_party_remembers_binds_those_that_were_set_back(members):
     all_ended(members, batch)
     for party in ("left", "middle"):
         shutil.rmtree(members.folder / party / "computed")
-    other = members.sealed(batch, Kind.SHARES, "hospital-3", "left", bytes(HEAD_BYTES) + split(stuffed(7))[0])
+    other = members.sealed(
+        batch, Kind.SHARES, "hospital-3", "left", bytes(HEAD_BYTES) + split(stuffed(7))[0]
+    )
     forge(members, batch, "hospital-3", other)
     all_ended(members, batch, StaleBatchError)
     assert len(members.labels(batch, "left")) == 1
@@ -235,7 +267,10 @@ def test_parties_at_different_batches_open_nothing(members):
     one, other = voted(members), members.ask(3, first=50)
     for name in HOSPITALS[:3]:
         members.send(other, name, unanimous(LABELS[:3]))
-    running = [Computing(members, name, batch) for name, batch in zip(PARTIES, (one, one, other), strict=True)]
+    running = [
+        Computing(members, name, batch)
+        for name, batch in zip(PARTIES, (one, one, other), strict=True)
+    ]
     for party in running:
         with pytest.raises(StaleBatchError, match="not at the same batch and roster"):
             party.outcome()
@@ -254,7 +289,9 @@ def test_a_party_whose_keys_are_not_those_that_it_joined_with_does_not_begin(mem
 def test_a_label_that_one_party_falsified_is_found_out(computed):
     members, batch = computed
     (place,) = (members.mailbox.folder / "labels" / batch.identifier).glob("middle.*")
-    head = members.opened(batch, "middle", "aggregator", place.read_bytes(), Kind.LABELS).partition(b"\n")[0]
+    head = members.opened(batch, "middle", "aggregator", place.read_bytes(), Kind.LABELS).partition(
+        b"\n"
+    )[0]
     false = head + b"\n" + bytes(12 * len(LABELS))
     place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", false))
     with pytest.raises(ForgedMessageError, match="contradict each other"):
@@ -263,7 +300,14 @@ def test_a_label_that_one_party_falsified_is_found_out(computed):
 
 
 def test_a_statement_in_another_form_is_refused():
-    said = {"file": "statement", "format": 1, "roster": "r", "batch": "b", "queries": "q", "nonce": "n"}
+    said = {
+        "file": "statement",
+        "format": 1,
+        "roster": "r",
+        "batch": "b",
+        "queries": "q",
+        "nonce": "n",
+    }
     said |= {"held": {"a": ["s", "d"]}, "begun": None}
     assert read_statement(json.dumps(said).encode()).held == {"a": ("s", "d")}
     for change in ({"begun": {"a": ["x"]}}, {"held": {"a": ["x"]}}, {"nonce": 1}, {"x": 1}):

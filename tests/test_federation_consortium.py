@@ -18,7 +18,10 @@ from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, Priva
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
 ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002", "[::1]:7003"]
-PARTIES = tuple(Identity.generate(f"party{place}", Role.COMPUTING, ADDRESSES[place]).member for place in range(3))
+PARTIES = tuple(
+    Identity.generate(f"party{place}", Role.COMPUTING, ADDRESSES[place]).member
+    for place in range(3)
+)
 AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR).member
 PATIENTS = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 
@@ -67,7 +70,12 @@ OTHER_SUMS: list[dict[str, Any]] = [
 
 
 def test_the_digest_covers_every_field():
-    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"people", "schema", "method", "method_hash"}
+    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {
+        "people",
+        "schema",
+        "method",
+        "method_hash",
+    }
     others = [SECURE, SUM, *(replace(SECURE, **{name: value}) for name, value in OTHERS.items())]
     others += [replace(SUM, **change) for change in OTHER_SUMS]
     assert len({one.roster_hash for one in others}) == len(others)
@@ -82,12 +90,17 @@ def test_the_terms_stay_the_same_when_members_are_amended_or_columns_reordered()
         assert after.fingerprint == SECURE.fingerprint
         assert after.words != SECURE.words
     columns: dict[str, Any] = {"age": (0, 89), "work": ["private", "public"]}
-    one, other = (replace(SUM, schema=Schema(dict(given))) for given in (columns.items(), reversed(columns.items())))
+    one, other = (
+        replace(SUM, schema=Schema(dict(given)))
+        for given in (columns.items(), reversed(columns.items()))
+    )
     assert one.fingerprint == other.fingerprint  # in whichever order columns are written down
 
 
 def test_words_stand_for_the_roster_and_can_be_spoken():
-    assert re.fullmatch(r"([bdfghjklmnprstvz][aiou][bdfghjklmnprstvz][aiou][bdfghjklmnprstvz] ?){6}", SECURE.words)
+    assert re.fullmatch(
+        r"([bdfghjklmnprstvz][aiou][bdfghjklmnprstvz][aiou][bdfghjklmnprstvz] ?){6}", SECURE.words
+    )
     assert _word(0x7F00) == "lusab"  # 127.0 in arXiv:0901.4016
     assert _word(0x0001) == "babad"
 

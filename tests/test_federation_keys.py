@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, NotPublishableError
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+)
 from tutelage.federation.keys import Identity, Member, Role
 
 ALICE = Identity.generate("alice", Role.ENTITY)
-PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}") for place in range(3)]
+PARTIES = [
+    Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}")
+    for place in range(3)
+]
 
 
 def secrets_of(identity: Identity) -> list[str]:
@@ -129,7 +137,12 @@ def test_the_seven_points_whose_secret_all_know_are_no_sealing_keys():
 
 
 def test_a_certificate_is_the_members_own():
-    for other in (None, "text", PARTIES[1].member.certificate, f"{PARTIES[0].member.certificate}\n"):
+    for other in (
+        None,
+        "text",
+        PARTIES[1].member.certificate,
+        f"{PARTIES[0].member.certificate}\n",
+    ):
         with pytest.raises(InvalidParameterError, match="that was generated for party0"):
             replace(PARTIES[0].member, certificate=other)
     with pytest.raises(InvalidParameterError, match="that was generated for other"):

@@ -11,7 +11,12 @@ import pytest
 from tutelage._internal import outputs
 from tutelage._internal.records import named
 from tutelage.digests import canonical
-from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    StaleBatchError,
+)
 from tutelage.federation import batches, documents, mailbox
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
@@ -21,7 +26,10 @@ from tutelage.mechanisms import GNMax
 from tutelage.privacy import ONE_TEACHER
 
 ENTITY, OTHER_ENTITY = (Identity.generate(name, Role.ENTITY) for name in ("north", "south"))
-PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}") for place in range(3)]
+PARTIES = [
+    Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 + place}")
+    for place in range(3)
+]
 AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR)
 MEMBERS = tuple(identity.member for identity in (ENTITY, OTHER_ENTITY, AGGREGATOR, *PARTIES))
 CONSORTIUM = Consortium(
@@ -112,7 +120,11 @@ def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes)
     about = BATCH._header
     signature = AGGREGATOR.sign(batches._signed(about)).hex()  # even from a hostile aggregator
     line = canonical({**named("batch", about), "signature": signature, **changes}).encode()
-    refused, why = (InvalidDataError, "format") if "format" in changes else (ForgedMessageError, "damaged|not known")
+    refused, why = (
+        (InvalidDataError, "format")
+        if "format" in changes
+        else (ForgedMessageError, "damaged|not known")
+    )
     with pytest.raises(refused, match=why):
         Batch.from_bytes(line + b"\n" + ROWS.tobytes(), CONSORTIUM)
 
@@ -136,9 +148,13 @@ def test_an_envelope_of_another_matter_is_refused_whichever_header_it_carries(na
     other = replace(HEADER, **{name: DEVIATIONS[name]})
     sender = OTHER_ENTITY if name == "sender" else ENTITY
     recipient = PARTIES[1] if name == "recipient" else PARTIES[0]
-    with pytest.raises(ForgedMessageError, match=f"`{name}` of a message from {sender.member.name} must be"):
+    with pytest.raises(
+        ForgedMessageError, match=f"`{name}` of a message from {sender.member.name} must be"
+    ):
         unseal(recipient, sender.member, other, ENVELOPE)
-    swapped = HEADER.to_bytes() + seal(sender, recipient.member, other, PAYLOAD)[len(other.to_bytes()) :]
+    swapped = (
+        HEADER.to_bytes() + seal(sender, recipient.member, other, PAYLOAD)[len(other.to_bytes()) :]
+    )
     with pytest.raises(ForgedMessageError, match="not signed by north"):
         unseal(PARTIES[0], ENTITY.member, HEADER, swapped)
 
@@ -166,7 +182,9 @@ def test_nobody_else_opens_a_sealed_payload_or_signs_it_as_their_own():
 
 def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
     for place in range(len(ENVELOPE)):
-        flipped = ENVELOPE[:place] + bytes([ENVELOPE[place] ^ 1 << place % 8]) + ENVELOPE[place + 1 :]
+        flipped = (
+            ENVELOPE[:place] + bytes([ENVELOPE[place] ^ 1 << place % 8]) + ENVELOPE[place + 1 :]
+        )
         for envelope in (flipped, ENVELOPE[:place], ENVELOPE[place + 1 :]):
             with pytest.raises(ForgedMessageError):
                 unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
@@ -189,7 +207,9 @@ def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
 def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypatch):
     if not links:
         monkeypatch.setattr(outputs, "_renamed", lambda *_: False)
-        monkeypatch.setattr(outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted")))
+        monkeypatch.setattr(
+            outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted"))
+        )
     box = Mailbox(tmp_path)
     for _ in range(2):
         box.answer(BATCH, *THERE).put(b"first")
@@ -203,7 +223,9 @@ def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypat
 def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order, sync, put = [], os.fsync, documents.put_new
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
-    monkeypatch.setattr(documents, "put_new", lambda part, path: order.append("name") or put(part, path))
+    monkeypatch.setattr(
+        documents, "put_new", lambda part, path: order.append("name") or put(part, path)
+    )
     Mailbox(tmp_path).answer(BATCH, *THERE).put(b"x")
     assert order == ["sync", "name", "sync"]
 
@@ -266,11 +288,16 @@ def test_the_newest_roster_is_that_with_the_largest_number(tmp_path):
 
 
 def test_a_roster_is_accepted_by_those_who_signed_it(tmp_path):
-    box, after, folder = Mailbox(tmp_path), replace(CONSORTIUM, roster=1), tmp_path / "accepted" / "0"
+    box, after, folder = (
+        Mailbox(tmp_path),
+        replace(CONSORTIUM, roster=1),
+        tmp_path / "accepted" / "0",
+    )
     assert box.accepted(CONSORTIUM) == ()
     for identity in (PARTIES[1], ENTITY):
         box.put_acceptance(identity, CONSORTIUM)
-    assert box.accepted(replace(CONSORTIUM, name="Others")) == ()  # another roster of the same number
+    # Another roster of the same number.
+    assert box.accepted(replace(CONSORTIUM, name="Others")) == ()
     shutil.copytree(folder, folder.with_name("1"))
     assert box.accepted(after) == ()
     shutil.copy(folder / "north.signature", folder / "south.signature")

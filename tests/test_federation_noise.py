@@ -14,7 +14,11 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.federation.schemes import SharedVotes, epsilon_for_two_computing_parties, epsilon_if_fewer_honest
+from tutelage.federation.schemes import (
+    SharedVotes,
+    epsilon_for_two_computing_parties,
+    epsilon_if_fewer_honest,
+)
 from tutelage.privacy import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
@@ -24,7 +28,12 @@ COSTS: Any = (epsilon_if_fewer_honest, epsilon_for_two_computing_parties)
 
 def votes(mechanism, honest, *, n_classes=10, teachers=1, entities=8):
     """Return the scheme of terms with these numbers."""
-    terms = {"n_classes": n_classes, "unit": ONE_TEACHER, "honest": honest, "teachers_per_entity": teachers}
+    terms = {
+        "n_classes": n_classes,
+        "unit": ONE_TEACHER,
+        "honest": honest,
+        "teachers_per_entity": teachers,
+    }
     return SharedVotes(cast("Any", SimpleNamespace(entities=range(entities), **terms)), mechanism)
 
 
@@ -54,9 +63,14 @@ def test_numbers_are_counts_and_no_more_are_honest_than_there_are():
 
 @pytest.mark.rest
 def test_a_quarter_of_the_honest_is_half_the_noise_and_all_of_them_cost_the_plan():
-    costs = [epsilon_if_fewer_honest(votes(CONFIDENT, 16, n_classes=3), honest, 5, 1e-5).epsilon for honest in (4, 16)]
+    costs = [
+        epsilon_if_fewer_honest(votes(CONFIDENT, 16, n_classes=3), honest, 5, 1e-5).epsilon
+        for honest in (4, 16)
+    ]
     for cost, same in zip(costs, (ConfidentGNMax(200, 75.0, 20.0), CONFIDENT), strict=True):
-        planned = data_independent.epsilon(Repeated(votes(same, 16, n_classes=3).event_of(), 5), 1e-5).epsilon
+        planned = data_independent.epsilon(
+            Repeated(votes(same, 16, n_classes=3).event_of(), 5), 1e-5
+        ).epsilon
         assert cost == pytest.approx(planned, rel=1e-9)
     assert costs[0] > 1.5 * costs[1]
 
@@ -89,12 +103,18 @@ def test_nothing_is_promised_of_a_check_against_two_computing_parties():
     n_classes=st.integers(2, 200),
     queries=st.integers(1, 10**6),
 )
-def test_the_bits_hold_all_votes_that_pass_the_test(sigma, threshold, honest, more, teachers, n_classes, queries):
+def test_the_bits_hold_all_votes_that_pass_the_test(
+    sigma, threshold, honest, more, teachers, n_classes, queries
+):
     for mechanism in (GNMax(sigma), ConfidentGNMax(threshold, 3 * sigma, sigma)):
-        scheme = votes(mechanism, honest, n_classes=n_classes, teachers=teachers, entities=honest + more)
+        scheme = votes(
+            mechanism, honest, n_classes=n_classes, teachers=teachers, entities=honest + more
+        )
         bits = scheme.bits(queries)
         total = 2 * (honest + more) * scheme.bound(queries)
-        largest = max(2 * total, total + (abs(math.ceil(threshold)) if mechanism != GNMax(sigma) else 0))
+        largest = max(
+            2 * total, total + (abs(math.ceil(threshold)) if mechanism != GNMax(sigma) else 0)
+        )
         assert 2 ** (bits - 2) <= largest < 2 ** (bits - 1)
 
 

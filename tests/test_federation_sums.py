@@ -36,7 +36,15 @@ from tutelage.features import Schema
 from tutelage.federation import Aggregator, Batch, ComputingParty, Entity, Home
 from tutelage.federation.computing_party import statement_of
 from tutelage.federation.entity import ballots_of
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SALT_BYTES, SPLIT_NAME_BYTES, added, decode, encode
+from tutelage.federation.sharing import (
+    HEAD_BYTES,
+    MODULUS,
+    SALT_BYTES,
+    SPLIT_NAME_BYTES,
+    added,
+    decode,
+    encode,
+)
 from tutelage.federation.sums import OpenedSum, SharedSums, _answer
 from tutelage.ledger import Ledger
 from tutelage.ledger.turns import is_held
@@ -47,20 +55,31 @@ ENTITIES, ROWS, PEOPLE, MULTIPLIER = 4, 300, 200, 0.5
 NAMES = [f"hospital-{number}" for number in range(ENTITIES)]
 SCHEMA = Schema({"work": ["private", "public"], "age": (17, 90), "hours": (0.0, 1.0)})
 KINDS = ["opened", *["reserved", "answered"] * 3]
-TERMS = {"teachers_per_entity": 1, "classes": ("no", "yes"), "schema": SCHEMA, "people": (PEOPLE,) * ENTITIES}
+TERMS = {
+    "teachers_per_entity": 1,
+    "classes": ("no", "yes"),
+    "schema": SCHEMA,
+    "people": (PEOPLE,) * ENTITIES,
+}
 
 
 def people(seed):
     """Return a table, classes and ids; every second person has two rows."""
     rng = np.random.default_rng(seed)
-    age, work, hours = rng.integers(17, 91, ROWS), rng.choice(["private", "public"], ROWS), rng.random(ROWS)
+    age, work, hours = (
+        rng.integers(17, 91, ROWS),
+        rng.choice(["private", "public"], ROWS),
+        rng.random(ROWS),
+    )
     score = (age - 50) / 12 + 1.5 * (work == "public") + 2 * hours - 1.5
     table = {"hours": hours, "age": age, "work": work.astype(object), "other": rng.random(ROWS)}
     return table, (score + rng.logistic(size=ROWS) > 0).astype(int), np.arange(ROWS) * 2 // 3
 
 
 def agreed(folder, **terms):
-    return found(folder, NoisySum(MULTIPLIER), **{"entities": ENTITIES, "epsilon": 100.0} | TERMS | terms)
+    return found(
+        folder, NoisySum(MULTIPLIER), **{"entities": ENTITIES, "epsilon": 100.0} | TERMS | terms
+    )
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +141,10 @@ def sent(members, batch, name):
     """Return what all three computing parties together would open of one hospital."""
     payloads = members.payloads(batch, name)
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
-    return added([payload[HEAD_BYTES:] for payload in payloads], members.consortium.sums().round_of(batch).shape)
+    return added(
+        [payload[HEAD_BYTES:] for payload in payloads],
+        members.consortium.sums().round_of(batch).shape,
+    )
 
 
 def is_normal(values):
@@ -144,7 +166,12 @@ def packed(members, row):
 
 
 def row_of(*opened, **more):
-    said = {"file": "opened sums", "format": 1, "release": "first", "people": dict.fromkeys(NAMES, PEOPLE)}
+    said = {
+        "file": "opened sums",
+        "format": 1,
+        "release": "first",
+        "people": dict.fromkeys(NAMES, PEOPLE),
+    }
     said |= {"sums": [*opened], **more}
     return np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)[None]
 
@@ -171,11 +198,15 @@ def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
     for name in ("aggregator", *NAMES):
         ledger = members.ledger(name)
         assert [entry["kind"] for entry in ledger.export() if entry["kind"] != "bound"] == KINDS
-        assert ledger.verify().spent == pytest.approx(share_of(ledger, sums.event_from(0)), rel=1e-3)
+        assert ledger.verify().spent == pytest.approx(
+            share_of(ledger, sums.event_from(0)), rel=1e-3
+        )
     assert [each / spent[-1] for each in spent[:2]] == pytest.approx([0.45, 0.7], abs=0.01)
 
 
-def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_was_charged_for(members):
+def test_each_number_of_a_hospitals_sum_has_its_own_noise_as_wide_as_its_ledger_was_charged_for(
+    members,
+):
     """Differences between classes, and between numbers of a class, would lose a noise that they share."""
     (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
     event = members.consortium.sums().event_asked(asked.request)
@@ -204,12 +235,16 @@ def test_people_who_withdrew_are_in_no_ballot_that_is_drawn_later(members, monke
 
     def without(*gone):
         kept = ~np.isin(ids, gone)
-        return ballots_of(sums, asked, {name: each[kept] for name, each in X.items()}, y[kept], ids[kept]).totals
+        return ballots_of(
+            sums, asked, {name: each[kept] for name, each in X.items()}, y[kept], ids[kept]
+        ).totals
 
     dies(monkeypatch, cast_one, members, batch)
     spent = ledger.state().spent
     monkeypatch.setattr(
-        SharedSums, "payloads", lambda *given: (is_held(ledger.path) and drawn.append(given[1])) or honest(*given)
+        SharedSums,
+        "payloads",
+        lambda *given: (is_held(ledger.path) and drawn.append(given[1])) or honest(*given),
     )
     ledger.withdraw([7])
     assert not cast_one(members, batch)  # paid for before, and never stored
@@ -228,7 +263,11 @@ def test_people_who_withdrew_are_in_no_ballot_that_is_drawn_later(members, monke
 def test_votes_after_a_withdrawal_are_refused_and_those_that_were_stored_are_sent(
     founded_for_votes, tmp_path, monkeypatch
 ):
-    members, name, votes = founded_for_votes.copied(tmp_path), NAMES[0], unanimous(np.ones(5, dtype=int))
+    members, name, votes = (
+        founded_for_votes.copied(tmp_path),
+        NAMES[0],
+        unanimous(np.ones(5, dtype=int)),
+    )
     stored, died, new = (members.ask(5, first=5 * number) for number in range(3))
     sent = members.send(stored, name, votes)
     dies(monkeypatch, members.send, died, name, votes)
@@ -253,7 +292,11 @@ def test_terms_whose_sums_are_too_large_to_be_tested_hold_no_batch(sums):
     many = Schema({f"column {number}": (0, 1) for number in range(200)})
     large = replace(sums.terms, schema=many, people=(2**26,) * ENTITIES)
     of_few = replace(large, people=sums.terms.people)
-    assert [one.most_queries() for one in (large, replace(large, size_test=False), of_few)] == [0, 1, 1]
+    assert [one.most_queries() for one in (large, replace(large, size_test=False), of_few)] == [
+        0,
+        1,
+        1,
+    ]
 
 
 def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(computed, tmp_path):
@@ -264,26 +307,36 @@ def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(computed, t
         asked_by(members)
     again = members.aggregator().collect_sum(batch, members.mailbox)
     np.testing.assert_array_equal(again.values, before.values)
-    np.testing.assert_array_equal(asked_by(members)[1].opened.to_row(), before.round.opened.to_row())
+    np.testing.assert_array_equal(
+        asked_by(members)[1].opened.to_row(), before.round.opened.to_row()
+    )
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("killed", [True, "agreeing"])
-def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(killed, members):
+def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(
+    killed, members
+):
     batch, _ = asked_by(members)
     cast_by_all(members, batch)
-    running = [Computing(members, name, batch, killed=killed if name == "right" else False) for name in PARTIES]
+    running = [
+        Computing(members, name, batch, killed=killed if name == "right" else False)
+        for name in PARTIES
+    ]
     for party in running[:2]:
         with pytest.raises(PartyLostError):
             party.outcome()
-    assert (members.folder / "right" / "computed").exists() == (killed is True)  # the parties had agreed and begun
+    # The parties had agreed and begun.
+    assert (members.folder / "right" / "computed").exists() == (killed is True)
     with pytest.raises(QuorumError):
         members.aggregator().collect_sum(batch, members.mailbox)
     spent = [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])]
     all_ended(members, batch)
     before = members.aggregator().collect_sum(batch, members.mailbox)
     all_ended(members, batch)
-    np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
+    np.testing.assert_array_equal(
+        members.aggregator().collect_sum(batch, members.mailbox).values, before.values
+    )
     assert [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])] == spent
 
 
@@ -307,14 +360,18 @@ def test_the_hash_of_a_partys_shares_confirms_no_guess_of_a_hospitals_sum(member
 
 
 @pytest.mark.rest
-def test_without_a_test_of_sizes_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(tmp_path):
+def test_without_a_test_of_sizes_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(
+    tmp_path,
+):
     """No share of a number passes between them, so that two of them know no more than their own shares."""
     members, folder = agreed(tmp_path, size_test=False), tmp_path / "records"
     batch, _ = asked_by(members)
     folder.mkdir()
     cast_by_all(members, batch)
     all_ended(members, batch, records=folder)
-    assert not [name for name in PARTIES if re.search("elements|opened", (folder / name).read_text())]
+    assert not [
+        name for name in PARTIES if re.search("elements|opened", (folder / name).read_text())
+    ]
 
 
 def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums):
@@ -327,7 +384,10 @@ def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums)
     asked = first_of(sums)
     for most in sums.events:
         event = sums.event_asked(asked.request)
-        assert (event.event.sigma, event.event.norm_squared) == (most.event.sigma, most.event.norm_squared)
+        assert (event.event.sigma, event.event.norm_squared) == (
+            most.event.sigma,
+            most.event.norm_squared,
+        )
         assert (event.event.unit, event.event.nonnegative) == (PATIENT, most.event.nonnegative)
         assert event.variables <= most.variables
         asked = sums.round_after(asked, plain(sums, asked), NAMES)
@@ -342,14 +402,21 @@ def documented(row):
 
 def test_the_documented_costs_are_those_of_the_terms(sums):
     costs = []
-    for multiplier in (*documented("`noise_multiplier` |"), *(8 * math.sqrt(honest / 5) for honest in (5, 4, 3, 2, 1))):
+    for multiplier in (
+        *documented("`noise_multiplier` |"),
+        *(8 * math.sqrt(honest / 5) for honest in (5, 4, 3, 2, 1)),
+    ):
         terms = replace(sums.terms, mechanism=NoisySum(multiplier))
-        costs.append(math.ceil(data_independent.epsilon(terms.scheme.event_of(), 1e-5).epsilon * 1e4) / 1e4)
+        costs.append(
+            math.ceil(data_independent.epsilon(terms.scheme.event_of(), 1e-5).epsilon * 1e4) / 1e4
+        )
     assert documented("ε at δ = 1e-5, all rounds |") == costs[:6]
     assert documented("ε at δ = 1e-5, multiplier 8 |") == costs[6:]
 
 
-def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_by_their_length(sums):
+def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_by_their_length(
+    sums,
+):
     asked, tables = first_of(sums), [people(seed) for seed in range(ENTITIES)]
     joined = {name: np.concatenate([X[name] for X, _, _ in tables]) for name in tables[0][0]}
     y = np.concatenate([each[1] for each in tables])
@@ -372,7 +439,9 @@ def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_b
 
 def test_hospitals_that_answered_stand_for_all(sums):
     event = sums.events[0]
-    answer = _answer(OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event)
+    answer = _answer(
+        OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event
+    )
     assert set(answer.values.ravel()) == {28}
     assert answer.sigma == pytest.approx(4 * event.sigma_of_share)
 
@@ -384,7 +453,10 @@ DAMAGED = [
     row_of(release=""),
     row_of(people={}),
     np.repeat(row_of(OPENED), 2, axis=0),
-    *(row_of(OPENED | {"entities": entities}) for entities in ([*NAMES, "hospital-9"], NAMES[:1] * 2, [])),
+    *(
+        row_of(OPENED | {"entities": entities})
+        for entities in ([*NAMES, "hospital-9"], NAMES[:1] * 2, [])
+    ),
     *(row_of(OPENED | {"values": values}) for values in ([0] * 105, [2**51] * 106)),
     row_of(*[OPENED] * 3),
 ]
@@ -409,7 +481,9 @@ def test_no_row_makes_a_ballot_fail_whatever_an_aggregator_says_was_opened(sums,
     asked = first_of(sums)
     for _ in range(data.draw(st.integers(1, 2))):
         cells = math.prod(asked.shape)
-        values = data.draw(st.lists(st.sampled_from([0, 1, -1, 5000, HUGE, -HUGE]), min_size=cells, max_size=cells))
+        values = data.draw(
+            st.lists(st.sampled_from([0, 1, -1, 5000, HUGE, -HUGE]), min_size=cells, max_size=cells)
+        )
         entities = data.draw(st.sampled_from([NAMES, NAMES[:1]]))
         try:
             asked = sums.round_after(asked, np.array(values), entities)
@@ -439,17 +513,23 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(members):
     assert members.ledger(NAMES[0]).state().spent == 0
 
 
-def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(members, monkeypatch):
+def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(
+    members, monkeypatch
+):
     (batch, _), (X, y, ids), entity = asked_by(members), people(0), members.entity(NAMES[0])
     told, ledger = list[tuple[str, float]](), members.ledger(NAMES[0])
-    monkeypatch.setattr(warnings, "warn", lambda said, *_, **__: told.append((str(said), ledger.state().spent)))
+    monkeypatch.setattr(
+        warnings, "warn", lambda said, *_, **__: told.append((str(said), ledger.state().spent))
+    )
     cast_one(members, batch, 1)
     assert told == []
     entity.cast(batch, X | {"age": 12 * X["age"]}, y, members.mailbox, entity_ids=ids)
     ((said, spent),) = told
     assert "column 'age' is often outside its range" in said
     assert spent == 0
-    assert not any(b"often" in path.read_bytes() for path in members.folder.rglob("*") if path.is_file())
+    assert not any(
+        b"often" in path.read_bytes() for path in members.folder.rglob("*") if path.is_file()
+    )
 
 
 def test_a_check_of_columns_that_fails_keeps_no_answer_back(members, monkeypatch):

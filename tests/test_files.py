@@ -26,7 +26,9 @@ def nothing_unpacks(monkeypatch):
 
 def header(shape: tuple[int, ...], descr: str) -> bytes:
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return file.getvalue()
 
 
@@ -59,7 +61,9 @@ def test_votes_of_the_wrong_form_are_refused_by_their_headers(counts, message, t
 def test_a_header_that_lies_is_refused(content, tmp_path):
     with zipfile.ZipFile(tmp_path / "votes.npz", "w") as file:
         file.writestr("counts.npy", content)
-    with pytest.raises(InvalidDataError, match=r"is not a readable npz file of plain arrays|would unpack to more"):
+    with pytest.raises(
+        InvalidDataError, match=r"is not a readable npz file of plain arrays|would unpack to more"
+    ):
         read_arrays(tmp_path / "votes.npz")
 
 
@@ -79,5 +83,7 @@ def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path
      "pip install '/a/tutelage-1-py3-none-any.whl[torch]'"),
 ])  # fmt: skip
 def test_an_extra_is_added_from_where_the_package_was_installed(origin, command, monkeypatch):
-    monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: json.dumps(origin)))
+    monkeypatch.setattr(
+        extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: json.dumps(origin))
+    )
     assert install("torch") == command

@@ -15,7 +15,14 @@ from processes import surroundings, until, wait_for_end
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation import kits
 from tutelage.federation.documents import write_once
-from tutelage.federation.flare import ROUND_BYTES, MailClient, MailServer, is_for, is_place, may_deliver
+from tutelage.federation.flare import (
+    ROUND_BYTES,
+    MailClient,
+    MailServer,
+    is_for,
+    is_place,
+    may_deliver,
+)
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(600)]
 MEMBERS = ("h1", "h2", "h10")
@@ -90,7 +97,11 @@ def test_files_go_both_ways_and_shares_to_their_recipient_only(sites):
     everywhere = [*several, "labels/bb/h1.sealed", *(f"members/{name}.json" for name in MEMBERS)]
     for name in MEMBERS:
         shares = [f"shares/aa/{other}.to-{name}.sealed" for other in MEMBERS]
-        until(lambda name=name, shares=shares: sites.has(name, *everywhere, *shares) and sites.has("server", *shares))
+        until(
+            lambda name=name, shares=shares: (
+                sites.has(name, *everywhere, *shares) and sites.has("server", *shares)
+            )
+        )
     assert len((sites.mailbox("h2") / "labels/bb/h1.sealed").read_bytes()) == 5 * ROUND_BYTES
     for name, path in (("h10", "shares/aa/h1.to-h2.sealed"), ("h1", "shares/aa/h2.to-h10.sealed")):
         assert not sites.has(name, path)
@@ -106,7 +117,10 @@ def test_a_killed_process_goes_on_after_its_next_start(sites, victim):
     for name in MEMBERS:
         sites.put(name, f"labels/{victim}/{name}.late.sealed")
     sites.start(victim)
-    paths = [f"batches/{victim}.batch", *(f"labels/{victim}/{name}.late.sealed" for name in MEMBERS)]
+    paths = [
+        f"batches/{victim}.batch",
+        *(f"labels/{victim}/{name}.late.sealed" for name in MEMBERS),
+    ]
     for name in MEMBERS:
         until(lambda name=name: sites.has(name, *paths, f"labels/{victim}/h1.sealed"))
     with pytest.raises(FederationError, match="is in use by a process that runs"):
@@ -120,7 +134,11 @@ def test_a_hostile_member_reaches_nothing(sites, monkeypatch):
     outcome = sites.mailbox("h10") / "outcome.json"
     until(outcome.exists)
     found = json.loads(outcome.read_text())
-    assert found.pop("refused") == [*OUTSIDE, *FOREIGN, str(sites.folder / "mail" / "outside.sealed")]
+    assert found.pop("refused") == [
+        *OUTSIDE,
+        *FOREIGN,
+        str(sites.folder / "mail" / "outside.sealed"),
+    ]
     # FLARE itself lets the claim of another name pass; that it is answered shows that it came as far as our check.
     dropped = dict.fromkeys(("_net_manager", "hci_channel", "h1"), "timeout")
     assert found == {"bad": "invalid_request", "own": [], "claimed": "unauthenticated", **dropped}
@@ -146,7 +164,9 @@ def test_a_hostile_server_writes_nothing_outside_and_nothing_over(tmp_path, monk
     sites.put("h1", "members/mine.json")
     sites.start("server", "h1")
     until(lambda: sites.has("h1", "members/good.json", "members/good-9.json"))
-    paths = sorted(str(path.relative_to(sites.mailbox("h1"))) for path in sites.mailbox("h1").rglob("*.*"))
+    paths = sorted(
+        str(path.relative_to(sites.mailbox("h1"))) for path in sites.mailbox("h1").rglob("*.*")
+    )
     assert [path for path in paths if "good" not in path] == ["members/mine.json"]
     assert not [*tmp_path.rglob("outside*")]
     assert (sites.mailbox("h1") / "members" / "mine.json").read_bytes() == b"content"
@@ -170,7 +190,11 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path):
 
 
 def test_a_member_delivers_in_its_own_name_and_to_places_of_the_mailbox():
-    for path in ("members/h1.json", "shares/aa/h1.to-h2.0f.sealed", "labels/aa/h1.to-h2.0f.ff.sealed"):
+    for path in (
+        "members/h1.json",
+        "shares/aa/h1.to-h2.0f.sealed",
+        "labels/aa/h1.to-h2.0f.ff.sealed",
+    ):
         assert may_deliver(path, "h1")
         assert not may_deliver(path, "h")
         assert not may_deliver(path, "h11")
@@ -183,15 +207,24 @@ def test_a_member_delivers_in_its_own_name_and_to_places_of_the_mailbox():
 
 def test_shares_are_for_their_sender_and_recipient():
     for path in ("shares/aa/h1.to-h20.sealed", "shares/aa/h1.to-h20.0f.sealed"):
-        assert [name for name in ("h", "h1", "h10", "h2", "h20", "h20-0", "20") if is_for(path, name)] == ["h1", "h20"]
+        assert [
+            name for name in ("h", "h1", "h10", "h2", "h20", "h20-0", "20") if is_for(path, name)
+        ] == ["h1", "h20"]
     assert is_for("labels/aa/h1.to-h2.sealed", "h3")
 
 
 def test_other_bytes_are_refused_and_links_are_not_followed(tmp_path):
-    server, secret, path = MailServer(str(tmp_path / "mail")), tmp_path / "secret.json", "members/h1.json"
+    server, secret, path = (
+        MailServer(str(tmp_path / "mail")),
+        tmp_path / "secret.json",
+        "members/h1.json",
+    )
     secret.write_bytes(b"secret")
     for content, refused in ((b"one", []), (b"one", []), (b"two", [path])):
-        assert server.exchange("h1", {"put": {path: content}, "want": [], "seen": ["", 0]})["refused"] == refused
+        assert (
+            server.exchange("h1", {"put": {path: content}, "want": [], "seen": ["", 0]})["refused"]
+            == refused
+        )
     (tmp_path / "mail" / "members" / "h2.json").symlink_to(secret)
     server._looked = 0.0
     asked = {"put": {}, "want": [path, "members/h2.json"], "seen": ["", 0]}
@@ -216,7 +249,11 @@ def test_kits_are_made_once_and_members_can_be_added(tmp_path):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file()}
     kits.provision(tmp_path, "trial", "localhost:8002", ["h1", "h2"])
     assert all(path.read_bytes() == data for path, data in before.items())
-    assert {path.name for path in (tmp_path / "members" / "h2").iterdir()} > {"kit.json", "kit.key", "rootCA.pem"}
+    assert {path.name for path in (tmp_path / "members" / "h2").iterdir()} > {
+        "kit.json",
+        "kit.key",
+        "rootCA.pem",
+    }
     assert all(path.stat().st_mode & 0o77 == 0 for path in tmp_path.rglob("*.*") if path.is_file())
 
 

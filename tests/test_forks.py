@@ -103,8 +103,12 @@ print(ended.count(0))
 def test_no_child_waits_for_a_thread_of_its_parent(kind, children, threads):
     if kind == "computing parties":
         pytest.importorskip("mpyc")
-    script = SCRIPT.format(work=textwrap.dedent(WORK[kind]), threads=threads, children=children, limit=LIMIT)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = SCRIPT.format(
+        work=textwrap.dedent(WORK[kind]), threads=threads, children=children, limit=LIMIT
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == children
 

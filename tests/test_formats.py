@@ -74,7 +74,10 @@ def write(folder: Path) -> None:
     (folder / "card.json").write_text(json.dumps(card.as_dict(), indent=1))
     roles = [("north", Role.ENTITY), ("south", Role.ENTITY), ("lab", Role.AGGREGATOR)]
     members = [Identity.generate(name, role).member for name, role in roles]
-    members += [Identity.generate(f"p{number}", Role.COMPUTING, f"127.0.0.1:{number}").member for number in (1, 2, 3)]
+    members += [
+        Identity.generate(f"p{number}", Role.COMPUTING, f"127.0.0.1:{number}").member
+        for number in (1, 2, 3)
+    ]
     terms = {
         "name": "Two",
         "classes": ("0", "1", "2"),
@@ -85,10 +88,15 @@ def write(folder: Path) -> None:
     consortium = Consortium(members=tuple(members), quorum=2, colluding=1, **terms)
     consortium.save(folder / "consortium.json")
     scaling = PublicScaling.learn(PublicRows(PUBLIC, "four rows"))
-    student = make_pipeline(scaling, LogisticRegression().fit(scaling.transform(PUBLIC), [0, 1, 0, 1]))
+    student = make_pipeline(
+        scaling, LogisticRegression().fit(scaling.transform(PUBLIC), [0, 1, 0, 1])
+    )
     write_student(student, folder / "student.skops")
     says = {"state": ledger.state().as_dict(), "labels": release.labels.tolist()}
-    says |= {"consortium": consortium.fingerprint, "student": student.predict_proba(PUBLIC).tolist()}
+    says |= {
+        "consortium": consortium.fingerprint,
+        "student": student.predict_proba(PUBLIC).tolist(),
+    }
     (folder / "expected.json").write_text(json.dumps(says))
 
 
@@ -98,15 +106,28 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     ledger, votes = Ledger.open(folder / "ledger"), VoteHistogram.load(folder / "votes.npz")
     state = ledger.verify(expected["state"]["head"])
     assert state.as_dict() == {**expected["state"], "so_far": pytest.approx(7.828624413861822)}
-    assert (votes.counts.tolist(), votes.n_teachers, votes.unit) == (COUNTS.tolist(), 150, ONE_TEACHER)
+    assert (votes.counts.tolist(), votes.n_teachers, votes.unit) == (
+        COUNTS.tolist(),
+        150,
+        ONE_TEACHER,
+    )
     release = LabelingSession(votes, LNMax(5.0), ledger, question="ill?").ask(ROWS)
-    assert (release.labels.tolist(), release.cost, ledger.state()) == (expected["labels"], 0.0, state)
-    card, claim = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
+    assert (release.labels.tolist(), release.cost, ledger.state()) == (
+        expected["labels"],
+        0.0,
+        state,
+    )
+    card, claim = (
+        read_card(folder / "card.json"),
+        read_claim(folder / "claim.json", ledger.history()),
+    )
     assert card.as_dict() == json.loads((folder / "card.json").read_text())
     assert (card.epsilon, card.guarantee.tested) == (claim.epsilon, claim.tested)
     consortium = Consortium.load(folder / "consortium.json")
     assert consortium.fingerprint == expected["consortium"]
-    assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(np.array(expected["student"]))
+    assert load_student(folder / "student.skops").predict_proba(PUBLIC) == pytest.approx(
+        np.array(expected["student"])
+    )
     reserved = reserved_for(ledger, "interrupted")
     assert reserved is not None
     settle(ledger, reserved, {bytes(32): (1,)}, Repeated(ONE, 2))
@@ -132,9 +153,13 @@ def test_another_format_is_refused(name, tmp_path):
         with np.load(path) as stored:
             np.savez(path, **{**stored, "format": np.int64(2)})
     else:
-        path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}, separators=(",", ":")))
+        path.write_text(
+            json.dumps({**json.loads(path.read_text()), "format": 2}, separators=(",", ":"))
+        )
     said = r"another (vote )?format \(2\); read it with the version of tutelage that made it"
-    with pytest.raises(TutelageError, match=f"{said}, and never start a new" if name == "ledger" else said):
+    with pytest.raises(
+        TutelageError, match=f"{said}, and never start a new" if name == "ledger" else said
+    ):
         READERS[name](path)
 
 
@@ -142,7 +167,9 @@ def test_an_earlier_ledger_with_other_tables_is_not_called_tampered(tmp_path):
     path = Path(shutil.copytree(FORMAT_1, tmp_path / "copied")) / "ledger"
     rechained(path, {8: {"format": 4}})
     edit(path, "DROP TABLE checkpoint")
-    with pytest.raises(LedgerStorageError, match=r"format \(4\); .* never start a new ledger for the same"):
+    with pytest.raises(
+        LedgerStorageError, match=r"format \(4\); .* never start a new ledger for the same"
+    ):
         Ledger.open(path)
 
 

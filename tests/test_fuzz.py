@@ -28,7 +28,10 @@ from tutelage.students import load_student
 from tutelage.tables import read_table
 
 EACH = 300
-SEEDS = [*range(EACH // 10), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(EACH // 10, EACH))]
+SEEDS = [
+    *range(EACH // 10),
+    *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(EACH // 10, EACH)),
+]
 
 # TOML
 
@@ -57,7 +60,11 @@ def hostile_toml(text: str, draw: random.Random) -> str:
                 lines.insert(at, f"{draw.choice(KEYS)} = {draw.choice(VALUES)}")
             case 3:
                 place = draw.randrange(len(lines[at]) + 1)
-                lines[at] = lines[at][:place] + draw.choice(string.printable + "\0\udcff") + lines[at][place:]
+                lines[at] = (
+                    lines[at][:place]
+                    + draw.choice(string.printable + "\0\udcff")
+                    + lines[at][place:]
+                )
             case _ if equals:
                 lines[at] = f"{key}= {draw.choice(VALUES)}"
             case _:
@@ -89,7 +96,9 @@ def is_refused(project: Path, called: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_hostile_configurations_are_refused_in_sentences(seed, project, called):
     draw = random.Random(seed)  # noqa: S311
-    configure_people(project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"')
+    configure_people(
+        project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"'
+    )
     text = hostile_toml((project / "config.toml").read_text(), draw)
     (project / "config.toml").write_text(text, encoding="utf-8", errors="surrogateescape")
     is_refused(project, called)
@@ -117,7 +126,8 @@ def hostile_csv(content: bytes, draw: random.Random) -> bytes:
                 content = content[:at]
             case 3:
                 content = content.replace(
-                    draw.choice((b",", b"\n", b"age", b"ward", b"north", b"patient")), draw.choice(CELLS)
+                    draw.choice((b",", b"\n", b"age", b"ward", b"north", b"patient")),
+                    draw.choice(CELLS),
                 )
             case 4:
                 content = draw.choice(CELLS) + content
@@ -131,7 +141,9 @@ def test_hostile_tables_are_refused_in_sentences(seed, project, called):
     """They end with a label that no configuration declares, so that none of them may be used."""
     draw = random.Random(seed)  # noqa: S311
     kept = {name: (project / name).read_bytes() for name in ("private.csv", "public.csv")}
-    configure_people(project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"')
+    configure_people(
+        project, draw.choice((ADDITIVE, NEAREST, NUMBERS, VECTORS)), public='label = "ill"'
+    )
     name = draw.choice([*kept])
     (project / name).write_bytes(hostile_csv(kept[name], draw))
     try:
@@ -156,9 +168,16 @@ PUBLIC = ROWS + 0.5
 def fitted(kind: Any, draw: random.Random) -> object:
     """Fit with one or two arguments that are not as they should be."""
     given: dict[str, Any] = {"X": ROWS, "y": LABELS, "X_public": PUBLIC}
-    settings: dict[str, Any] = {"epsilon": 1.0, "classes": ["no", "yes"], "noise": tutelage.SimulationNoise(0)}
+    settings: dict[str, Any] = {
+        "epsilon": 1.0,
+        "classes": ["no", "yes"],
+        "noise": tutelage.SimulationNoise(0),
+    }
     if kind is PATERegressor:
-        given["y"], settings = ROWS[:, 0], {"epsilon": 1.0, "target_range": (0, 30), "noise": settings["noise"]}
+        given["y"], settings = (
+            ROWS[:, 0],
+            {"epsilon": 1.0, "target_range": (0, 30), "noise": settings["noise"]},
+        )
     names = [*signature(kind.fit).parameters][1:]
     for _ in range(draw.randint(1, 2)):
         if draw.random() < 0.5:

@@ -67,7 +67,11 @@ READS = re.compile(
 
 
 def test_nothing_reads_a_file_but_through_the_gate():
-    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if READS.search(path.read_text())}
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if READS.search(path.read_text())
+    }
     assert found == WITHOUT_GATE.keys()
 
 
@@ -123,7 +127,10 @@ def victims(folder: Path, suffix: str) -> dict[str, Path]:
 
 def try_readers(folder: str) -> None:
     """Print what each reader says of each victim, in a process with little memory, which ends if one takes too much."""
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    used = (
+        int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        * resource.getpagesize()
+    )
     resource.setrlimit(resource.RLIMIT_AS, (used + 3 * GIB // 2, resource.RLIM_INFINITY))
     said: dict[str, dict[str, Any]] = {}
     for name, (suffix, read) in READERS.items():
@@ -133,19 +140,28 @@ def try_readers(folder: str) -> None:
                 read(path)
                 said[name][victim] = ["read", ""]
             except Exception as error:
-                said[name][victim] = ["refused" if is_ours(error) else type(error).__name__, str(error)]
-    sys.stdout.write(json.dumps({**said, "most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+                said[name][victim] = [
+                    "refused" if is_ours(error) else type(error).__name__,
+                    str(error),
+                ]
+    sys.stdout.write(
+        json.dumps({**said, "most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
+    )
 
 
 def is_ours(error: Exception) -> bool:
-    return type(error).__module__.startswith("tutelage.") or (isinstance(error, OSError) and error.filename is not None)
+    return type(error).__module__.startswith("tutelage.") or (
+        isinstance(error, OSError) and error.filename is not None
+    )
 
 
 def test_every_reader_refuses_what_is_no_file_and_what_is_too_large(tmp_path):
     said = json.loads(called_by_itself("test_gate", "try_readers(*given)", tmp_path))
     assert said.pop("most") < 1.5 * GIB
     assert said.keys() == READERS.keys()
-    found = [(reader, victim, *outcome) for reader, of in said.items() for victim, outcome in of.items()]
+    found = [
+        (reader, victim, *outcome) for reader, of in said.items() for victim, outcome in of.items()
+    ]
     assert [one for one in found if one[2] != "refused"] == []
     assert "unpacks to more than" in said["csv.gz"]["bomb"][1]
 
@@ -174,7 +190,9 @@ def test_a_parquet_file_that_needs_more_memory_than_there_is_is_refused(tmp_path
     pytest.param("a\n" + "".join(f"{number}\n" for number in range(250_000)), ".csv.gz", id="short cells"),
     pytest.param("a\n" + "1\n" * 10_000 + "x" * 500_000, ".csv.gz", id="a long cell"),
 ])  # fmt: skip
-def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suffix, tmp_path, monkeypatch):
+def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(
+    text, suffix, tmp_path, monkeypatch
+):
     path, free = tmp_path / f"rows{suffix}", 2**24
     path.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
     monkeypatch.setattr(gate, "free_memory", lambda: free)
@@ -193,7 +211,9 @@ def memory_of_reading(*paths: str) -> None:
     for path in paths:
         read_table(path)
         list(read_batches(path).tables(["a", "b"]))
-    sys.stdout.write(f"{pa.default_memory_pool().max_memory()} {tracemalloc.get_traced_memory()[1]}")
+    sys.stdout.write(
+        f"{pa.default_memory_pool().max_memory()} {tracemalloc.get_traced_memory()[1]}"
+    )
 
 
 @pytest.mark.rest
@@ -206,7 +226,10 @@ def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(tmp_path):
         parquet.write_table(pa.table({"a": column, "b": pa.array([1.0] * 2000)}), path)
         assert path.stat().st_size < 2**16
     paths = [tmp_path / f"{kind}.parquet" for kind in kinds]
-    assert max(map(int, called_by_itself("test_gate", "memory_of_reading(*given)", *paths).split())) < 8 * 2**20
+    assert (
+        max(map(int, called_by_itself("test_gate", "memory_of_reading(*given)", *paths).split()))
+        < 8 * 2**20
+    )
     for kind, path in zip(kinds, paths, strict=True):
         expected = cell if "string" in kind else cell.encode()
         for table in (read_table(path), *read_batches(path).tables(["a", "b"])):
@@ -230,12 +253,20 @@ def test_what_is_no_path_is_refused(path):
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
     monkeypatch.setenv("HOME", str(tmp_path))
     unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-    assert Ledger.create("~/a.ledger", epsilon=1.0, delta=1e-5, unit=unit).path == tmp_path / "a.ledger"
+    assert (
+        Ledger.create("~/a.ledger", epsilon=1.0, delta=1e-5, unit=unit).path
+        == tmp_path / "a.ledger"
+    )
     assert Ledger.open("~/a.ledger").path == tmp_path / "a.ledger"
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    assert (read_table("~/rows.csv").n_rows, called("ledger", "show", "~/a.ledger").returncode) == (1, 0)
+    assert (read_table("~/rows.csv").n_rows, called("ledger", "show", "~/a.ledger").returncode) == (
+        1,
+        0,
+    )
     text = '[private]\nfile = "~/none.csv"\n[target]\nclasses = ["a", "b"]\n[public]\nfile = "~/rows.csv"\n'
-    (tmp_path / "config.toml").write_text(text + '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n')
+    (tmp_path / "config.toml").write_text(
+        text + '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n'
+    )
     done = called("run", "config.toml", cwd=tmp_path)
     assert f"{tmp_path / 'none.csv'} cannot be read: No such file" in done.stderr
 

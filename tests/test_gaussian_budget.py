@@ -33,7 +33,12 @@ from tutelage.events import (
     Repeated,
     SummedNoise,
 )
-from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerTamperedError, UnsupportedEventError
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(200.0, 100, 3, ONE_TEACHER)
@@ -51,12 +56,16 @@ def test_the_limit_is_the_largest_that_keeps_to_epsilon_and_delta(target, delta)
     limit = most_shifts(target, delta)
     with mpmath.workdps(60):
         apart = mpmath.mpf(limit) * 1e-10
-        assert delta_of(math.sqrt(limit), mpmath.mpf(target) - 2 * apart) <= delta * mpmath.exp(-apart)
+        assert delta_of(math.sqrt(limit), mpmath.mpf(target) - 2 * apart) <= delta * mpmath.exp(
+            -apart
+        )
         assert delta_of(math.sqrt(limit * 1.001), target) > delta
     assert epsilon_of_shifts(limit, delta) == pytest.approx(target, rel=1e-4)
 
 
-def worst_delta(limit: float, target: float, sigmas: tuple[float, ...], cost: Callable[[float], float]) -> float:
+def worst_delta(
+    limit: float, target: float, sigmas: tuple[float, ...], cost: Callable[[float], float]
+) -> float:
     """Return the largest δ at ε of an adversary who chooses among noisy counts that one ballot moves by one.
 
     It knows the privacy loss so far and asks three times at most, so that the later noise depends on all that it saw. A
@@ -70,8 +79,11 @@ def worst_delta(limit: float, target: float, sigmas: tuple[float, ...], cost: Ca
         for sigma in sigmas if asked < 3 else ():
             if (rest := left - cost(sigma)) >= 0:
                 masses = discrete_gaussian_masses(sigma, math.ceil(9 * sigma) + 1)
-                after, p, q = best(rest, asked + 1), masses[:-2], masses[1:-1]  # with a ballot and without
-                values = np.maximum(values, np.interp(grid[:, None] + np.log(p / q), grid, after) @ q)
+                # With a ballot and without.
+                after, p, q = best(rest, asked + 1), masses[:-2], masses[1:-1]
+                values = np.maximum(
+                    values, np.interp(grid[:, None] + np.log(p / q), grid, after) @ q
+                )
         return values
 
     return float(np.interp(0.0, grid, best(limit, 0)))
@@ -79,7 +91,10 @@ def worst_delta(limit: float, target: float, sigmas: tuple[float, ...], cost: Ca
 
 @pytest.mark.parametrize(
     ("target", "delta"),
-    [(0.5, 0.01), *(pytest.param(*one, marks=pytest.mark.rest) for one in ((0.2, 1e-3), (1.0, 1e-4)))],
+    [
+        (0.5, 0.01),
+        *(pytest.param(*one, marks=pytest.mark.rest) for one in ((0.2, 1e-3), (1.0, 1e-4))),
+    ],
 )
 def test_no_strategy_passes_the_budget_and_some_nearly_use_it_up(target, delta):
     def cost(sigma: float) -> float:
@@ -87,7 +102,9 @@ def test_no_strategy_passes_the_budget_and_some_nearly_use_it_up(target, delta):
 
     limit = most_shifts(target, delta)
     widths = np.arange(2.0, 60.0, 0.01).tolist()
-    sigmas = tuple(next(width for width in widths if times * cost(width) <= limit) for times in (1, 2, 3))
+    sigmas = tuple(
+        next(width for width in widths if times * cost(width) <= limit) for times in (1, 2, 3)
+    )
     assert 0.7 * delta < worst_delta(limit, target, sigmas, cost) <= delta * (1 + 1e-3)
 
 
@@ -103,17 +120,28 @@ def test_charges_add_up_over_kinds_repetitions_and_simulated_noise():
     assert {kind: mu_squared(kind) for kind in distances} == expected
     assert expected[SUM] == pytest.approx(400 / 200**2, rel=1e-4)
     capped = [*distances][2]
-    assert mu_squared(Composed((Repeated(SUM, 5), capped))) == pytest.approx(5 * expected[SUM] + expected[capped])
+    assert mu_squared(Composed((Repeated(SUM, 5), capped))) == pytest.approx(
+        5 * expected[SUM] + expected[capped]
+    )
     limit = GaussianFilter(2.0, 1e-5)
     cost = limit.cost(SUM)
     assert cost >= expected[SUM] / limit.mu_squared * limit.capacity
-    assert limit.cost(Repeated(Composed((SUM, SUM)), 3)) == 6 * cost == 6 * limit.cost(replace(SUM, simulated=True))
+    assert (
+        limit.cost(Repeated(Composed((SUM, SUM)), 3))
+        == 6 * cost
+        == 6 * limit.cost(replace(SUM, simulated=True))
+    )
     assert limit.fitting(SUM, 2 * cost) == (limit.capacity - 2 * cost) // cost
     with pytest.raises(UnsupportedEventError, match="costs more than any budget allows"):
         limit.cost(NoisySumGaussian(1.5, 1, 1, ONE_TEACHER))
 
 
-@given(multiplier=st.floats(0.3, 1e6), norm=st.integers(99, 999), times=st.integers(1, 9), delta=st.floats(1e-9, 0.1))
+@given(
+    multiplier=st.floats(0.3, 1e6),
+    norm=st.integers(99, 999),
+    times=st.integers(1, 9),
+    delta=st.floats(1e-9, 0.1),
+)
 def test_the_smallest_budget_holds_its_release_and_hardly_more(multiplier, norm, times, delta):
     event = Repeated(NoisySumGaussian(multiplier * norm, norm**2, 1, ONE_TEACHER), times)
     limit = GaussianFilter.holding(event, delta)
@@ -134,7 +162,8 @@ def test_the_file_says_how_the_budget_is_kept(path):
     assert (state.accounting, state.order, state.guarantee().order) == ("gaussian", None, None)
     assert "order" not in state.as_dict()
     assert state.spent == pytest.approx(mu_squared(SUM) / most_shifts(1.0, 1e-5))
-    assert ledger.export()[-1]["refund"] == 0  # what is charged is all that is spent: nothing is given back
+    # What is charged is all that is spent: nothing is given back.
+    assert ledger.export()[-1]["refund"] == 0
 
 
 def test_the_budget_is_filled_and_never_passed(path):
@@ -180,14 +209,19 @@ def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
 def test_a_rewritten_kind_of_budget_is_found(path):
     ledger = Ledger.open(path)
     settle(ledger, reserve(ledger, SUM, 1), {QUERY: (1, 2, 3)}, SUM)
-    for other, message in (("renyi", "budget does not hold what its epsilon and delta allow"), ("exact", "Entry 0")):
+    for other, message in (
+        ("renyi", "budget does not hold what its epsilon and delta allow"),
+        ("exact", "Entry 0"),
+    ):
         rechained(path, {0: {"accounting": other, "order": RenyiFilter.suited_to(1.0, 1e-5).order}})
         with pytest.raises(LedgerTamperedError, match=message):
             Ledger.open(path)
 
 
 def test_a_fit_uses_up_its_epsilon(tmp_path):
-    fitted = model(epsilon=0.5, ledger=tmp_path / "a.ledger", noise=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    fitted = model(epsilon=0.5, ledger=tmp_path / "a.ledger", noise=None).fit(
+        PRIVATE, LABELS, X_public=PUBLIC
+    )
     assert fitted.ledger_.accounting == "gaussian"
     for found in (fitted.epsilon_.epsilon, fitted.ledger_.spent):
         assert 0.9998 * 0.5 <= found <= 0.5

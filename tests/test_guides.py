@@ -57,7 +57,9 @@ def assert_shown(promised: str, printed: str) -> None:
     lines = iter(" ".join(line.split()) for line in printed.splitlines())
     for line in filter(None, (" ".join(line.split()) for line in promised.splitlines())):
         pattern = re.compile(".*".join(map(re.escape, line.split("…"))))
-        assert any(pattern.fullmatch(found) for found in lines), f"{line!r} was not printed, or out of order: {printed}"
+        assert any(pattern.fullmatch(found) for found in lines), (
+            f"{line!r} was not printed, or out of order: {printed}"
+        )
 
 
 def commands(language: str, block: str) -> Iterator[tuple[str, str]]:
@@ -96,14 +98,21 @@ def assert_kept(language: str, block: str, folder: Path, called: Call) -> None:
 
 
 def can_run(block: str) -> bool:
-    return not block.startswith(CLUSTERS) and not (block.startswith(TRACKERS) and not find_spec(block.split()[1]))
+    return not block.startswith(CLUSTERS) and not (
+        block.startswith(TRACKERS) and not find_spec(block.split()[1])
+    )
 
 
 @pytest.fixture
 def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adult with fewer private and public rows; what the guides say of costs holds whatever the rows."""
     adult = load_adult()
-    few = AdultSplit(adult.X_private[:12000], adult.y_private[:12000], adult.X_public[:8000], adult.y_public[:8000])
+    few = AdultSplit(
+        adult.X_private[:12000],
+        adult.y_private[:12000],
+        adult.X_public[:8000],
+        adult.y_public[:8000],
+    )
     monkeypatch.setattr(datasets, "load_adult", lambda: few)
 
 
@@ -127,19 +136,27 @@ def write_stays(folder: Path) -> None:
 
 def write_patients(folder: Path) -> None:
     """Write the file of the page on consortiums: 500 rows of 400 patients of a hospital."""
-    rows = [f"p{row % 400},{20 + row % 76},surgery,{'yes' if row % 76 > 50 else 'no'}" for row in range(500)]
+    rows = [
+        f"p{row % 400},{20 + row % 76},surgery,{'yes' if row % 76 > 50 else 'no'}"
+        for row in range(500)
+    ]
     (folder / "hospital-1.csv").write_text("\n".join(["patient,age,ward,readmitted", *rows]))
 
 
-FILES_OF = dict.fromkeys(("tables.md", "no-public-rows.md"), write_stays) | {"consortium.md": write_patients}
+FILES_OF = dict.fromkeys(("tables.md", "no-public-rows.md"), write_stays) | {
+    "consortium.md": write_patients
+}
 
 
 @FITS_AGAIN
 @pytest.mark.whole_models
-@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
+# Where a page continues a ledger.
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 @pytest.mark.usefixtures("few_people")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call) -> None:
+def test_the_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: Call
+) -> None:
     if "from torch import" in page.read_text():
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)

@@ -37,7 +37,9 @@ HOSTILE: list[Any] = [
 
 def places(tree: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each container of a tree with each of its keys."""
-    for key in list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+    for key in (
+        list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    ):
         yield tree, key
         yield from places(tree[key])
 
@@ -52,7 +54,9 @@ def mutated(tree: Any, chance: random.Random) -> Any:
         case 1 if isinstance(container, dict):
             container[str(chance.choice(HOSTILE))[:20]] = container.pop(key)
         case 2:
-            container[key] = copy.deepcopy(chance.choice([value[at] for value, at in places(found)]))
+            container[key] = copy.deepcopy(
+                chance.choice([value[at] for value, at in places(found)])
+            )
         case _:
             container[key] = chance.choice(HOSTILE)
     return found
@@ -89,7 +93,12 @@ def test_a_hostile_invite_or_terms_file_ends_in_a_sentence(cases, folder, tmp_pa
     data, terms = invite(folder, "left").read_bytes(), (folder / "terms.toml").read_bytes()
     with zipfile.ZipFile(invite(folder, "left")) as archive:
         about = json.loads(archive.read("invite.json"))
-    home, path, other, refusals = tmp_path / "home", tmp_path / "some.invite", tmp_path / "hostile.toml", 0
+    home, path, other, refusals = (
+        tmp_path / "home",
+        tmp_path / "some.invite",
+        tmp_path / "hostile.toml",
+        0,
+    )
     for case in range(cases):
         if case % 4 == 0:
             path.write_bytes(damaged(data, chance))
@@ -117,7 +126,9 @@ def test_hostile_rosters_and_mail_stop_no_member(cases, folder):  # noqa: F811
         is_json = path.suffix == ".json" and case % 4
         is_next = path.parent.name == "rosters" and chance.randrange(2)
         target = path.with_name("1.json") if is_next else path
-        target.write_bytes(written(mutated(json.loads(before), chance)) if is_json else damaged(before, chance))
+        target.write_bytes(
+            written(mutated(json.loads(before), chance)) if is_json else damaged(before, chance)
+        )
         ended_well(*serve, codes=(0, 1, 2))
         ended_well(*status, codes=(0, 1))
         target.unlink()

@@ -98,7 +98,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "vector ballots, exploding map": {"method": SMALL, "features": Exploding()},
     "few votes": {"method": replace(FEW, student="label-propagation")},
     "few votes, rounds": {
-        "method": CappedVotes(3, rounds=2, mechanism=CappedGNMax(20.0, 6), student=RandomForestClassifier(3))
+        "method": CappedVotes(
+            3, rounds=2, mechanism=CappedGNMax(20.0, 6), student=RandomForestClassifier(3)
+        )
     },
     **{type(teacher).__name__: {"method": voting(teacher)} for teacher in TEACHERS},
     "additive": {"columns": Schema({"a": (-3.0, 3.0), "b": (0, 9), "c": ["0", "1", "2"]})},
@@ -111,7 +113,11 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def with_person(rows: np.ndarray) -> tuple[Any, Any, list[str]]:
-    return np.vstack([PRIVATE, rows]), [*LABELS, *(np.arange(len(rows)) % 2)], [*IDS, *["hostile"] * len(rows)]
+    return (
+        np.vstack([PRIVATE, rows]),
+        [*LABELS, *(np.arange(len(rows)) % 2)],
+        [*IDS, *["hostile"] * len(rows)],
+    )
 
 
 def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = PUBLIC) -> Any:
@@ -152,7 +158,9 @@ QUICK = {  # one or more of each kind of release, teacher and map; the others ar
     "vector ballots", "one round", "vector ballots, axes", "vector ballots, brittle map",
     "vector ballots, exploding map", "few votes", "ClassMeans", "LogisticRegression", "additive", "numbers",
 }  # fmt: skip
-IN_TIERS = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.rest]) for name in METHODS]
+IN_TIERS = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.rest]) for name in METHODS
+]
 
 
 @pytest.mark.parametrize("method", IN_TIERS)
@@ -194,10 +202,18 @@ WORDS = {
 
 
 @pytest.mark.parametrize(
-    "method", [SMALL, pytest.param(FEW, marks=pytest.mark.rest)], ids=["vector ballots", "few votes"]
+    "method",
+    [SMALL, pytest.param(FEW, marks=pytest.mark.rest)],
+    ids=["vector ballots", "few votes"],
 )
 def test_no_text_fails_a_fit_that_has_spent(method):
-    some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
+    some = [
+        "the cat sat on the mat",
+        "win cash now",
+        "see you at six",
+        "free prize call",
+        "lunch at noon",
+    ]
     texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]
     words = list(WORDS.values())
     ids, y = [*IDS, *map(str, range(len(words)))], np.arange(PEOPLE + len(words)) % 2
@@ -216,9 +232,18 @@ def columns(n: int, **more: Any) -> dict[str, list[Any]]:
     return {name: [*cells, *more.get(name, [])] for name, cells in found.items()}
 
 
-ORDINARY = {"dose": 0.5, "age": 30, "ward": "north", "note": "some words", "day": dt.date(2021, 1, 1)}
+ORDINARY = {
+    "dose": 0.5,
+    "age": 30,
+    "ward": "north",
+    "note": "some words",
+    "day": dt.date(2021, 1, 1),
+}
 CELLS: list[dict[str, Any]] = [
-    *({"dose": value} for value in (1e308, -1e308, 1e39, 5e-324, 10**30, None, float("nan"), float("inf"))),
+    *(
+        {"dose": value}
+        for value in (1e308, -1e308, 1e39, 5e-324, 10**30, None, float("nan"), float("inf"))
+    ),
     *({"age": value} for value in (2**62, -(2**62), 0, None, 10**400, -1)),
     *({"ward": value} for value in ("zzz", None, *WORDS.values())),
     *({"note": value} for value in WORDS.values()),
@@ -239,9 +264,22 @@ class Unspeakable:
 
 
 REFUSED_CELLS: list[dict[str, Any]] = [{"dose": float("inf")}, {"age": 10**400}]
-SCHEMA = Schema({"dose": (-3.0, 3.0), "age": (18, 90), "ward": ["north", "south"], "note": ["a", "b"]})
+SCHEMA = Schema(
+    {"dose": (-3.0, 3.0), "age": (18, 90), "ward": ["north", "south"], "note": ["a", "b"]}
+)
 TREE = DecisionTreeClassifier()
-ODD_CELLS = [Unspeakable(), {}, [1], b"x", 1j, True, 10**5000, np.arange(3), np.longdouble("1e4000"), "north"]
+ODD_CELLS = [
+    Unspeakable(),
+    {},
+    [1],
+    b"x",
+    1j,
+    True,
+    10**5000,
+    np.arange(3),
+    np.longdouble("1e4000"),
+    "north",
+]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +289,8 @@ ODD_CELLS = [Unspeakable(), {}, [1], b"x", 1j, True, 10**5000, np.arange(3), np.
         (SMALL, True),
         (None, False),
         pytest.param(FEW, False, marks=pytest.mark.rest),
-        pytest.param(voting(TREE, student=TREE), False, marks=pytest.mark.rest),  # which takes missing numbers
+        # Which takes missing numbers.
+        pytest.param(voting(TREE, student=TREE), False, marks=pytest.mark.rest),
     ],
     ids=["vector ballots", "vector ballots, batches", "additive", "few votes", "trees"],
 )
@@ -259,9 +298,15 @@ def test_hostile_cells_of_a_table_together_fail_no_fit_that_has_spent(method, ba
     if method is None:
         settings: dict[str, Any] = {"columns": SCHEMA}
     else:
-        settings = {"method": method, "columns": PublicColumns.learn(columns(PUBLIC_ROWS), kinds={"day": "date"})}
+        settings = {
+            "method": method,
+            "columns": PublicColumns.learn(columns(PUBLIC_ROWS), kinds={"day": "date"}),
+        }
     settings["classes"] = ["no", "yes"]
-    assert tried(settings, [person for person in CELLS if person not in REFUSED_CELLS], batches) is not None
+    assert (
+        tried(settings, [person for person in CELLS if person not in REFUSED_CELLS], batches)
+        is not None
+    )
     for person in REFUSED_CELLS:
         assert (tried(settings, [person], batches) is None) == (method is not None)
     if method is None:
@@ -272,8 +317,15 @@ def test_hostile_cells_of_a_table_together_fail_no_fit_that_has_spent(method, ba
 def tried(settings: dict[str, Any], people: list[dict[str, Any]], batches: bool) -> Any:
     """Return the model of a table with some people more; None where they are refused."""
     cells = {name: [{**ORDINARY, **person}[name] for person in people] for name in ORDINARY}
-    ids = [*IDS, *(f"{number} {word}" for number, word in zip(range(len(people)), cycle(WORDS.values())))]
-    X = {**columns(PEOPLE, **cells), "person": ids, "ill": ["no", "yes"] * (len(ids) // 2) + ["no"] * (len(ids) % 2)}
+    ids = [
+        *IDS,
+        *(f"{number} {word}" for number, word in zip(range(len(people)), cycle(WORDS.values()))),
+    ]
+    X = {
+        **columns(PEOPLE, **cells),
+        "person": ids,
+        "ill": ["no", "yes"] * (len(ids) // 2) + ["no"] * (len(ids) % 2),
+    }
     try:
         table: Any = as_table(X)
     except TutelageError:

@@ -31,11 +31,16 @@ def histogram(image, cell, orientations=12):
     for i in range(rows):
         for j in range(columns):
             middle_y, middle_x = (i + 0.5) * height / rows - 0.5, (j + 0.5) * width / columns - 0.5
-            kernel = np.exp(-2 * ((y - middle_y) * rows / height) ** 2 - 2 * ((x - middle_x) * columns / width) ** 2)
+            kernel = np.exp(
+                -2 * ((y - middle_y) * rows / height) ** 2
+                - 2 * ((x - middle_x) * columns / width) ** 2
+            )
             kernels[0, i, j] = kernel / kernel.sum()
     for row in range(height):
         for column in range(width):
-            across = image[row, column + 1] - image[row, column - 1] if 0 < column < width - 1 else 0
+            across = (
+                image[row, column + 1] - image[row, column - 1] if 0 < column < width - 1 else 0
+            )
             down = image[row + 1, column] - image[row - 1, column] if 0 < row < height - 1 else 0
             for direction in range(orientations):
                 angle = 2 * pi * direction / orientations
@@ -46,7 +51,9 @@ def histogram(image, cell, orientations=12):
 
 
 def fitted(X, X_public, **more):
-    model = PATEClassifier(epsilon=8.0, classes=range(10), noise=SimulationNoise(0), random_state=0, **more)
+    model = PATEClassifier(
+        epsilon=8.0, classes=range(10), noise=SimulationNoise(0), random_state=0, **more
+    )
     return model.fit(X, DIGITS.y_train, X_public=X_public)
 
 
@@ -57,7 +64,10 @@ def test_the_features_of_an_image_do_not_depend_on_others_in_any_bit(data):
     images = data.draw(hnp.arrays(np.float64, (7, *shape), elements=st.floats(-10, 300)))
     made = EdgesAndLevels(shape)
     whole = made.transform(images)
-    assert np.concatenate([made.transform(image[np.newaxis]) for image in images]).tobytes() == whole.tobytes()
+    assert (
+        np.concatenate([made.transform(image[np.newaxis]) for image in images]).tobytes()
+        == whole.tobytes()
+    )
     assert made.transform(images.reshape(7, -1)).tobytes() == whole.tobytes()
 
 
@@ -104,5 +114,7 @@ def test_images_go_in_and_labels_come_out(tmp_path):
 
 def test_images_of_two_shapes_are_refused():
     for other in (PUBLIC.reshape(-1, 4, 16), DIGITS.X_test):
-        with pytest.raises(InvalidDataError, match=r"Images must have shape.*in `X` and `X_public` alike"):
+        with pytest.raises(
+            InvalidDataError, match=r"Images must have shape.*in `X` and `X_public` alike"
+        ):
             fitted(PRIVATE, other)

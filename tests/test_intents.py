@@ -38,7 +38,10 @@ rest = partial(pytest.param, marks=pytest.mark.rest)
 
 
 def votes(**changed: Any) -> dict[str, Any]:
-    return {"method": TeacherVotes(ClassMeans(), **{"n_teachers": 30, "n_queries": 30, **changed}), "random_state": 0}
+    return {
+        "method": TeacherVotes(ClassMeans(), **{"n_teachers": 30, "n_queries": 30, **changed}),
+        "random_state": 0,
+    }
 
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -65,7 +68,9 @@ def fitted(binary_rows, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["sums", rest("votes"), rest("rounds"), rest("declared noise")])
-def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(method, fitted, tmp_path):
+def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(
+    method, fitted, tmp_path
+):
     first = fitted(**METHODS[method])
     again = fitted(**METHODS[method])
     assert first.epsilon_.epsilon < 3
@@ -83,7 +88,10 @@ def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(
 @pytest.mark.parametrize("method", ["sums", rest("rounds")])
 def test_defaults_and_what_they_stand_for_are_one_release(method, fitted):
     first = fitted(**METHODS[method])
-    again = fitted(method=replace(first.method_, mechanism=None), random_state=METHODS[method].get("random_state"))
+    again = fitted(
+        method=replace(first.method_, mechanism=None),
+        random_state=METHODS[method].get("random_state"),
+    )
     assert (again.epsilon_, again.release_.cost) == (first.epsilon_, 0)
 
 
@@ -98,7 +106,8 @@ def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(firs
 
 @pytest.mark.rest
 def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledger(fitted):
-    settings = votes(selection="random", n_queries=80) | {"random_state": None, "budget": 20.0}  # 80 of 100 rows
+    # 80 of 100 rows.
+    settings = votes(selection="random", n_queries=80) | {"random_state": None, "budget": 20.0}
     first = fitted(**settings)
     assert first.epsilon_.epsilon < 20
     again = fitted(**settings)
@@ -108,23 +117,38 @@ def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledg
 
 def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monkeypatch):
     first = fitted()
-    monkeypatch.setattr("tutelage.terms.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
+    monkeypatch.setattr(
+        "tutelage.terms.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2
+    )
     assert fitted().mechanism_ == first.mechanism_
     assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
 
 
 @pytest.mark.parametrize(
-    ("method", "ids"), [("sums", None), ("capped", np.arange(300)), rest("votes", None), rest("rounds", np.arange(300))]
+    ("method", "ids"),
+    [
+        ("sums", None),
+        ("capped", np.arange(300)),
+        rest("votes", None),
+        rest("rounds", np.arange(300)),
+    ],
 )
 def test_a_full_ledger_refuses_what_it_does_not_remember_before_anything_is_learned(
     method, ids, binary_rows, tmp_path, monkeypatch
 ):
     X, y = binary_rows
-    settings: Any = {"budget": 1.0, "classes": [0, 1], "ledger": tmp_path / "a.ledger", **METHODS[method]}
+    settings: Any = {
+        "budget": 1.0,
+        "classes": [0, 1],
+        "ledger": tmp_path / "a.ledger",
+        **METHODS[method],
+    }
     public = {"X_public": X[300:], "y_public": y[300:] if method == "sums" else None}
 
     def done(verb: str, **changed: Any) -> None:
-        getattr(PATEClassifier(**settings | changed), verb)(X[:300], y[:300], **public, entity_ids=ids, insist=True)
+        getattr(PATEClassifier(**settings | changed), verb)(
+            X[:300], y[:300], **public, entity_ids=ids, insist=True
+        )
 
     done("fit")
     same_answers = replace(settings.get("method", NoisyMoments()), student=LogisticRegression())
@@ -138,10 +162,19 @@ def test_a_full_ledger_refuses_what_it_does_not_remember_before_anything_is_lear
 def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fitted):
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
-    assert [entry.kind for entry in ledger.history().entries][:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
+    assert [entry.kind for entry in ledger.history().entries][:4] == [
+        Kind.OPENED,
+        Kind.KEPT,
+        Kind.INTENDED,
+        Kind.BOUND,
+    ]
     with ledger._opened.held(write=True) as write:
         last = write.last()
-        write.append(Entry.after(last, Kind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)))
+        write.append(
+            Entry.after(
+                last, Kind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)
+            )
+        )
         with pytest.raises(LedgerTamperedError):
             verified(write)
 
@@ -161,7 +194,12 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
 """
     command = [sys.executable, "-c", call, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
     said = [
-        subprocess.run(command, env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True).stdout
+        subprocess.run(
+            command,
+            env={**os.environ, "OPENBLAS_CORETYPE": kernel},
+            capture_output=True,
+            check=True,
+        ).stdout
         for kernel in ("Haswell", "Prescott")
     ]
     assert len(set(said)) == 1
@@ -170,7 +208,12 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
 
 
 @pytest.mark.parametrize(
-    "change", ["UPDATE kept SET content = zeroblob(9)", "UPDATE kept SET content = 'text'", "DELETE FROM kept"]
+    "change",
+    [
+        "UPDATE kept SET content = zeroblob(9)",
+        "UPDATE kept SET content = 'text'",
+        "DELETE FROM kept",
+    ],
 )
 def test_a_map_that_is_kept_and_was_changed_is_refused(change, fitted, tmp_path):
     fitted()
@@ -245,8 +288,12 @@ def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
     assert [entry["kind"] for entry in ledger.export()].count("reserved") == 2
 
 
-@pytest.mark.parametrize("one", [GNMax(40.0).event_of_one(2, ROW, simulated=False), NoisySumGaussian(90.0, 1, 1, ROW)])
-def test_a_release_of_which_more_was_drawn_than_it_may_is_not_whole_and_states_no_epsilon_of_its_own(one):
+@pytest.mark.parametrize(
+    "one", [GNMax(40.0).event_of_one(2, ROW, simulated=False), NoisySumGaussian(90.0, 1, 1, ROW)]
+)
+def test_a_release_of_which_more_was_drawn_than_it_may_is_not_whole_and_states_no_epsilon_of_its_own(
+    one,
+):
     """As where its rows were chosen again, without a seed."""
     ledger = new_ledger(epsilon=9.0, unit=ROW)
     intend(ledger, "one", None)
@@ -256,15 +303,20 @@ def test_a_release_of_which_more_was_drawn_than_it_may_is_not_whole_and_states_n
     numbers = [step.number for step in steps]
     assert whole_release(ledger, "one", numbers, Repeated(one, 3)) is not None
     assert whole_release(ledger, "one", numbers, Repeated(one, 2)) is None
-    assert whole_release(ledger, "one", numbers[:2], Repeated(one, 3)) is None  # a step of another release
+    # A step of another release.
+    assert whole_release(ledger, "one", numbers[:2], Repeated(one, 3)) is None
 
 
 def test_what_was_drawn_must_be_of_the_kinds_that_were_declared(tmp_path):
     ledger = new_ledger(tmp_path / "a.ledger", 9.0, unit=ROW)
-    declared, drawn = (kind.event_of_one(2, ROW, simulated=False) for kind in (PermuteAndFlip(2.0), GNMax(40.0)))
+    declared, drawn = (
+        kind.event_of_one(2, ROW, simulated=False) for kind in (PermuteAndFlip(2.0), GNMax(40.0))
+    )
     intend(ledger, "one", None)
     settle(ledger, one := reserve(ledger, drawn, 1), {bytes(32): (1,)}, drawn)
-    found = [whole_release(ledger, "one", [one.number], event) is None for event in (drawn, declared)]
+    found = [
+        whole_release(ledger, "one", [one.number], event) is None for event in (drawn, declared)
+    ]
     assert found == [False, True]  # though what was declared costs more
 
 

@@ -10,7 +10,13 @@ from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT
 from tutelage.federation.invites import Invite, Place
 
 TERMS = {"name": "Hospitals", "classes": ["no", "yes"], "hospitals": {"one": 100}}
-INVITE = Invite("one", TERMS, "registry.example.org:8002", None, {"ca.pem": b"public", "keys/own.key": b"\0\xff"})
+INVITE = Invite(
+    "one",
+    TERMS,
+    "registry.example.org:8002",
+    None,
+    {"ca.pem": b"public", "keys/own.key": b"\0\xff"},
+)
 
 
 def test_an_invite_comes_back_whole_and_only_its_owner_can_read_it(tmp_path):
@@ -28,7 +34,15 @@ def test_an_invite_comes_back_whole_and_only_its_owner_can_read_it(tmp_path):
         INVITE.save(path)
 
 
-OUTSIDE = ["kit/", "kit/..", "kit/a/../../out", "../kit/out", "/kit/out", "other/out", "kit\\..\\out"]
+OUTSIDE = [
+    "kit/",
+    "kit/..",
+    "kit/a/../../out",
+    "../kit/out",
+    "/kit/out",
+    "other/out",
+    "kit\\..\\out",
+]
 
 
 def added(path: Path, name: str, content: bytes) -> Path:
@@ -40,7 +54,9 @@ def added(path: Path, name: str, content: bytes) -> Path:
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_file_that_would_leave_its_folder_is_refused(name, tmp_path):
-    with pytest.raises(InvalidDataError, match=r"is no complete invite\. Ask the coordinator for it again"):
+    with pytest.raises(
+        InvalidDataError, match=r"is no complete invite\. Ask the coordinator for it again"
+    ):
         Invite.load(added(tmp_path / "one.invite", name, b"x"))
 
 

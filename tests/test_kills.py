@@ -26,7 +26,18 @@ from tutelage.students import load_student
 
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
 RUN = ("run", "config.toml")
-LABEL = ("label", "rows.npz", "--votes", "votes.npz", "--ledger", "a.ledger", "--mechanism", "lnmax", "--scale", "5")
+LABEL = (
+    "label",
+    "rows.npz",
+    "--votes",
+    "votes.npz",
+    "--ledger",
+    "a.ledger",
+    "--mechanism",
+    "lnmax",
+    "--scale",
+    "5",
+)
 TEST = ("publish", "test", "p.json", *LABEL[1:], "--output", "claim.json")
 
 
@@ -49,7 +60,9 @@ def campaign(folder: Path) -> None:
 
 def additive(folder: Path) -> None:
     write_people(folder, 120, 1)
-    configure_people(folder, by=ADDITIVE, privacy="epsilon = 2.0\nbudget = 9.0", more="votes = true")
+    configure_people(
+        folder, by=ADDITIVE, privacy="epsilon = 2.0\nbudget = 9.0", more="votes = true"
+    )
 
 
 def moments(folder: Path) -> None:
@@ -65,7 +78,16 @@ def votes(folder: Path) -> None:
     np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
     limits = ("--epsilon", "30", "--delta", "1e-5", "--neighbors", "ballot")
     done(folder, ("ledger", "init", "a.ledger", *limits))
-    proposal = ("--delta", "4e-6", "--refusal", "1e-6", "--output", "p.json", "--ledger", "a.ledger")
+    proposal = (
+        "--delta",
+        "4e-6",
+        "--refusal",
+        "1e-6",
+        "--output",
+        "p.json",
+        "--ledger",
+        "a.ledger",
+    )
     done(folder, ("publish", "propose", "proxy.npz", *LABEL[-4:], *proposal))
 
 
@@ -82,9 +104,15 @@ VERBS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "moments": (moments, RUN, "out"),
     "label": (votes, (*LABEL, "--output", "labels.csv"), "labels.csv"),
     "publish test": (labeled, TEST, "claim.json"),
-    "card": (earlier, ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."), "out"),
+    "card": (
+        earlier,
+        ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."),
+        "out",
+    ),
 }
-AGAIN: dict[str, tuple[str, ...]] = dict.fromkeys(("run", "campaign", "additive", "moments"), ("--overwrite",))
+AGAIN: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("run", "campaign", "additive", "moments"), ("--overwrite",)
+)
 
 
 def done(folder: Path, call: tuple[str, ...], event: int = 0, *, full: bool = False) -> int:
@@ -134,7 +162,10 @@ def spent(folder: Path) -> tuple[int, int, int]:
     if not paths or not paths[0].stat().st_size:
         return 0, 0, 0
     ledger = Ledger.open(paths[0])
-    paid = sum(max(charge.queries, charge.reserved.content["queries"]) for charge in ledger.history().charges)
+    paid = sum(
+        max(charge.queries, charge.reserved.content["queries"])
+        for charge in ledger.history().charges
+    )
     return ledger.export()[-1]["spent"], ledger.verify().answers, paid
 
 
@@ -189,7 +220,9 @@ def swept(verb: str, step: int, folder: Path, most: int = 0) -> None:
         # Votes that were stored for a reservation that was never settled are of nothing that was released.
         assert left.keys() == expected.keys(), event
         assert left >= expected, event
-        empty = {path.name for path in attempt.rglob("*") if path.is_file() and not path.stat().st_size}
+        empty = {
+            path.name for path in attempt.rglob("*") if path.is_file() and not path.stat().st_size
+        }
         assert empty <= {outputs._LOCK}, event
         shutil.rmtree(attempt)
         event += step
@@ -199,7 +232,9 @@ def swept(verb: str, step: int, folder: Path, most: int = 0) -> None:
 
 def files_in(folder: Path) -> Counter[str]:
     """Return the names of all files, without the numbers of the ledger's entries."""
-    return Counter(re.sub(r"-\d+\.npz", ".npz", str(path.relative_to(folder))) for path in folder.rglob("*"))
+    return Counter(
+        re.sub(r"-\d+\.npz", ".npz", str(path.relative_to(folder))) for path in folder.rglob("*")
+    )
 
 
 def mixed(before: object, now: object, event: int) -> None:
@@ -212,7 +247,14 @@ def mixed(before: object, now: object, event: int) -> None:
 
 
 # A step that leaves each three kills. Other methods go the same way; the slow test sweeps all.
-FEW = {"run": 61, "run --overwrite": 61, "campaign": 61, "label": 19, "publish test": 19, "card": 19}
+FEW = {
+    "run": 61,
+    "run --overwrite": 61,
+    "campaign": 61,
+    "label": 19,
+    "publish test": 19,
+    "card": 19,
+}
 
 
 @pytest.mark.rest
@@ -226,7 +268,9 @@ def test_commands_killed_at_three_events_leave_a_whole_release_and_the_right_bud
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_command_killed_at_any_event_leaves_a_whole_release_and_the_right_budget(verb, tmp_path):
-    sys.stdout.write(called_by_itself("test_kills", "swept(given[0], 1, Path(given[1]))", verb, tmp_path))
+    sys.stdout.write(
+        called_by_itself("test_kills", "swept(given[0], 1, Path(given[1]))", verb, tmp_path)
+    )
 
 
 KEY = ("key", "officer")
@@ -246,7 +290,9 @@ def keys_swept(folder: Path) -> None:
                 break
             assert code in ((1, 2) if full else (-9,)), event
             if full:
-                assert re.fullmatch("tutelage: .*No space left on device.*\n", (folder / "said").read_text()), event
+                assert re.fullmatch(
+                    "tutelage: .*No space left on device.*\n", (folder / "said").read_text()
+                ), event
             whole = (attempt / "officer.public.json").exists()
             assert done(attempt, KEY, 999) == whole, event  # which is refused where keys are there
             private, public = attempt / "officer.private.json", attempt / "officer.public.json"

@@ -81,7 +81,9 @@ class Reversing(Mechanism):
         return GNMax(40.0).event_of_one(n_classes, unit, simulated=simulated)
 
     def release(self, votes, noise, predictions=None):
-        return GNMax(40.0).release(VoteHistogram(votes.counts[:, ::-1].copy(), votes.n_teachers), noise)
+        return GNMax(40.0).release(
+            VoteHistogram(votes.counts[:, ::-1].copy(), votes.n_teachers), noise
+        )
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:5], ids=str)
@@ -101,7 +103,8 @@ def test_ballots_that_are_passed_as_counts_earn_a_warning(ledger):
     ballots = np.random.default_rng(0).integers(0, 2, size=(250, 100), dtype=np.int16)
     with pytest.warns(PreflightWarning, match="count them first with `tally"):
         LabelingSession(VoteHistogram(ballots, 250), GNMax(40.0), ledger)
-    counted = tally(ballots[:, :3].repeat(84, axis=1)[:, :250], n_classes=2)  # as many queries as teachers
+    # As many queries as teachers.
+    counted = tally(ballots[:, :3].repeat(84, axis=1)[:, :250], n_classes=2)
     LabelingSession(counted, GNMax(40.0), ledger)  # of which none need be warned
 
 
@@ -182,7 +185,11 @@ def test_a_batch_that_does_not_fit_is_refused_before_teachers_vote():
 
 
 def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger):
-    assert LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0)).ask(ROWS).event.is_simulated
+    assert (
+        LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0))
+        .ask(ROWS)
+        .event.is_simulated
+    )
     assert ledger.state().simulated
     assert LabelingSession(VOTES, GNMax(40.0), ledger).ask(ROWS).cost > 0
 
@@ -197,7 +204,9 @@ def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.tile([1.5, -0.5, 0], (4, 1)), "rows summing to 1"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 2), 0.5), "of shape \\(4, 3\\)"),
 ])  # fmt: skip
-def test_what_does_not_fit_is_refused_before_anything_is_spent(mechanism, rows, predictions, message, ledger):
+def test_what_does_not_fit_is_refused_before_anything_is_spent(
+    mechanism, rows, predictions, message, ledger
+):
     with pytest.raises(InvalidDataError, match=message):
         LabelingSession(VOTES, mechanism, ledger).ask(rows, predictions)
     assert ledger.state().entries == 1
@@ -206,21 +215,28 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(mechanism, rows, 
 def test_silent_teachers_do_not_change_the_charge(ledger):
     silent = VoteHistogram((VOTES.counts * 0.7).astype(int), 250)
     other = new_ledger(epsilon=5.0)
-    for mechanism in (GNMax(40.0), ConfidentGNMax(threshold=-1e6, sigma_threshold=60.0, sigma_vote=40.0)):
+    for mechanism in (
+        GNMax(40.0),
+        ConfidentGNMax(threshold=-1e6, sigma_threshold=60.0, sigma_vote=40.0),
+    ):
         release = LabelingSession(silent, mechanism, ledger).ask(ROWS)
         assert release.cost == LabelingSession(VOTES, mechanism, other).ask(ROWS).cost
 
 
 def test_the_student_is_asked_first_and_confirmed_for_the_price_of_the_check():
     mechanism = InteractiveGNMax(threshold=100, sigma_threshold=2.0, sigma_vote=2.0, confidence=0.9)
-    predictions = np.array([[0.95, 0.05, 0.0], [0.4, 0.35, 0.25], [0.95, 0.05, 0.0], [0.34, 0.33, 0.33]])
+    predictions = np.array(
+        [[0.95, 0.05, 0.0], [0.4, 0.35, 0.25], [0.95, 0.05, 0.0], [0.34, 0.33, 0.33]]
+    )
     session = LabelingSession(VOTES, mechanism, new_ledger(epsilon=500))
     release = session.ask(ROWS, predictions)
     # All counts are at least 43 σ from the threshold and from each other: other labels have a probability of 1e-300.
     # sure and confirmed; unsure, not contradicted; sure, contradicted by the teachers; unsure, not contradicted
     assert release.labels.tolist() == [0, -1, 1, -1]
     check = InteractiveCheck(100, 2.0, 3, VOTES.unit)
-    assert release.event == Composed((Repeated(check, 4), Repeated(NoisyArgmaxGaussian(2.0, 3, VOTES.unit), 1)))
+    assert release.event == Composed(
+        (Repeated(check, 4), Repeated(NoisyArgmaxGaussian(2.0, 3, VOTES.unit), 1))
+    )
     assert session.ask(ROWS, predictions).cost == 0
     accountant = session.accountant()
     assert 0 < accountant.exact(DELTA).reveal() < accountant.data_independent(DELTA).epsilon
@@ -236,7 +252,8 @@ def test_an_abstained_query_pays_its_check_and_an_answered_one_both(ledger):
     assert release.event == Composed((Repeated(check, 4), Repeated(answer, answered)))
     cost = 4 * share_of(ledger, check) + answered * share_of(ledger, answer)
     assert ledger.state().spent == pytest.approx(cost, rel=1e-12)
-    assert session.ask(ROWS).labels.tolist() == release.labels.tolist()  # an abstention is remembered too
+    # An abstention is remembered too.
+    assert session.ask(ROWS).labels.tolist() == release.labels.tolist()
     by_hand = Accountant()
     by_hand.add(Repeated(check, 4), VOTES)
     by_hand.add(Repeated(answer, answered), VOTES.select(release.answered), at_most=4)
@@ -259,7 +276,9 @@ class Failing(Mechanism):
         if self.fault == "an error":
             raise ZeroDivisionError
         if self.fault == "less noise":
-            return Release(votes.counts.argmax(axis=1), Repeated(NoisyArgmaxGaussian(1.0, 3, votes.unit), 4))
+            return Release(
+                votes.counts.argmax(axis=1), Repeated(NoisyArgmaxGaussian(1.0, 3, votes.unit), 4)
+            )
         return Release(np.zeros(5, int), Repeated(NoisyArgmaxGaussian(40.0, 3, votes.unit), 4))
 
 
@@ -279,13 +298,18 @@ def test_a_draw_that_fails_stays_spent_and_gets_no_answer_out(fault, error, ledg
             session.ask(ROWS)
         spent.append(ledger.verify().spent)
     assert 0 < spent[1] < spent[2]  # nothing is drawn again for free
-    assert (ledger.state().answers, ledger.state().unsettled) == (0, 2 if fault == "interrupted" else 0)
+    assert (ledger.state().answers, ledger.state().unsettled) == (
+        0,
+        2 if fault == "interrupted" else 0,
+    )
 
 
 def test_no_message_repr_or_entry_holds_a_count(ledger):
     counts = [7_171_717, 5_353_535, 6_464_646]
     session = LabelingSession(VoteHistogram(np.array([counts]), sum(counts)), CONFIDENT, ledger)
-    shown = repr(session) + repr(session.ask(ROWS[:1])) + str(ledger.export()) + repr(ledger.state())
+    shown = (
+        repr(session) + repr(session.ask(ROWS[:1])) + str(ledger.export()) + repr(ledger.state())
+    )
     assert not any(str(count) in shown for count in counts)
 
 
@@ -348,13 +372,18 @@ UNDECLARED = [
     derived("Inheriting", Declared, release=Reversing.release)(),
     derived("WithAMixin", derived("Other", release=Reversing.release), Declared)(),
     derived("DeclaredByProperty", Reversing, noises_votes_as_given=property(lambda _: True))(),
-    derived("LikeGNMax", GNMax, release=Reversing.release)(40.0),  # final, which Python does not enforce
+    # Final, which Python does not enforce.
+    derived("LikeGNMax", GNMax, release=Reversing.release)(40.0),
 ]
 
 
 @pytest.mark.parametrize("mechanism", UNDECLARED, ids=lambda mechanism: type(mechanism).__name__)
-def test_costs_by_the_votes_are_refused_unless_a_class_itself_declares_which_it_noises(mechanism, ledger):
-    with pytest.raises(UnsupportedEventError, match=f"cost of {type(mechanism).__name__} is unknown"):
+def test_costs_by_the_votes_are_refused_unless_a_class_itself_declares_which_it_noises(
+    mechanism, ledger
+):
+    with pytest.raises(
+        UnsupportedEventError, match=f"cost of {type(mechanism).__name__} is unknown"
+    ):
         LabelingSession(VOTES, mechanism, ledger).accountant()
 
 
@@ -379,11 +408,15 @@ class Hiding(Mechanism):
 
     def release(self, votes, noise, predictions=None):
         drawn = LNMax(20.0).release(votes, noise)
-        return Release(np.where(drawn.labels == 0, -1, drawn.labels), drawn.event, by_vote=drawn.voted)
+        return Release(
+            np.where(drawn.labels == 0, -1, drawn.labels), drawn.event, by_vote=drawn.voted
+        )
 
 
 @pytest.mark.usefixtures("repeatable")
 def test_a_label_that_was_drawn_and_not_shown_is_paid_for_by_the_votes_too(ledger):
     session = LabelingSession(VOTES, Hiding(), ledger)
     assert session.ask(ROWS).labels[0] == -1
-    assert session.released(ROWS).exact(DELTA).reveal() == session.accountant().exact(DELTA).reveal()
+    assert (
+        session.released(ROWS).exact(DELTA).reveal() == session.accountant().exact(DELTA).reveal()
+    )

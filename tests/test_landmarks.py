@@ -43,6 +43,10 @@ def test_vectors_are_no_longer_than_one_whatever_the_row(noise):
 
 def test_settings_that_mean_nothing_are_refused():
     undeclared: Any = public().values
-    for rows, noise, quantile in ((public(), np.nan, 0.5), (public(), 1.0, 1.5), (undeclared, 1.0, 0.5)):
+    for rows, noise, quantile in (
+        (public(), np.nan, 0.5),
+        (public(), 1.0, 1.5),
+        (undeclared, 1.0, 0.5),
+    ):
         with pytest.raises(InvalidParameterError):
             ballot_features(rows, noise=noise, quantile=quantile)

@@ -36,7 +36,8 @@ DIALECT = {
     r"whatever the votes": "for every possible set of votes",
     r"(?<!there )(?:is|are) no (?:vulnerabilit(?:y|ies)|tables?|class|classes|numbers?|guarantees?)": "is not a",
 }
-SENTENCES = r"(?:What|Who|Whoever|Whatever|That which) (?![^.?!]*\?)"  # stand-ins for a noun, except in questions
+# Stand-ins for a noun, except in questions.
+SENTENCES = r"(?:What|Who|Whoever|Whatever|That which) (?![^.?!]*\?)"
 
 BRITISH = {
     r"(?:un)?label(?:led|ling)": "labeled",
@@ -67,7 +68,9 @@ RECORD = "src/tutelage/reporting/record.py"
 EXEMPT = {"dialect": (RECORD,), "British": ()}  # of a list of claims
 
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
-MARKUP = re.compile(r"``.+?``|`[^`]+`|\]\([^)]*\)|<[^>]+>|https?://\S+|\$[^$]+\$|'[^'\s]+'", re.DOTALL)
+MARKUP = re.compile(
+    r"``.+?``|`[^`]+`|\]\([^)]*\)|<[^>]+>|https?://\S+|\$[^$]+\$|'[^'\s]+'", re.DOTALL
+)
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -82,8 +85,14 @@ def prose_of_python(text: str) -> Iterator[str]:
         if token.type == tokenize.COMMENT:
             yield token.string.lstrip("# ")
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
-            yield from pieces(re.sub(r"^ *>>>.*$|^ *\.\.\. .*$", "", node.value, flags=re.MULTILINE))
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and " " in node.value.strip()
+        ):
+            yield from pieces(
+                re.sub(r"^ *>>>.*$|^ *\.\.\. .*$", "", node.value, flags=re.MULTILINE)
+            )
 
 
 def found_in(path: Path, phrases: dict[str, str], sentences: str = "") -> list[str]:
@@ -98,14 +107,18 @@ def found_in(path: Path, phrases: dict[str, str], sentences: str = "") -> list[s
 
 
 def texts() -> list[Path]:
-    pages = [page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")]
+    pages = [
+        page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")
+    ]
     folders = ("src", "reproductions", "examples", "tools")
     modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")]
     return sorted([*REPOSITORY.glob("*.md"), *pages, *modules])
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("kind", "phrases", "sentences"), [("dialect", DIALECT, SENTENCES), ("British", BRITISH, "")])
+@pytest.mark.parametrize(
+    ("kind", "phrases", "sentences"), [("dialect", DIALECT, SENTENCES), ("British", BRITISH, "")]
+)
 def test_no_text_has_a_phrase_of_the_list(kind, phrases, sentences):
     read = set(texts()) - {REPOSITORY / name for name in EXEMPT[kind]}
     findings = [finding for path in sorted(read) for finding in found_in(path, phrases, sentences)]

@@ -32,7 +32,10 @@ from tutelage.privacy import round_up
 from tutelage.tables import Table, as_table, read_batches, read_table
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
-pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
+pytestmark = [
+    FITS_AGAIN,
+    pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning"),
+]
 
 rest = partial(pytest.param, marks=pytest.mark.rest)
 SIZES = ["large", "medium", "small"]
@@ -43,7 +46,10 @@ def made_up(n: int, seed: int) -> Any:
     random = np.random.default_rng(seed)
     dose, ward = random.integers(0, 40, n) / 8, random.choice(["north", "south", "east"], n)
     left, age = (
-        [None if missing else int(cell) for cell, missing in zip(cells, random.random(n) < 0.1, strict=True)]
+        [
+            None if missing else int(cell)
+            for cell, missing in zip(cells, random.random(n) < 0.1, strict=True)
+        ]
         for cells in (range(n), random.integers(18, 99, n))
     )
     person = np.repeat(np.arange(n), random.integers(1, MOST_ROWS_OF_ONE, n))[:n]
@@ -76,7 +82,9 @@ def fitted(rows: Any, ids: str | None = None, label: str = "ill", **changes: Any
     X_public: Any = PUBLIC if ids else PUBLIC.drop("person")
     if type(rows).__module__.startswith("dask"):
         X_public = X_public.to_pandas()  # frames of pandas have other types where cells are missing
-    return model(**{"unit": None if ids else "row", **changes}).fit(rows, label, X_public=X_public, entity_ids=ids)
+    return model(**{"unit": None if ids else "row", **changes}).fit(
+        rows, label, X_public=X_public, entity_ids=ids
+    )
 
 
 def same(one: Any, other: Any) -> bool:
@@ -125,7 +133,9 @@ def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
         request.getfixturevalue("dask_client")
     monkeypatch.setattr(partitions, "ROWS_AT_ONCE", 100)
     received, computed = list[Any](), partitions._computed
-    monkeypatch.setattr(partitions, "_computed", lambda task: received.append(computed(task)) or received[-1])
+    monkeypatch.setattr(
+        partitions, "_computed", lambda task: received.append(computed(task)) or received[-1]
+    )
     assert same(fitted(unsorted(4), ids), in_memory[ids])
     checked, look, *sums = received
     assert {type(one) for one in (checked, *sums)} == {partitions._Found}
@@ -135,7 +145,9 @@ def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
 
 
 @pytest.mark.rest
-def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp_path, dask_client, monkeypatch):
+def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(
+    in_memory, tmp_path, dask_client, monkeypatch
+):
     computed, dead = tmp_path / "computed", tmp_path / "dead"
     computed.mkdir()
 
@@ -153,14 +165,20 @@ def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp
     assert dead.exists()
 
 
-def test_rows_of_one_person_in_two_partitions_are_refused_whatever_they_were_shuffled_by(monkeypatch):
-    monkeypatch.setattr(partitions, "_buckets", lambda ids, n: ids.str.len() * 0 + np.arange(len(ids)) % n)
+def test_rows_of_one_person_in_two_partitions_are_refused_whatever_they_were_shuffled_by(
+    monkeypatch,
+):
+    monkeypatch.setattr(
+        partitions, "_buckets", lambda ids, n: ids.str.len() * 0 + np.arange(len(ids)) % n
+    )
     with pytest.raises(InvalidDataError, match="together"):
         fitted(unsorted(3), "person")
 
 
 def test_rows_of_dask_that_change_between_the_rounds_are_refused(tmp_path):
-    rows = unsorted(2).map_partitions(lambda part: part.assign(dose=np.random.default_rng().random(len(part))))
+    rows = unsorted(2).map_partitions(
+        lambda part: part.assign(dose=np.random.default_rng().random(len(part)))
+    )
     with pytest.raises(InvalidDataError, match="changed while they were read"):
         fitted(rows, ledger=tmp_path / "a.ledger", noise=None)
     assert not (tmp_path / "a.ledger").exists()
@@ -169,7 +187,9 @@ def test_rows_of_dask_that_change_between_the_rounds_are_refused(tmp_path):
 def test_what_was_read_of_a_file_does_not_stay_in_memory(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     noise = np.random.default_rng(0).normal(size=(4, 400_000))  # numbers that hardly compress
-    polars.DataFrame(dict(zip("abcd", noise, strict=True))).write_parquet(tmp_path / "a.parquet", row_group_size=20_000)
+    polars.DataFrame(dict(zip("abcd", noise, strict=True))).write_parquet(
+        tmp_path / "a.parquet", row_group_size=20_000
+    )
     before, most = arrow.total_allocated_bytes(), 0
     for _ in read_batches(tmp_path / "a.parquet", rows_at_once=5_000).tables("abcd"):
         most = max(most, arrow.total_allocated_bytes() - before)
@@ -197,7 +217,9 @@ def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "ids"), [("order", "person"), ("cell", None), ("fewer", None), ("person", "person")]
 )
-def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_released(file, tmp_path, ids, change):
+def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_released(
+    file, tmp_path, ids, change
+):
     changed = {
         "order": PRIVATE.with_columns(polars.col("dose").reverse()),
         "cell": PRIVATE.with_columns(dose=polars.Series([0.3, *PRIVATE["dose"][1:]])),
@@ -205,7 +227,11 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
         "person": PRIVATE.with_columns(person=polars.Series(map(str, range(ROWS)))),
     }[change]
     changed.write_parquet(tmp_path / "changed.parquet")
-    before, after, ledger = read_batches(file), read_batches(tmp_path / "changed.parquet"), tmp_path / "a.ledger"
+    before, after, ledger = (
+        read_batches(file),
+        read_batches(tmp_path / "changed.parquet"),
+        tmp_path / "a.ledger",
+    )
     parts = iter([before])  # and the others from then on
 
     def changing(names: Any) -> Iterator[Table]:
@@ -213,8 +239,11 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
 
     with pytest.raises(InvalidDataError, match="changed while they were read") as refused:
         fitted(replace(before, tables=changing), ids, ledger=ledger, noise=None)
-    spent = Ledger.open(ledger).state().spent if ledger.exists() else 0  # refused before its first reservation
-    assert (f"ε = {round_up(spent):.4f} of the budget was spent before" in str(refused.value)) == (spent > 0)
+    # Refused before its first reservation.
+    spent = Ledger.open(ledger).state().spent if ledger.exists() else 0
+    assert (f"ε = {round_up(spent):.4f} of the budget was spent before" in str(refused.value)) == (
+        spent > 0
+    )
     assert spent < 0.1 if ids else spent == 0  # how many people there are was released already
 
 
@@ -242,7 +271,9 @@ def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     file = tmp_path / "rows.parquet"
     PRIVATE.write_parquet(file)
     (tmp_path / "elsewhere").mkdir()
-    whole = fitted(read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None).ledger_.spent
+    whole = fitted(
+        read_batches(file), "person", ledger=tmp_path / "elsewhere" / "a.ledger", noise=None
+    ).ledger_.spent
     ledger = tmp_path / "killed.ledger"
     call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
     command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
@@ -268,7 +299,11 @@ def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, c
     path = tmp_path / "rows.parquet"
     PRIVATE.with_columns(polars.Series(column, cells)).write_parquet(path)
     dask = pytest.importorskip("dask.dataframe")
-    for rows in (read_batches(path, rows_at_once=100), read_table(path), dask.from_pandas(pandas.read_parquet(path))):
+    for rows in (
+        read_batches(path, rows_at_once=100),
+        read_table(path),
+        dask.from_pandas(pandas.read_parquet(path)),
+    ):
         with pytest.raises(InvalidDataError, match=said) as caught:
             fitted(rows, "person")
         assert not cell or cell not in str(caught.value)
@@ -292,7 +327,11 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
 def test_a_file_that_holds_no_rows_is_refused(tmp_path):
     (tmp_path / "broken.parquet").write_text("no table")
     PRIVATE[:0].write_parquet(tmp_path / "empty.parquet")
-    for name, said in (("broken", "not a readable Parquet file"), ("empty", "has no rows"), ("none", "No such file")):
+    for name, said in (
+        ("broken", "not a readable Parquet file"),
+        ("empty", "has no rows"),
+        ("none", "No such file"),
+    ):
         with pytest.raises(InvalidDataError, match=said):
             read_batches(tmp_path / f"{name}.parquet")
 
@@ -325,13 +364,17 @@ def by_hand(rows: list[tuple[Any, ...]]) -> bytes:
             else:
                 spelled += np.array([cell], "<f8").tobytes() + (1).to_bytes(8, "little")
         total += int.from_bytes(hashlib.sha256(spelled).digest(), "little")
-    return hashlib.sha256(len(rows).to_bytes(8, "big") + (total % 2**256).to_bytes(32, "big")).digest()
+    return hashlib.sha256(
+        len(rows).to_bytes(8, "big") + (total % 2**256).to_bytes(32, "big")
+    ).digest()
 
 
 CELLS = st.tuples(st.one_of(st.none(), st.integers(-5, 5)), st.sampled_from(["", "a", "b", "é"]))
 
 
-@given(st.lists(CELLS, min_size=1, max_size=12), st.integers(1, 5), st.randoms(use_true_random=False))
+@given(
+    st.lists(CELLS, min_size=1, max_size=12), st.integers(1, 5), st.randoms(use_true_random=False)
+)
 def test_the_digest_is_the_sum_of_the_hashes_of_the_rows(rows, at_once, random):
     def table(some: list[Any]) -> Table:
         numbers, texts = zip(*some, strict=True)
@@ -351,7 +394,9 @@ def test_the_digest_is_the_sum_of_the_hashes_of_the_rows(rows, at_once, random):
 
 
 def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
-    frame = PRIVATE.with_columns(size=PRIVATE["size"].cast(str), large=polars.Series(2**53 + np.arange(ROWS)))
+    frame = PRIVATE.with_columns(
+        size=PRIVATE["size"].cast(str), large=polars.Series(2**53 + np.arange(ROWS))
+    )
     frame = frame.drop("fit")  # polars writes true, and Python True
     frame.write_csv(tmp_path / "rows.csv")
     frame.write_parquet(tmp_path / "rows.parquet")
@@ -359,5 +404,7 @@ def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
     frames = (frame, frame.to_pandas(), frame.to_arrow(), duckdb.sql("FROM frame"))
     tables += [found for rows in frames if (found := as_table(rows))]
     assert (len(tables), len({table_digest(table) for table in tables})) == (6, 1)
-    moved = frame.with_columns(large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()]))
+    moved = frame.with_columns(
+        large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()])
+    )
     assert table_digest(as_table(moved)) != table_digest(tables[0])  # type: ignore[arg-type]

@@ -85,7 +85,12 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def answer(ledger: Ledger, queries: list[bytes], event: Event = ANSWER) -> None:
-    settle(ledger, reserve(ledger, event, len(queries)), dict.fromkeys(queries, (1,)), Repeated(event, len(queries)))
+    settle(
+        ledger,
+        reserve(ledger, event, len(queries)),
+        dict.fromkeys(queries, (1,)),
+        Repeated(event, len(queries)),
+    )
 
 
 def test_it_is_one_file_and_its_journal_is_private_too(ledger):
@@ -227,7 +232,9 @@ def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypa
 ])  # fmt: skip
 def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, parameter, tmp_path):
     with pytest.raises(InvalidParameterError) as refused:
-        Ledger.create(tmp_path / "a.ledger", **{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **change})
+        Ledger.create(
+            tmp_path / "a.ledger", **{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **change}
+        )
     assert refused.value.parameter == parameter
     assert not list(tmp_path.iterdir())
 
@@ -272,7 +279,13 @@ def test_it_knows_its_data_set(ledger):
     assert ledger.state().spent == spent
     with pytest.raises(LedgerMismatchError):
         bind(ledger, digest)
-    assert [entry["kind"] for entry in ledger.export()] == ["opened", "bound", "reserved", "answered", "bound"]
+    assert [entry["kind"] for entry in ledger.export()] == [
+        "opened",
+        "bound",
+        "reserved",
+        "answered",
+        "bound",
+    ]
     assert digest not in ledger.path.read_bytes()
     assert digest.hex() not in json.dumps(ledger.export()) + repr(ledger)
 
@@ -314,7 +327,10 @@ def test_what_is_remembered_is_answered_while_another_writes(ledger):
         holder.execute("BEGIN IMMEDIATE")
         impatient = Ledger.open(ledger.path, timeout=0.1)
         assert reserve_new(impatient, TEST, [known]) == ({known: (1,)}, None)
-        for ask in (lambda: reserve_new(impatient, TEST, [known, unknown]), lambda: reserve(impatient, ANSWER, 1)):
+        for ask in (
+            lambda: reserve_new(impatient, TEST, [known, unknown]),
+            lambda: reserve(impatient, ANSWER, 1),
+        ):
             with pytest.raises(LedgerLockedError):
                 ask()
         holder.execute("ROLLBACK")
@@ -322,7 +338,9 @@ def test_what_is_remembered_is_answered_while_another_writes(ledger):
 
 
 @pytest.mark.parametrize("read", [Ledger.history, Ledger.verify])
-def test_what_another_thread_writes_after_a_copy_was_made_is_no_replacement(read, ledger, monkeypatch):
+def test_what_another_thread_writes_after_a_copy_was_made_is_no_replacement(
+    read, ledger, monkeypatch
+):
     copied = ledger._opened.store.snapshot
 
     @contextmanager
@@ -408,7 +426,13 @@ CELLS = [
 
 def test_rows_are_the_same_query_where_their_cells_are_equal_and_only_there():
     def identity(cell: Any) -> object:
-        return "no number of its own" if cell != cell else normalize("NFC", cell) if isinstance(cell, str) else cell
+        return (
+            "no number of its own"
+            if cell != cell
+            else normalize("NFC", cell)
+            if isinstance(cell, str)
+            else cell
+        )
 
     rows = list(product(CELLS, CELLS))
     together = row_bytes(rows)
@@ -434,8 +458,16 @@ def test_rows_of_other_shapes_and_contexts_are_other_queries():
     with pytest.raises(InvalidDataError):
         row_bytes(images)
     row, key = np.array([[1.0, 2.0]]), bytes(32)
-    asked = [(key, 1, row), (key, 1, row, [[0.5, 0.5]]), (b"1" * 32, 1, row), (key, 2, row), (key, 1, row + 1)]
-    assert len({query_hashes(key, {"sigma": sigma}, *given)[0] for key, sigma, *given in asked}) == len(asked)
+    asked = [
+        (key, 1, row),
+        (key, 1, row, [[0.5, 0.5]]),
+        (b"1" * 32, 1, row),
+        (key, 2, row),
+        (key, 1, row + 1),
+    ]
+    assert len(
+        {query_hashes(key, {"sigma": sigma}, *given)[0] for key, sigma, *given in asked}
+    ) == len(asked)
 
 
 def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
@@ -446,7 +478,9 @@ def test_the_file_knows_people_by_hashes_that_its_own_key_makes(tmp_path):
         voters, event = Voters(["ada"], b""), CappedArgmaxGaussian(40.0, 5, 10, PATIENT)
         reserve_votes(made, event, "one", voters, np.array([1]), queries=1)
         with closing(sqlite3.connect(tmp_path / name)) as raw:
-            known += raw.execute("SELECT person FROM people UNION SELECT teacher FROM votes").fetchall()
+            known += raw.execute(
+                "SELECT person FROM people UNION SELECT teacher FROM votes"
+            ).fetchall()
     assert len(set(known)) == len(known) == 4  # whoever has no key can try no id
 
 
@@ -458,7 +492,8 @@ def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(
         def settle_first() -> None:
             assert not is_held(ledger.path)
             another: Any = reserve_new(ledger, ANSWER, [query])[1]
-            assert another.number != mine.number  # the step of a process that lives is not taken over
+            # The step of a process that lives is not taken over.
+            assert another.number != mine.number
             settle(ledger, mine, {query: (3,)}, ANSWER)
 
         assert ended(forked(settle_first)) == 0
@@ -471,7 +506,13 @@ def test_the_child_of_a_fork_shares_no_turn_and_no_reservation_is_settled_twice(
 def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
     assert data_digest(X, y) == data_digest(X[::-1], y[::-1])
-    others = [(X[::-1], y), (X[:5], y[:5]), (np.vstack([X, X[:1]]), np.append(y, 0)), (X, y, y), (X, y, None, y)]
+    others = [
+        (X[::-1], y),
+        (X[:5], y[:5]),
+        (np.vstack([X, X[:1]]), np.append(y, 0)),
+        (X, y, y),
+        (X, y, None, y),
+    ]
     assert len({data_digest(X, y), *(data_digest(*other) for other in others)}) == 6
 
 

@@ -37,12 +37,17 @@ def original(tmp_path: Path) -> Ledger:
     return ledger
 
 
-def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_alone(original, tmp_path, called):
+def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_alone(
+    original, tmp_path, called
+):
     original.backup(tmp_path / "kept")
     copy = Ledger.open(tmp_path / "kept")
     spend(original)
     for draw, one in ((reserve, copy), (quote, copy), (reserve, Ledger.open(tmp_path / "kept"))):
-        with pytest.raises(LedgerMismatchError, match=r"a\.ledger is a copy of this ledger that was used without it"):
+        with pytest.raises(
+            LedgerMismatchError,
+            match=r"a\.ledger is a copy of this ledger that was used without it",
+        ):
             draw(one, EVENT, 1)
     spent = copy.state().spent
     assert spent == original.state().spent / 2
@@ -61,12 +66,18 @@ def test_copies_that_were_used_apart_are_refused_and_their_sum_is_told(original,
         spend(one)
     shutil.move(tmp_path / "elsewhere" / "a.ledger", tmp_path / "b.ledger")
     for one in (original, Ledger.open(tmp_path / "b.ledger")):
-        with pytest.raises(LedgerMismatchError, match="copy of this ledger that was used without it"):
+        with pytest.raises(
+            LedgerMismatchError, match="copy of this ledger that was used without it"
+        ):
             reserve(one, EVENT, 1)
     each = original.state().spent / 2
     said = succeeded(called("ledger", "list", tmp_path)).stdout
-    assert f"spent at most {round_up(5 * each):.4f}, and guarantee at most ε = 6 at δ = 2e-05" in said
-    assert json.loads(called("ledger", "list", tmp_path, "--json").stdout)["used_apart"] == [["b.ledger", "a.ledger"]]
+    assert (
+        f"spent at most {round_up(5 * each):.4f}, and guarantee at most ε = 6 at δ = 2e-05" in said
+    )
+    assert json.loads(called("ledger", "list", tmp_path, "--json").stdout)["used_apart"] == [
+        ["b.ledger", "a.ledger"]
+    ]
 
 
 def test_a_session_asks_no_new_query_of_a_copy_and_repeats_old_ones(tmp_path):
@@ -82,7 +93,9 @@ def test_a_session_asks_no_new_query_of_a_copy_and_repeats_old_ones(tmp_path):
 
 
 @pytest.mark.parametrize("_attempt", range(4))
-def test_of_two_that_draw_through_equal_copies_at_once_one_at_most_does(original, tmp_path, _attempt):
+def test_of_two_that_draw_through_equal_copies_at_once_one_at_most_does(
+    original, tmp_path, _attempt
+):
     other = Ledger.open(shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger"))
     assert 1 in at_once(partial(spend, original), partial(spend, other))
 
@@ -98,7 +111,9 @@ def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(origin
             reserve_new(copy, EVENT, [b"q" * 32])
 
 
-def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(original, tmp_path, called):
+def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(
+    original, tmp_path, called
+):
     for name in ("hospital-1", "other"):
         (tmp_path / name).mkdir()
     home = new_ledger(tmp_path / "hospital-1" / "ledger", 3.0, unit=UNIT)
@@ -151,11 +166,15 @@ def test_no_ledger_is_made_beside_the_journal_of_an_earlier_one(tmp_path):
     assert (tmp_path / "a.ledger-journal").exists()
 
 
-def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(original, tmp_path, monkeypatch):
+def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(
+    original, tmp_path, monkeypatch
+):
     for number in range(9):
         (tmp_path / f"{number}.csv").write_text("x")
     looked, of_ledgers = list[str](), search._ledgers_of
-    monkeypatch.setattr(search, "_ledgers_of", lambda paths: looked.extend(paths) or of_ledgers(paths))
+    monkeypatch.setattr(
+        search, "_ledgers_of", lambda paths: looked.extend(paths) or of_ledgers(paths)
+    )
     spend(original)
     assert len(looked) >= 9
     looked.clear()
@@ -205,6 +224,8 @@ def test_a_copy_in_a_folder_that_cannot_be_written_to_is_found(tmp_path, monkeyp
         locks(folder)
 
     monkeypatch.setattr(store, "check_locks", check_locks)
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "hospital-2" and accessible(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).name != "hospital-2" and accessible(path, mode)
+    )
     with pytest.raises(LedgerMismatchError, match="hospital-2/ledger is a copy of this ledger"):
         spend(own)

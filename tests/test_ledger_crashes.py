@@ -43,7 +43,9 @@ def charged(path: Path) -> tuple[int, int, int]:
     state = ledger.verify()
     entries = ledger.export()
     reserved = sum(entry["queries"] for entry in entries if entry["kind"] == "reserved")
-    assert state.answers == sum(entry["answers"] for entry in entries if entry["kind"] == "answered")
+    assert state.answers == sum(
+        entry["answers"] for entry in entries if entry["kind"] == "answered"
+    )
     return reserved, state.answers, entries[-1]["spent"]
 
 
@@ -57,7 +59,9 @@ def path(tmp_path: Path) -> Path:
 def load() -> None:
     """Do before the forks what is done once per process: load the noise library, compute the costs."""
     SystemNoise().discrete_gaussian(1.0, (1,))
-    RenyiFilter.suited_to(EPSILON, DELTA).cost(MECHANISM.event_of_one(3, ONE_TEACHER, simulated=False))
+    RenyiFilter.suited_to(EPSILON, DELTA).cost(
+        MECHANISM.event_of_one(3, ONE_TEACHER, simulated=False)
+    )
 
 
 def killed_at_event(path: Path, event: int) -> bytes:
@@ -95,7 +99,8 @@ def kill_every(path: Path) -> None:
         assert answers in (b"", replayed)
         for beside in path.parent.glob("a.ledger?*"):
             beside.unlink()  # of a child that was killed
-    assert set(states) == {(0, 0), (4, 0), (4, 4)}  # kills fell before the debit, after it, and after the answer
+    # Kills fell before the debit, after it, and after the answer.
+    assert set(states) == {(0, 0), (4, 0), (4, 4)}
     assert min(states.values()) > 1
     sys.stdout.write(f"{states.total()} kills: {dict(states)}\n")
 
@@ -116,20 +121,40 @@ except LedgerError as error:
 
 def traced(path: Path, call: str, fault: str, log: Path) -> subprocess.CompletedProcess[str]:
     """Ask in a process of its own, with a fault in a system call on the ledger, its journal or its folder."""
-    watched = [option for name in (path, f"{path}-journal", path.parent) for option in ("-P", str(name))]
+    watched = [
+        option for name in (path, f"{path}-journal", path.parent) for option in ("-P", str(name))
+    ]
     # Room for the answers is a nameless file, which no path names; nothing else in this process allocates.
     watched = [] if call == "fallocate" else watched
-    command = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={call}", "-e", f"inject={call}:{fault}", *watched]
+    command = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        str(log),
+        "-e",
+        f"trace={call}",
+        "-e",
+        f"inject={call}:{fault}",
+        *watched,
+    ]
     command += [sys.executable, "-c", ASK, str(path)]
     return subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(shutil.which("strace") is None, reason="faults in system calls are injected by strace")
+@pytest.mark.skipif(
+    shutil.which("strace") is None, reason="faults in system calls are injected by strace"
+)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_any_system_call_of_ask_leaves_no_answer_without_a_debit(fault, path):
-    fresh, counts, outcomes, log = path.read_bytes(), Counter[str](), Counter[str](), path.with_name("log")
+    fresh, counts, outcomes, log = (
+        path.read_bytes(),
+        Counter[str](),
+        Counter[str](),
+        path.with_name("log"),
+    )
     for call in CALLS:
         for place in range(1, 99):
             for beside in path.parent.glob("a.ledger?*"):
@@ -144,13 +169,16 @@ def test_a_fault_in_any_system_call_of_ask_leaves_no_answer_without_a_debit(faul
             assert answered in (0, 4)
             assert answered <= reserved
             assert (spent > 0) == (reserved > 0)
-            if len(printed) == 4:  # labels came out, so they are stored and come out again, at no cost
+            # Labels came out, so they are stored and come out again, at no cost.
+            if len(printed) == 4:
                 assert answered == 4
             replayed = [str(label) for label in session(path, 4).ask(rows(0, 4)).labels]
             if answered:
                 assert charged(path) == (reserved, answered, spent)
                 assert printed in (replayed, [], ["LedgerStorageError"], ["LedgerTamperedError"])
-            outcomes["answered" if answered else "paid, no answer" if reserved else "nothing spent"] += 1
+            outcomes[
+                "answered" if answered else "paid, no answer" if reserved else "nothing spent"
+            ] += 1
     assert counts["pwrite64"] > 10
     assert counts["fdatasync"] + counts["fsync"] > 5
     assert counts["unlink"] == 2  # of two journals
@@ -201,4 +229,8 @@ def raced_and_killed(path: Path, processes: int, kills: int, room: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_64_racing_processes_of_which_hundreds_are_killed_pass_no_budget(tmp_path):
-    called_by_itself("test_ledger_crashes", "raced_and_killed(Path(given[0]), 64, 300, 2000)", tmp_path / "a.ledger")
+    called_by_itself(
+        "test_ledger_crashes",
+        "raced_and_killed(Path(given[0]), 64, 300, 2000)",
+        tmp_path / "a.ledger",
+    )

@@ -17,7 +17,9 @@ from tutelage.federation import Identity, Role
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 
-def spend(ledger: Ledger, release: str | None, people: list[str], *, simulated: bool = False) -> None:
+def spend(
+    ledger: Ledger, release: str | None, people: list[str], *, simulated: bool = False
+) -> None:
     event = type(EVENTS[2])(20.0, 1, 1, UNIT, simulated=simulated)
     bind(ledger, RunningDigest().add_people(people).digest(), changed=True)
     intend(ledger, str(release), None)
@@ -56,13 +58,20 @@ def test_a_folder_of_ledgers_is_listed(kept):
     releases = {one["file"].removesuffix(".ledger"): one["releases"] for one in found["ledgers"]}
     assert releases == {"all": 1, "months": 2, "others": 1, "trial": 1, "years": 1}
     spent = {one["file"]: one["spent"] for one in found["ledgers"]}
-    assert spent["months.ledger"] == Ledger.open(kept / "months.ledger").state().spent > spent["years.ledger"]
+    assert (
+        spent["months.ledger"]
+        == Ledger.open(kept / "months.ledger").state().spent
+        > spent["years.ledger"]
+    )
     assert list(found["refused"]) == ["damaged.ledger"]
     said = listed(kept)
     assert "damaged.ledger cannot be listed" in said
     assert "none: simulated" in said.replace("\n", " ")
     (kept / "empty").mkdir()
-    for asked, sentence in (((".", "--data", "stays.csv"), "--id belong together"), (("empty",), "has no ledger")):
+    for asked, sentence in (
+        ((".", "--data", "stays.csv"), "--id belong together"),
+        (("empty",), "has no ledger"),
+    ):
         assert sentence in refusal(tutelage("ledger", "list", *asked, cwd=kept), 2)
 
 
@@ -71,7 +80,9 @@ def test_people_who_are_in_several_are_counted_for_the_owner_alone_and_their_eps
     told = tutelage(*asked, cwd=kept)
     lines = told.stderr.splitlines()
     assert "private: do not publish" in lines[0]
-    assert [int(number) for number in re.findall(r"(\d+) people of stays.csv are in", told.stderr)] == [30, 20, 1, 15]
+    assert [
+        int(number) for number in re.findall(r"(\d+) people of stays.csv are in", told.stderr)
+    ] == [30, 20, 1, 15]
     for line in (
         "5 people are in all.ledger and months.ledger and years.ledger: together at most ε = 3 at δ = 3e-05.",
         "1 people are in all.ledger and trial.ledger and years.ledger: together at most no ε.",
@@ -97,7 +108,10 @@ def test_nobody_is_a_stranger_once_a_release_gave_no_ids(named, tmp_path, called
     assert knows(read, ["1", "3"]).tolist() == [True, False]
     assert not names_all(read)
     gone = called("ledger", "withdraw", path, "--id", "1", "--id", "3")
-    assert (gone.returncode, "Of 2 ids, at least 1 were in its releases." in gone.stderr) == (0, True)
+    assert (gone.returncode, "Of 2 ids, at least 1 were in its releases." in gone.stderr) == (
+        0,
+        True,
+    )
     Ledger.open(path).verify()
 
 
@@ -124,10 +138,14 @@ def test_a_signed_head_finds_a_rollback(kept):
         return tutelage("ledger", "verify", file, *asked, cwd=kept)
 
     spend(months, "4", ["0"])
-    assert re.search("was not rolled back. officer signed it on [0-9-]{10}", verify("months.ledger").stdout)
+    assert re.search(
+        "was not rolled back. officer signed it on [0-9-]{10}", verify("months.ledger").stdout
+    )
     assert "does not hold the entry" in refusal(verify("older.bak"), 1)
     assert "is of another ledger" in refusal(verify("years.ledger"), 1)
-    assert "was not signed with the key of other" in refusal(verify("months.ledger", key="other"), 1)
+    assert "was not signed with the key of other" in refusal(
+        verify("months.ledger", key="other"), 1
+    )
     for name, value in (("entries", 1), ("signature", 5), ("head", "00")):
         (kept / "forged.json").write_text(json.dumps({**stated, name: value}))
         refusal(verify("months.ledger", "forged.json"), 1)

@@ -34,7 +34,9 @@ LEDGER, JOURNAL, FOLDER = "a.ledger", "a.ledger-journal", ""
 def calls_in(log: Path, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the system calls that write, sync, make and remove, in turn, each with the file or folder it is about."""
     for line in log.read_text().splitlines():
-        name, path = re.findall(r'^\d+ +(\w+)\(.*?[<"](/[^>"]+)[>"]', re.sub(r"AT_FDCWD<[^>]*>", "", line))[0]
+        name, path = re.findall(
+            r'^\d+ +(\w+)\(.*?[<"](/[^>"]+)[>"]', re.sub(r"AT_FDCWD<[^>]*>", "", line)
+        )[0]
         if name != "openat" or "O_CREAT" in line:
             yield name, FOLDER if path == str(folder) else Path(path).name
 
@@ -51,10 +53,14 @@ def faults_of(calls: list[tuple[str, str]]) -> list[str]:
         if file == "marks" and name == "write" and unsynced:
             faults.append(f"{number}: it is used before it is on the disk")
         elif file == LEDGER and name == "pwrite64":
-            faults += [f"{number}: a page is written before its journal is on the disk"] * bool(unsynced - {LEDGER})
+            faults += [f"{number}: a page is written before its journal is on the disk"] * bool(
+                unsynced - {LEDGER}
+            )
             unsynced.add(LEDGER)
         elif file == JOURNAL and name == "unlink":
-            faults += [f"{number}: it is committed before its pages are on the disk"] * (LEDGER in unsynced)
+            faults += [f"{number}: it is committed before its pages are on the disk"] * (
+                LEDGER in unsynced
+            )
             unsynced = unsynced - {JOURNAL} | {FOLDER}
         elif file == JOURNAL and name in ("openat", "pwrite64"):
             unsynced.add(JOURNAL if name == "pwrite64" else FOLDER)
@@ -68,10 +74,16 @@ def faults_of(calls: list[tuple[str, str]]) -> list[str]:
 def test_power_that_is_lost_at_any_moment_takes_no_debit_and_no_answer(tmp_path):
     path, log, marks = tmp_path / LEDGER, tmp_path.with_suffix(".log"), tmp_path / "marks"
     new_ledger(path, 40.0)
-    watched = [option for file in (path, f"{path}-journal", tmp_path, marks) for option in ("-P", str(file))]
+    watched = [
+        option
+        for file in (path, f"{path}-journal", tmp_path, marks)
+        for option in ("-P", str(file))
+    ]
     traced = "trace=openat,pwrite64,write,fdatasync,fsync,unlink,ftruncate"
     command = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", traced, *watched]
-    subprocess.run([*command, sys.executable, "-c", ASK, str(path), str(marks)], env=surroundings(), check=True)
+    subprocess.run(
+        [*command, sys.executable, "-c", ASK, str(path), str(marks)], env=surroundings(), check=True
+    )
     calls = list(calls_in(log, tmp_path))
     assert calls.count(("write", "marks")) == 2 * ASKED == calls.count(("unlink", JOURNAL))
     assert {name for name, _ in calls} == {"openat", "pwrite64", "write", "fdatasync", "unlink"}

@@ -42,14 +42,21 @@ def race(path: Path, room: int, processes: int, debits: int) -> None:
     ledger = new_ledger(path, epsilon, suited_to=EVENT)
     room, limit = fitting(ledger, EVENT), ledger.limit
     read, write = os.pipe()
-    assert at_once(*[lambda: os.write(write, bytes([spend(path, debits)]))] * processes) == [0] * processes
+    assert (
+        at_once(*[lambda: os.write(write, bytes([spend(path, debits)]))] * processes)
+        == [0] * processes
+    )
     granted = sum(os.read(read, processes))
     os.close(read)
     os.close(write)
     ledger = Ledger.open(path)
     state = ledger.verify()
     assert granted == min(room, processes * debits)
-    assert (state.entries, state.unsettled, fitting(ledger, EVENT)) == (1 + 2 * granted, 0, room - granted)
+    assert (state.entries, state.unsettled, fitting(ledger, EVENT)) == (
+        1 + 2 * granted,
+        0,
+        room - granted,
+    )
     spent = ledger.export()[-1]["spent"]
     assert spent == granted * limit.cost(EVENT)
     assert state.remaining == limit.share(limit.capacity - spent)
@@ -63,11 +70,14 @@ def test_many_processes_share_one_budget_to_the_last_query(tmp_path):
 @pytest.mark.timeout(3600)
 def test_20_races_pass_no_budget(tmp_path):
     for number in range(20):
-        race(tmp_path / f"{number}.ledger", 500 + 150 * number, 64, 50)  # the last ones leave some of the budget
+        # The last ones leave some of the budget.
+        race(tmp_path / f"{number}.ledger", 500 + 150 * number, 64, 50)
 
 
 @pytest.mark.parametrize("opened_in_child", [True, False])
-def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opened_in_child, tmp_path):
+def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(
+    opened_in_child, tmp_path
+):
     # What a lock that is kept between transactions gets wrong: see the head of tutelage.ledger.store.
     path = tmp_path / "a.ledger"
     held = [new_ledger(path, 0.5)]
@@ -131,7 +141,9 @@ def test_threads_share_one_ledger_object(tmp_path):
     ledger.verify()
 
 
-def errors_of_fits(rows: Any, monkeypatch: Any, *asked: tuple[Any, int]) -> list[BaseException | None]:
+def errors_of_fits(
+    rows: Any, monkeypatch: Any, *asked: tuple[Any, int]
+) -> list[BaseException | None]:
     """Fit in threads at once, each on a ledger and so many rows: all have prepared before one of them spends."""
     X, y = rows
     together, prepare = threading.Barrier(len(asked), timeout=60), NoisyMoments.prepare
@@ -140,13 +152,17 @@ def errors_of_fits(rows: Any, monkeypatch: Any, *asked: tuple[Any, int]) -> list
         model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, random_state=0)
         model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3, data_changed=True)
 
-    monkeypatch.setattr(NoisyMoments, "prepare", lambda *given: (prepare(*given), together.wait())[0])
+    monkeypatch.setattr(
+        NoisyMoments, "prepare", lambda *given: (prepare(*given), together.wait())[0]
+    )
     with ThreadPoolExecutor(len(asked)) as pool:
         return [one.exception() for one in [pool.submit(fit, *one) for one in asked]]
 
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
-def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_data(tmp_path, binary_rows, monkeypatch):
+def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_data(
+    tmp_path, binary_rows, monkeypatch
+):
     row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
     ledger = new_ledger(tmp_path / "a.ledger", 9.0, unit=row)
     errors = errors_of_fits(binary_rows, monkeypatch, *[(ledger, n_rows) for n_rows in (300, 400)])
@@ -174,7 +190,9 @@ def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
     assert said == 4 * said[:20]
     ledger = Ledger.open(path)
     assert ledger.verify().answers == 20
-    assert [entry["kind"] for entry in ledger.export()] == ["opened", "reserved", "answered"], "paid more than once"
+    assert [entry["kind"] for entry in ledger.export()] == ["opened", "reserved", "answered"], (
+        "paid more than once"
+    )
 
 
 @pytest.mark.parametrize("processes", [4, pytest.param(64, marks=pytest.mark.slow)])
@@ -204,7 +222,8 @@ def test_equal_fits_that_race_are_one_release_that_is_paid_once(processes, binar
 
 def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
     path = tmp_path / "a.ledger"
-    path.with_name("a.ledger.making-x").touch()  # as a process leaves it that was killed before its first commit
+    # As a process leaves it that was killed before its first commit.
+    path.with_name("a.ledger.making-x").touch()
     make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
 
     def spend() -> None:
@@ -220,9 +239,15 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
 
 @pytest.mark.rest
 @pytest.mark.filterwarnings("ignore")
-def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path, binary_rows, monkeypatch):
+def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(
+    tmp_path, binary_rows, monkeypatch
+):
     asked = [(tmp_path / f"{number}.ledger", 200) for number in range(4)]
-    refused = [str(error) for error in errors_of_fits(binary_rows, monkeypatch, *asked) if error is not None]
+    refused = [
+        str(error)
+        for error in errors_of_fits(binary_rows, monkeypatch, *asked)
+        if error is not None
+    ]
     assert len(refused) == 3
     assert all("contains the budget of these data" in error for error in refused)
     assert len([*tmp_path.iterdir()]) == 1

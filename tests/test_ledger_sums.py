@@ -7,7 +7,12 @@ import pytest
 from ledgers import new_ledger, recall, rechained, reserve, reserve_new, settle
 from tutelage import Ledger
 from tutelage.events import Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian, Repeated
-from tutelage.exceptions import LedgerError, LedgerStorageError, LedgerTamperedError, UnsupportedEventError
+from tutelage.exceptions import (
+    LedgerError,
+    LedgerStorageError,
+    LedgerTamperedError,
+    UnsupportedEventError,
+)
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(40.0, 12, 5, ONE_TEACHER)
@@ -37,7 +42,9 @@ def test_a_vector_of_another_length_is_refused_and_not_stored(numbers, path):
     ledger = Ledger.open(path)
     reservation = reserve(ledger, SUM, 1)
     before = ledger.state()
-    with pytest.raises(LedgerError, match="The mechanism gives a noisy sum of another length than it had announced"):
+    with pytest.raises(
+        LedgerError, match="The mechanism gives a noisy sum of another length than it had announced"
+    ):
         settle(ledger, reservation, {b"s" * 32: numbers}, SUM)
     assert ledger.state() == before
     settle(ledger, reservation, {b"s" * 32: (-1,) * 5}, SUM)
@@ -58,8 +65,13 @@ def test_sums_and_labels_in_one_batch_are_refused_before_they_are_charged(path):
     ledger = Ledger.open(path)
     before = ledger.state()
     mixed = Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)))
-    for call in (lambda: reserve(ledger, mixed, 1), lambda: reserve_new(ledger, mixed, [b"s" * 32])):
-        with pytest.raises(UnsupportedEventError, match="must consist of noisy sums only, or of none"):
+    for call in (
+        lambda: reserve(ledger, mixed, 1),
+        lambda: reserve_new(ledger, mixed, [b"s" * 32]),
+    ):
+        with pytest.raises(
+            UnsupportedEventError, match="must consist of noisy sums only, or of none"
+        ):
             call()
     assert ledger.state() == before
 

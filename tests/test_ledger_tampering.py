@@ -86,7 +86,9 @@ def test_cutting_the_file_off_anywhere_is_found(path):
 EDITS = {
     "an entry is deleted": ["DELETE FROM entries WHERE number = 3"],
     "the newest entries are deleted, answers stay": ["DELETE FROM entries WHERE number > 7"],
-    "an entry is edited": ["UPDATE entries SET text = replace(text, 'cost\":', 'cost\":1') WHERE number = 2"],
+    "an entry is edited": [
+        "UPDATE entries SET text = replace(text, 'cost\":', 'cost\":1') WHERE number = 2"
+    ],
     "two entries change places": [
         "UPDATE entries SET number = -1 WHERE number = 2",
         "UPDATE entries SET number = 2 WHERE number = 4",
@@ -94,14 +96,22 @@ EDITS = {
     ],
     "a hash is replaced": ["UPDATE entries SET hash = zeroblob(32) WHERE number = 10"],
     "a text becomes a blob": ["UPDATE entries SET text = CAST(text AS BLOB) WHERE number = 2"],
-    "an entry is added": ["INSERT INTO entries SELECT 11, text, hash, NULL FROM entries WHERE number = 10"],
+    "an entry is added": [
+        "INSERT INTO entries SELECT 11, text, hash, NULL FROM entries WHERE number = 10"
+    ],
     "an answer is changed": ["UPDATE answers SET labels = '[2]' WHERE reservation = 2"],
     "an answer is deleted": ["DELETE FROM answers WHERE query = (SELECT min(query) FROM answers)"],
     "an answer is added": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 2)"],
-    "an answer is added to an unsettled batch": ["INSERT INTO answers VALUES (zeroblob(32), '[1]', 10)"],
+    "an answer is added to an unsettled batch": [
+        "INSERT INTO answers VALUES (zeroblob(32), '[1]', 10)"
+    ],
     "an answer changes batches": ["UPDATE answers SET reservation = 4 WHERE reservation = 2"],
-    "an answer moves into its query": ["UPDATE answers SET query = query || CAST(labels AS BLOB), labels = ''"],
-    "a query is changed": ["UPDATE answers SET query = zeroblob(32) WHERE query = (SELECT min(query) FROM answers)"],
+    "an answer moves into its query": [
+        "UPDATE answers SET query = query || CAST(labels AS BLOB), labels = ''"
+    ],
+    "a query is changed": [
+        "UPDATE answers SET query = zeroblob(32) WHERE query = (SELECT min(query) FROM answers)"
+    ],
     "the key is changed": ["UPDATE secret SET key = zeroblob(32)"],
     "the key is deleted": ["DELETE FROM secret"],
     "a second key is added": ["INSERT INTO secret VALUES (zeroblob(32))"],
@@ -164,7 +174,9 @@ def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
 def test_a_refund_of_what_was_used_is_found_though_all_sums_add_up(path):
     entries = Ledger.open(path).export()
     refund = entries[2]["cost"] // 2
-    change = {number: {"spent": entries[number]["spent"] - refund} for number in range(3, len(entries))}
+    change = {
+        number: {"spent": entries[number]["spent"] - refund} for number in range(3, len(entries))
+    }
     change[3]["refund"] = refund
     rechained(path, change)
     with pytest.raises(LedgerTamperedError):
@@ -214,7 +226,9 @@ def test_the_tail_cut_off_is_found_and_with_a_forged_checkpoint_by_the_kept_head
 ])  # fmt: skip
 def test_a_forged_checkpoint_is_found_where_it_does_not_add_up(change, path):
     resealed(path, **change)
-    with pytest.raises(LedgerTamperedError, match=r"does not add up with its entries|fewer or more labels"):
+    with pytest.raises(
+        LedgerTamperedError, match=r"does not add up with its entries|fewer or more labels"
+    ):
         Ledger.open(path).verify()
 
 
@@ -232,7 +246,10 @@ def test_an_edited_checkpoint_opens_no_ledger(statement, path):
 def test_an_edit_during_a_session_is_found_at_the_next_charge(path):
     event = GNMax(sigma=40.0).event_of_one(3, ONE_TEACHER, simulated=False)
     ledger = Ledger.open(path)
-    edit(path, "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10")
+    edit(
+        path,
+        "UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 10",
+    )
     with pytest.raises(LedgerTamperedError, match="Entry 10 does not match its hash"):
         reserve(ledger, event, 1)
 

@@ -25,7 +25,10 @@ KEYS = [bytes([number]) * 32 for number in range(3)]
 
 def release(ledger: Ledger, name: str | None = None) -> None:
     """Release two steps under an intent."""
-    intent, whom = Intent("all of it", "a question", EVENT, 40.0, name), Whom(b"digest", ["1", "2"], changed=True)
+    intent, whom = (
+        Intent("all of it", "a question", EVENT, 40.0, name),
+        Whom(b"digest", ["1", "2"], changed=True),
+    )
     with ledger.begin(intent, whom) as scope:
         for key in KEYS[:2]:
             reserved = scope.account.reserve(NewQueries(EVENT, [key]))
@@ -45,7 +48,9 @@ def pay_and_settle(ledger: Ledger) -> None:
 def vote(ledger: Ledger) -> None:
     voters = Voters(["1", "2"], b"of these rows")
     with ledger.account.turn():
-        granted = ledger.account.reserve(CampaignVotes(CAPPED, "campaign", voters, np.array([1, 1]), 1))
+        granted = ledger.account.reserve(
+            CampaignVotes(CAPPED, "campaign", voters, np.array([1, 1]), 1)
+        )
         assert granted.votes.max() <= 1
 
 
@@ -65,7 +70,9 @@ VERBS: dict[str, Callable[[Ledger], object]] = {
     "keep": lambda ledger: ledger.account.keep("a map", lambda: b"learned"),
     "propose": lambda ledger: ledger.register.propose({"order": 8.0}),
     "publish": lambda ledger: ledger.register.publish(lambda head: head),
-    "raise the budget": lambda ledger: ledger.raise_budget(ledger.limit.epsilon + 1, by="A", why="B"),
+    "raise the budget": lambda ledger: ledger.raise_budget(
+        ledger.limit.epsilon + 1, by="A", why="B"
+    ),
     "withdraw": lambda ledger: ledger.withdraw(["1"], unknown=True),
 }
 SPENDS_AGAIN = {"forfeit"}  # each time, because nothing is remembered
@@ -75,7 +82,9 @@ WRITES_AGAIN = {*SPENDS_AGAIN, "publish", "raise the budget", "votes of a campai
 def kinds(path: Path) -> list[str]:
     """Return the kinds of the entries; a release that is repeated is bound once more."""
     found = [entry["kind"] for entry in Ledger.open(path).export()]
-    return [kind for place, kind in enumerate(found) if kind != "bound" or "bound" not in found[:place]]
+    return [
+        kind for place, kind in enumerate(found) if kind != "bound" or "bound" not in found[:place]
+    ]
 
 
 def kill_every(path: Path, name: str) -> int:
@@ -117,7 +126,9 @@ def test_a_verb_that_is_killed_at_any_event_leaves_a_whole_ledger_that_pays_once
 
 @pytest.mark.rest
 def test_a_ledger_that_appears_with_its_first_reservation_is_killed_at_any_event(tmp_path):
-    kills = int(called_by_itself("test_ledger_verbs", "print(kill_first(Path(given[0])))", tmp_path))
+    kills = int(
+        called_by_itself("test_ledger_verbs", "print(kill_first(Path(given[0])))", tmp_path)
+    )
     assert kills > 10
 
 

@@ -35,7 +35,9 @@ def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
 
 def test_a_severity_is_no_markup():
     markup: Any = '"><img src=x>'
-    with pytest.raises(InvalidParameterError, match=r"the findings\[0\]\.severity of a card must") as refused:
+    with pytest.raises(
+        InvalidParameterError, match=r"the findings\[0\]\.severity of a card must"
+    ) as refused:
         card(findings=(Finding("code", markup, "reason"),))
     assert "img" not in str(refused.value)
 
@@ -56,7 +58,9 @@ def test_a_student_without_use_is_objected_to():
     assert "c (9 rows)." in lost.reason
     _, no_better = judged(("a", 60, 60), ("b", 40, 0))
     assert no_better.code == "no-better-than-majority"
-    (ranked,) = judged(("a", 60, 60), ("b", 40, 1), goals=(Reached("recall at 5 %", 0.4, 0.41, 0.05),))
+    (ranked,) = judged(
+        ("a", 60, 60), ("b", 40, 1), goals=(Reached("recall at 5 %", 0.4, 0.41, 0.05),)
+    )
     assert "Its recall at 5 % on the public labeled rows is 40.00%" in ranked.reason
     assert judged(("a", 60, 59), ("b", 40, 2)) == ()
     assert judged() == judged(("a", 0, 0)) == ()

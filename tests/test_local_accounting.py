@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from exact import hockey_stick, renyi
 from test_local_mechanisms import MAKERS, as_printed
 from tutelage.accounting import Accountant
-from tutelage.accounting.composition import gaussian_composition, lattice_composition, pure_dp_composition
+from tutelage.accounting.composition import (
+    gaussian_composition,
+    lattice_composition,
+    pure_dp_composition,
+)
 from tutelage.accounting.data_independent import (
     basic_epsilon,
     epsilon,
@@ -41,7 +45,11 @@ from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)
-EVENTS = [RESPONSE, TruncatedGeometricResponse(9.0, 10, ONE_ENTITY), NoisyBallot(10.0, 10, ONE_ENTITY)]
+EVENTS = [
+    RESPONSE,
+    TruncatedGeometricResponse(9.0, 10, ONE_ENTITY),
+    NoisyBallot(10.0, 10, ONE_ENTITY),
+]
 
 
 @pytest.mark.parametrize(("classes", "value"), [(2, 6.0), (3, 0.05), (7, 6.0)])
@@ -83,7 +91,9 @@ def test_composition_is_that_of_all_outcomes_of_three_responses(make, classes):
         assert found == 0 or hockey_stick(p, q, found - 2e-5) > delta
 
 
-@given(st.floats(0.01, 3), st.integers(2, 12), st.integers(1, 60), st.sampled_from([1e-2, 1e-5, 1e-9]))
+@given(
+    st.floats(0.01, 3), st.integers(2, 12), st.integers(1, 60), st.sampled_from([1e-2, 1e-5, 1e-9])
+)
 def test_responses_never_cost_more_than_any_pure_mechanism(value, classes, count, delta):
     optimal = pure_dp_composition(value, count, delta)
     for event in (
@@ -104,7 +114,11 @@ def test_a_hundred_responses_cost_ten_by_the_paper_and_4_3_at_most():
 
 
 def test_budgets_that_differ_by_query_add_up():
-    parts = (Repeated(RESPONSE, 3), RandomizedResponse(0.5, 10, ONE_ENTITY), NoisyArgmaxLaplace(20.0, 10, ONE_ENTITY))
+    parts = (
+        Repeated(RESPONSE, 3),
+        RandomizedResponse(0.5, 10, ONE_ENTITY),
+        NoisyArgmaxLaplace(20.0, 10, ONE_ENTITY),
+    )
     assert basic_epsilon(Composed(parts)).epsilon == pytest.approx(0.9)
     printed = as_printed(1.0).event_of_one(10, ONE_ENTITY, simulated=False)
     assert basic_epsilon(printed).epsilon == pytest.approx(0.9)
@@ -132,7 +146,10 @@ def test_local_noise_is_the_least_that_keeps_epsilon(target, answers):
     sigma = local_gaussian_for(target, 1e-5, answers).sigma
     event = Repeated(NoisyBallot(sigma, 10, ONE_ENTITY), answers)
     assert epsilon(event, 1e-5).epsilon <= target  # true of the discrete noise that is drawn
-    assert epsilon(Repeated(NoisyBallot(sigma * 0.9999, 10, ONE_ENTITY), answers), 1e-5).epsilon > target
+    assert (
+        epsilon(Repeated(NoisyBallot(sigma * 0.9999, 10, ONE_ENTITY), answers), 1e-5).epsilon
+        > target
+    )
 
 
 @pytest.mark.rest
@@ -172,5 +189,7 @@ def test_the_accountant_adds_responses_and_refuses_to_cost_them_by_the_votes(eve
     with pytest.raises(InvalidDataError, match="depends on the votes"):
         accountant.exact(1e-5)
     votes = VoteHistogram(np.full((5, 10), 2), 20, ONE_ENTITY)
-    with pytest.raises(UnsupportedEventError, match=f"No exact cost is known for the event {type(event).__name__}"):
+    with pytest.raises(
+        UnsupportedEventError, match=f"No exact cost is known for the event {type(event).__name__}"
+    ):
         Accountant().add(Repeated(event, 5), votes)

@@ -19,7 +19,12 @@ from tutelage.mechanisms import (
     decode,
     local,
 )
-from tutelage.mechanisms.local import count_reports, invert_channel, maximize_likelihood, plurality_threshold
+from tutelage.mechanisms.local import (
+    count_reports,
+    invert_channel,
+    maximize_likelihood,
+    plurality_threshold,
+)
 from tutelage.noise import SimulationNoise
 
 alphas = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=100)
@@ -37,7 +42,9 @@ def elected(shares: np.ndarray, channel: np.ndarray) -> int:
 @given(alphas, st.integers(3, 7), st.sampled_from([0, 1]))
 def test_plurality_loses_unanimous_votes_from_alpha_one_half_on(alpha, classes, printed):
     channel = exact(local.truncated_geometric(alpha, classes, printed))
-    wrong = [own for own in range(classes) if elected(np.eye(classes, dtype=int)[own], channel) != own]
+    wrong = [
+        own for own in range(classes) if elected(np.eye(classes, dtype=int)[own], channel) != own
+    ]
     # ε ≤ (M − 1) ln 2, or as printed M ln 2: classes beside the ends lose to them. At α = 1/2 both are ties, and the
     # lower class wins; as printed the lower end is no class.
     assert bool(wrong) == (alpha > Fraction(1, 2) or (alpha == Fraction(1, 2) and not printed))
@@ -52,7 +59,10 @@ def test_above_that_epsilon_plurality_still_needs_more_than_a_majority(alpha, cl
     assert threshold == (1 - alpha + alpha**2) / ((1 - alpha) * (2 - alpha)) > Fraction(1, 2)
 
     def shares(winner: int, other: int, of_winner: Fraction) -> np.ndarray:
-        return np.array([{winner: of_winner, other: 1 - of_winner}.get(own, 0) for own in range(classes)], dtype=object)
+        return np.array(
+            [{winner: of_winner, other: 1 - of_winner}.get(own, 0) for own in range(classes)],
+            dtype=object,
+        )
 
     assert elected(shares(1, 0, threshold - step), channel) == 0
     for winner, other in permutations(range(classes), 2):
@@ -105,7 +115,9 @@ def test_the_likelihood_is_the_largest_on_the_simplex(mechanism):
     assert np.all((counts * np.log(found @ channel)).sum(axis=1) >= best - 1e-4)
 
 
-@pytest.mark.parametrize("mechanism", [*CASES, LocalGaussian(0.5)], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "mechanism", [*CASES, LocalGaussian(0.5)], ids=lambda it: type(it).__name__
+)
 def test_only_those_who_took_part_are_counted(mechanism):
     ballots = np.full((3_000, 3), 2)
     ballots[100:, 1] = -1
@@ -137,7 +149,8 @@ def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, repo
 @pytest.mark.parametrize(("mechanism", "decoder", "reports", "message"), [
     (KRandomizedResponse(1.0), "majority", [[0]], "must be one of plurality, inverse"),
     (LocalGaussian(1.0), Decoder.INVERSE, [[[0] * 7]], "LocalGaussian, which has no channel"),
-    (TruncatedGeometric(4.1), "plurality", [[1]], "Use 'likelihood' or 'inverse', or use KRandomizedResponse"),  # of 7
+    # Of 7.
+    (TruncatedGeometric(4.1), "plurality", [[1]], "Use 'likelihood' or 'inverse', or use KRandomizedResponse"),
     (as_printed(4.8), "plurality", [[1]], "Use 'likelihood' or 'inverse', or use KRandomizedResponse"),
 ])  # fmt: skip
 def test_decoders_that_do_not_suit_the_mechanism_are_refused(mechanism, decoder, reports, message):

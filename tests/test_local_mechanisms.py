@@ -28,7 +28,10 @@ from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
 from tutelage.privacy import ONE_ENTITY
 
 ALPHA, DRAWS = 1e-9, 10_000
-SOURCES = [pytest.param(SystemNoise(), id="system"), pytest.param(SimulationNoise(seed=11), id="simulation")]
+SOURCES = [
+    pytest.param(SystemNoise(), id="system"),
+    pytest.param(SimulationNoise(seed=11), id="simulation"),
+]
 alphas = st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=200)
 class_numbers = st.integers(2, 9)
 
@@ -44,7 +47,9 @@ MAKERS = pytest.mark.parametrize(
 
 
 def largest_ratio(channel: list[list[Fraction]]) -> Fraction:
-    return max(one / other for column in zip(*channel, strict=True) for one in column for other in column)
+    return max(
+        one / other for column in zip(*channel, strict=True) for one in column for other in column
+    )
 
 
 def p_value(responses: np.ndarray, law: np.ndarray) -> float:
@@ -53,7 +58,9 @@ def p_value(responses: np.ndarray, law: np.ndarray) -> float:
 
 
 @given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=500), class_numbers)
-def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of_keeping(keep, classes):
+def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of_keeping(
+    keep, classes
+):
     channel = local.randomized_response(keep, classes)
     assert all(sum(row) == 1 for row in channel)
     odds = keep * (classes - 1) / (1 - keep)
@@ -61,26 +68,39 @@ def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of
 
 
 @given(alphas, class_numbers)
-def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of_the_ends(alpha, classes):
+def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of_the_ends(
+    alpha, classes
+):
     channel = local.truncated_geometric(alpha, classes)
     assert {sum(row) for row in channel} == {1}
     assert largest_ratio(channel) == channel[0][0] / channel[-1][0] == alpha ** (1 - classes)
 
 
 @given(alphas, class_numbers)
-def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(alpha, classes):
+def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(
+    alpha, classes
+):
     channel = local.truncated_geometric(alpha, classes, 1)
-    assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes  # e^(ε(M−1)/M) where e^ε is claimed
+    # E^(ε(M−1)/M) where e^ε is claimed.
+    assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes
     inside = (1 / alpha - 1) / (1 / alpha + 1)
     for own, row in enumerate(channel, start=1):  # the paper's four cases, its classes 1, …, M
         ends = alpha**own / (1 + alpha), alpha ** (classes - own) / (1 + alpha)
-        assert [row[-1], *row[:-1]] == [ends[0], *(inside * alpha ** abs(k - own) for k in range(1, classes)), ends[1]]
+        assert [row[-1], *row[:-1]] == [
+            ends[0],
+            *(inside * alpha ** abs(k - own) for k in range(1, classes)),
+            ends[1],
+        ]
         assert sum(row) == 1
 
 
 @pytest.mark.parametrize(("classes", "epsilon"), [(2, 0.1), (3, 4.0), (100, 1.0)])
 def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, classes):
-    for mechanism in (KRandomizedResponse(epsilon), TruncatedGeometric(epsilon), as_printed(epsilon)):
+    for mechanism in (
+        KRandomizedResponse(epsilon),
+        TruncatedGeometric(epsilon),
+        as_printed(epsilon),
+    ):
         channel = mechanism.channel(classes)
         assert channel.sum(axis=1) == pytest.approx(np.ones(classes), abs=1e-12)
         found = np.log(channel.max(axis=0) / channel.min(axis=0)).max()
@@ -101,7 +121,10 @@ def test_the_chance_to_keep_a_class_never_spends_more_than_epsilon(epsilon, clas
 
 @given(st.floats(1e-3, 50), class_numbers)
 def test_noise_on_a_class_is_never_less_than_epsilon_allows(epsilon, classes):
-    for mechanism, distance in ((TruncatedGeometric(epsilon), classes - 1), (as_printed(epsilon), classes)):
+    for mechanism, distance in (
+        (TruncatedGeometric(epsilon), classes - 1),
+        (as_printed(epsilon), classes),
+    ):
         scale = mechanism.event_of_one(classes, ONE_ENTITY, simulated=True).as_dict()["scale"]
         assert Fraction(distance) / Fraction(scale) <= Fraction(epsilon)
         assert scale == pytest.approx(distance / epsilon, rel=1e-15)
@@ -121,7 +144,9 @@ def test_responses_have_the_law_of_the_channel_and_of_no_other_epsilon(source, m
 def test_a_vector_response_is_the_vote_plus_noise_in_every_class(source):
     drawn = LocalGaussian(1.5).perturb(np.full((1, DRAWS), 2), 3, source)[0]
     masses = discrete_gaussian_masses(1.5, 20)
-    law = np.concatenate([masses[:17].sum(keepdims=True), masses[17:24], masses[24:].sum(keepdims=True)])
+    law = np.concatenate(
+        [masses[:17].sum(keepdims=True), masses[17:24], masses[24:].sum(keepdims=True)]
+    )
     for noise in (drawn - [0, 0, 1]).T:
         assert p_value(np.clip(noise, -4, 4) + 4, law) > ALPHA
         assert p_value(np.clip(noise, -4, 3) + 5, law) < ALPHA
@@ -163,8 +188,10 @@ def test_what_is_no_ballot_is_refused_without_being_quoted(mechanism):
 
 def test_the_widest_and_the_narrowest_epsilon_are_drawn():
     ballots = np.full((1, 500), 3)
-    assert np.array_equal(KRandomizedResponse(100).perturb(ballots, 7, SystemNoise()), ballots)  # else: 1e-15
-    assert np.array_equal(TruncatedGeometric(100).perturb(ballots, 4, SystemNoise()), ballots)  # else: 1e-11
+    # Else: 1e-15.
+    assert np.array_equal(KRandomizedResponse(100).perturb(ballots, 7, SystemNoise()), ballots)
+    # Else: 1e-11.
+    assert np.array_equal(TruncatedGeometric(100).perturb(ballots, 4, SystemNoise()), ballots)
     for mechanism in (KRandomizedResponse(1e-6), TruncatedGeometric(1e-6)):
         reports = mechanism.perturb(ballots, 7, SystemNoise())
         assert reports.min() >= 0

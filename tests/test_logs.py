@@ -34,13 +34,18 @@ def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 def rows(n: int, seed: int, *, private: bool) -> Any:
     random = np.random.default_rng(seed)
     wards = random.choice(["north", "Lummerland" if private else "south"], n)
-    return polars.DataFrame({"dose": random.normal(size=n), "code": [PLANTED if private else 1] * n, "ward": wards})
+    return polars.DataFrame(
+        {"dose": random.normal(size=n), "code": [PLANTED if private else 1] * n, "ward": wards}
+    )
 
 
 def fit(folder: Any, **settings: Any) -> PATEClassifier:
     """Fit people whose number, rows, ids and labels are known."""
     private, random = rows(ROWS, 0, private=True), np.random.default_rng(2)
-    people = [f"Miller-{number}" for number in [*range(PEOPLE), *random.integers(0, PEOPLE, ROWS - PEOPLE)]]
+    people = [
+        f"Miller-{number}"
+        for number in [*range(PEOPLE), *random.integers(0, PEOPLE, ROWS - PEOPLE)]
+    ]
     labels = np.where(private["dose"].to_numpy() > 0, "yes", "no")
     settings |= {"classes": ["yes", "no"], "ledger": folder / "budget"}
     model = PATEClassifier(noise=SimulationNoise(0), random_state=0, **settings)
@@ -53,7 +58,14 @@ def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
     model = fit(tmp_path, **KINDS[kind])
     write_student(model.whole_student(), tmp_path / "student.skops")
     ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
-    starts = ["Fit started:", "Noise chosen:", "Ledger made", "Budget reserved", "Labels released:", "Student saved:"]
+    starts = [
+        "Fit started:",
+        "Noise chosen:",
+        "Ledger made",
+        "Budget reserved",
+        "Labels released:",
+        "Student saved:",
+    ]
     assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts
     check_public("\n".join(said.messages), model)
     with pytest.raises(AssertionError):

@@ -23,7 +23,9 @@ def _fewer_single_releases(monkeypatch):
 
 
 def suite(mechanism, name="Suite", **changes):
-    return type(name, (MechanismContract,), {"mechanism": mechanism, "__module__": __name__, **changes})
+    return type(
+        name, (MechanismContract,), {"mechanism": mechanism, "__module__": __name__, **changes}
+    )
 
 
 # Those that take predictions need a law of their own; it stands below.
@@ -72,7 +74,10 @@ BACKWARDS = MechanismContract.histograms[::-1]  # most faults of the law show in
 @pytest.mark.parametrize(("mechanism", "by"), faulty_mechanisms(), ids=repr)
 def test_the_contract_rejects_every_faulty_mechanism(mechanism, by):
     with pytest.raises((AssertionError, TutelageError, TypeError)):
-        getattr(suite(mechanism, histograms=BACKWARDS if by == LAW else MechanismContract.histograms)(), by)()
+        getattr(
+            suite(mechanism, histograms=BACKWARDS if by == LAW else MechanismContract.histograms)(),
+            by,
+        )()
 
 
 @pytest.mark.rest
@@ -86,7 +91,9 @@ def test_the_contract_accepts_them_without_their_faults(right, name):
 def test_a_suite_judges_each_mechanism_by_its_own_draws(monkeypatch):
     judged = suite(GNMax(2.0))()
     getattr(judged, LAW)()
-    monkeypatch.setattr(type(judged), "mechanism", next(one for one, by in faulty_mechanisms() if by == LAW))
+    monkeypatch.setattr(
+        type(judged), "mechanism", next(one for one, by in faulty_mechanisms() if by == LAW)
+    )
     with pytest.raises((AssertionError, TutelageError, TypeError)):
         getattr(judged, LAW)()
 

@@ -19,7 +19,9 @@ from tutelage.teachers import Ridge
 pytestmark = [
     FITS_AGAIN,
     pytest.mark.usefixtures("repeatable"),
-    pytest.mark.filterwarnings("ignore:.*continues a budget", "ignore::tutelage.exceptions.OneClassWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:.*continues a budget", "ignore::tutelage.exceptions.OneClassWarning"
+    ),
 ]
 
 # 3,000 people, a tenth of whom are ill: those whose first number is large. And public rows.
@@ -34,12 +36,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "sums of a schema": {"columns": SCHEMA},
     "sums of people": {"columns": SCHEMA, "entity_ids": np.arange(3_000) // 2},
     "numbers": {"columns": SCHEMA, "target_range": (0, 1)},
-    "numbers of people": {"columns": SCHEMA, "target_range": (0, 1), "entity_ids": np.arange(3_000) // 2},
+    "numbers of people": {
+        "columns": SCHEMA,
+        "target_range": (0, 1),
+        "entity_ids": np.arange(3_000) // 2,
+    },
     "vectors": {},
     "vectors and labels": {"y_public": Y[PUBLIC]},
     "capped votes": {"method": CappedVotes(3, n_queries=100, student=STUDENT)},
     "teachers": {
-        "method": TeacherVotes(Ridge(class_weights=[1, 3]), n_teachers=100, n_queries=100, student=STUDENT),
+        "method": TeacherVotes(
+            Ridge(class_weights=[1, 3]), n_teachers=100, n_queries=100, student=STUDENT
+        ),
     },
     "own": {"method": ClassFrequencies()},
 }
@@ -47,7 +55,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def test_every_method_is_here():
     own = [one for one in KINDS.values() if one.keys().isdisjoint({*OF_FIT, "target_range"})]
-    assert {type(PATEClassifier(epsilon=3.0, **one).resolved().method) for one in own} >= {*METHODS.values()}
+    assert {type(PATEClassifier(epsilon=3.0, **one).resolved().method) for one in own} >= {
+        *METHODS.values()
+    }
 
 
 class Fit:
@@ -61,8 +71,17 @@ class Fit:
         self.model = self.again()
 
     def again(self, **more: Any) -> Any:
-        kind, own = (PATERegressor, {}) if self.of_numbers else (PATEClassifier, {"classes": [0, 1], "random_state": 0})
-        own |= {"epsilon": 3.0, "budget": 3.0, "ledger": self.folder / "a.ledger", "noise": SimulationNoise(0)}
+        kind, own = (
+            (PATERegressor, {})
+            if self.of_numbers
+            else (PATEClassifier, {"classes": [0, 1], "random_state": 0})
+        )
+        own |= {
+            "epsilon": 3.0,
+            "budget": 3.0,
+            "ledger": self.folder / "a.ledger",
+            "noise": SimulationNoise(0),
+        }
         return kind(**(own | self.settings | more)).fit(X[PRIVATE], Y[PRIVATE], **self.given)
 
 
@@ -101,8 +120,12 @@ def test_a_second_fit_costs_nothing_and_says_the_same(fit):
 
 def test_it_is_stored_with_its_card_and_predicts_the_same(fit, tmp_path):
     folder = fit.model.save(tmp_path / "out")
-    np.testing.assert_array_equal(load_student(folder).predict(X[OTHER]), fit.model.predict(X[OTHER]))
-    assert read_card(folder / "card.json").epsilon.epsilon == pytest.approx(fit.model.epsilon_.epsilon)
+    np.testing.assert_array_equal(
+        load_student(folder).predict(X[OTHER]), fit.model.predict(X[OTHER])
+    )
+    assert read_card(folder / "card.json").epsilon.epsilon == pytest.approx(
+        fit.model.epsilon_.epsilon
+    )
 
 
 def test_a_table_of_effects_adds_up_to_what_is_said(fit):
@@ -111,14 +134,22 @@ def test_a_table_of_effects_adds_up_to_what_is_said(fit):
     student, one = fit.model.student_, np.array([[0.93, 0.5, 0.5]])
     places = zip(SCHEMA.names, SCHEMA.transform(one)[0].astype(int).tolist(), strict=True)
     cells = [("", "every row"), *((name, SCHEMA.cells[name][place]) for name, place in places)]
-    found = [line["effects"] for line in student.effects() if (line["column"], line["cells"]) in cells]
-    expected = fit.model.predict(one)[0] if fit.of_numbers else student.decision_function(SCHEMA.transform(one))[0, 1]
+    found = [
+        line["effects"] for line in student.effects() if (line["column"], line["cells"]) in cells
+    ]
+    expected = (
+        fit.model.predict(one)[0]
+        if fit.of_numbers
+        else student.decision_function(SCHEMA.transform(one))[0, 1]
+    )
     assert sum(list(effects.values())[-1] for effects in found) == pytest.approx(expected)
 
 
 def test_a_rare_class_is_as_likely_as_it_is_frequent_and_found_where_a_goal_asks_for_it(fit):
     """Noise has a seed. A method that ignores how frequent classes are says 0.5, one that never says "ill" finds 0."""
-    chance = fit.model.predict(X[OTHER]) if fit.of_numbers else fit.model.predict_proba(X[OTHER])[:, 1]
+    chance = (
+        fit.model.predict(X[OTHER]) if fit.of_numbers else fit.model.predict_proba(X[OTHER])[:, 1]
+    )
     assert np.mean(chance) == pytest.approx(np.mean(Y), abs=0.06)
     if isinstance(fit.model.method, ClassFrequencies) or fit.of_numbers:
         return

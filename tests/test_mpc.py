@@ -19,7 +19,13 @@ from tutelage.federation.mpc import Endpoint, run_party
 from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.session import REPETITIONS, Session, _coefficients, _projections
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, MOST_TESTED_BITS, from_random, recombine
+from tutelage.federation.sharing import (
+    ELEMENT_BYTES,
+    MODULUS,
+    MOST_TESTED_BITS,
+    from_random,
+    recombine,
+)
 
 pytestmark = pytest.mark.rest
 
@@ -28,7 +34,9 @@ A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
 
 def labels_in(votes, bits):
     """Return the task of finding labels for each party, and the labels + 1 that numpy finds."""
-    return [("labels", share[np.newaxis], bits) for share in summands(votes)], votes.argmax(axis=1) + 1
+    return [("labels", share[np.newaxis], bits) for share in summands(votes)], votes.argmax(
+        axis=1
+    ) + 1
 
 
 def hard_votes(rng, classes, bits, queries=40):
@@ -46,11 +54,19 @@ def checked(rng, classes, bits):
     """Differences of votes and totals from a threshold; both at the ends of the range, if there are ten classes."""
     votes, end, threshold = hard_votes(rng, classes, bits), 2 ** (bits - 1), 2 ** (bits - 2)
     totals = np.full_like(votes, threshold - end)
-    totals[1::3, -1], totals[2::6, 0], totals[5::6, 1] = threshold + end - 1, threshold, threshold - 1
+    totals[1::3, -1], totals[2::6, 0], totals[5::6, 1] = (
+        threshold + end - 1,
+        threshold,
+        threshold - 1,
+    )
     votes[5], votes[5, -1] = 2 ** (bits - 2), -(2 ** (bits - 2))
-    votes[6], votes[6, -1] = -(2 ** (bits - 2)), 2 ** (bits - 2)  # one beyond: half of what a comparison can do
+    # One beyond: half of what a comparison can do.
+    votes[6], votes[6, -1] = -(2 ** (bits - 2)), 2 ** (bits - 2)
     task, expected = labels_in(votes, bits)
-    blocks = [np.stack([share[0], total]) for (_, share, _), total in zip(task, summands(totals), strict=True)]
+    blocks = [
+        np.stack([share[0], total])
+        for (_, share, _), total in zip(task, summands(totals), strict=True)
+    ]
     tasks = [("labels", both, bits, threshold) for both in blocks]
     return tasks, np.where(totals.max(axis=1) >= threshold, expected, 0)
 
@@ -69,7 +85,14 @@ def bounded():
     """Vectors, the bound of each, and which can have a projection beyond it."""
     rng, none = np.random.default_rng(7), [0] * (LENGTH - 1)
     within = [(10, 10), (-10, 10), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
-    beyond = [(11, 10), (-11, 10), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (4 * ENDS - 1, 1), (2**61, 1000)]
+    beyond = [
+        (11, 10),
+        (-11, 10),
+        (ENDS, ENDS - 1),
+        (-ENDS, ENDS - 1),
+        (4 * ENDS - 1, 1),
+        (2**61, 1000),
+    ]
     beyond += [(MODULUS // 2, 10), (MODULUS // 3, 1000)]
     cases = [([value, *none], bound) for value, bound in within]
     cases += [(rng.integers(-33, 34, LENGTH).tolist(), 1000) for _ in range(4)]
@@ -77,7 +100,11 @@ def bounded():
     cases += [([value, *none], bound) for value, bound in beyond]
     cases += [(uniform(rng, LENGTH).tolist(), 1000)]
     vectors, bounds = zip(*cases, strict=True)
-    return np.array(vectors, dtype=object), [*bounds], [place >= right for place in range(len(cases))]
+    return (
+        np.array(vectors, dtype=object),
+        [*bounds],
+        [place >= right for place in range(len(cases))],
+    )
 
 
 def summands_of_elements(values):
@@ -99,12 +126,19 @@ CHECKED = {3: 9, 10: 26}
 def computed():
     """Many computations in one session of three processes."""
     rng = np.random.default_rng(0)
-    labels = {f"{classes} classes": labels_in(hard_votes(rng, classes, bits), bits) for classes, bits in BITS.items()}
-    labels |= {f"check of {bits} bits": checked(rng, classes, bits) for classes, bits in CHECKED.items()}
+    labels = {
+        f"{classes} classes": labels_in(hard_votes(rng, classes, bits), bits)
+        for classes, bits in BITS.items()
+    }
+    labels |= {
+        f"check of {bits} bits": checked(rng, classes, bits) for classes, bits in CHECKED.items()
+    }
     labels["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
     tasks: dict[str, list[Any]] = {name: task for name, (task, _) in labels.items()}
     vectors, bounds, _ = bounded()
-    tasks["oversized"] = [("oversized", share, bounds, SEED) for share in summands_of_elements(vectors)]
+    tasks["oversized"] = [
+        ("oversized", share, bounds, SEED) for share in summands_of_elements(vectors)
+    ]
     tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
     given = [([task[place] for task in tasks.values()],) for place in range(3)]
     ends = run_three(computing, given)
@@ -115,7 +149,9 @@ def computed():
 
 def test_labels_are_those_that_numpy_finds(computed):
     for name, (_, expected) in computed.labels.items():
-        np.testing.assert_array_equal(recombine(computed.results[name], expected.shape), expected, name)
+        np.testing.assert_array_equal(
+            recombine(computed.results[name], expected.shape), expected, name
+        )
 
 
 def test_totals_outside_the_range_open_no_number_but_a_class():
@@ -132,7 +168,9 @@ def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_
 
 def test_a_bound_too_large_to_be_tested_is_refused():
     session = Session(SimpleNamespace(pid=0, links={}))  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {ENDS}"):
+    with pytest.raises(
+        InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {ENDS}"
+    ):
         asyncio.run(session.oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
 
 
@@ -180,7 +218,8 @@ async def zero_test(session, say, summand, masked):
     points = {place: int(found[0]) for place, found in seen.items()} | {runtime.pid: mine[0]}
     here = runtime.pid + 1
     guesses = [
-        int(share[0]) * -root * pow(here - root, -1, MODULUS) % MODULUS for root in roots(*map(points.get, range(3)))
+        int(share[0]) * -root * pow(here - root, -1, MODULUS) % MODULUS
+        for root in roots(*map(points.get, range(3)))
     ]
     return bool(is_zero[0]), guesses
 
@@ -191,7 +230,8 @@ def test_one_party_cannot_factor_what_a_zero_test_opens(masked):
     ends = run_three(zero_test, [(share, masked) for share in shares])
     assert [end.error for end in ends] == [None] * 3
     assert [end.result[0] for end in ends] == [False] * 3
-    assert [SECRET in end.result[1] for end in ends] == [not masked] * 3  # unmasked, each of them would know it
+    # Unmasked, each of them would know it.
+    assert [SECRET in end.result[1] for end in ends] == [not masked] * 3
 
 
 def all_lost(ends, why):
@@ -258,7 +298,10 @@ async def greeting(session, say):
 
 
 def listens(endpoint):
-    with suppress(ConnectionError), socket.create_connection((endpoint.host, endpoint.port), timeout=BACKSTOP):
+    with (
+        suppress(ConnectionError),
+        socket.create_connection((endpoint.host, endpoint.port), timeout=BACKSTOP),
+    ):
         return True
     return False
 
@@ -305,7 +348,9 @@ def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
     ):
         assert tls_call(last, pem, key, trusted, said) == b"", what
     ends = [one_.ended() for one_ in (Running(one, greeting), *waiting)]
-    assert [(end.result, end.error, end.printed) for end in ends] == [([b"hello"] * 3, None, "")] * 3
+    assert [(end.result, end.error, end.printed) for end in ends] == [
+        ([b"hello"] * 3, None, "")
+    ] * 3
 
 
 def test_parties_that_wait_for_an_impostor_end_at_the_timeout():
@@ -323,10 +368,13 @@ def test_parties_that_wait_for_an_impostor_end_at_the_timeout():
         ends.append(party.ended())
     all_lost(ends, f"No connection to one within {BACKSTOP:g} s")
     assert "one did not connect to 127.0.0.1:" in str(ends[2].error)
-    assert "two answered with other keys or terms than those of this party at 127.0.0.1:" in str(ends[0].error)
+    assert "two answered with other keys or terms than those of this party at 127.0.0.1:" in str(
+        ends[0].error
+    )
 
 
-ROOM = 2**18  # bytes that nobody asked for; fewer than MOST_UNASKED_BYTES, so that it is soon too much
+# Bytes that nobody asked for; fewer than MOST_UNASKED_BYTES, so that it is soon too much.
+ROOM = 2**18
 
 
 def against_two(body, given, hostile):
@@ -349,7 +397,12 @@ def against_two(body, given, hostile):
 
 
 def frame(kind, label, payload):
-    return bytes([kind]) + label.to_bytes(8, "little", signed=True) + len(payload).to_bytes(4, "little") + payload
+    return (
+        bytes([kind])
+        + label.to_bytes(8, "little", signed=True)
+        + len(payload).to_bytes(4, "little")
+        + payload
+    )
 
 
 @pytest.mark.parametrize("said", [
@@ -366,7 +419,10 @@ def test_what_is_no_message_ends_the_computation(said):
         writer.write(agreed if b"odd" in said else b"")
         writer.write(said)
 
-    all_lost(against_two(a_few, (np.zeros((4, 3), dtype=object),), hostile), "one sent what is no message")
+    all_lost(
+        against_two(a_few, (np.zeros((4, 3), dtype=object),), hostile),
+        "one sent what is no message",
+    )
 
 
 def test_parties_with_different_tasks_open_nothing():
@@ -380,5 +436,7 @@ def test_a_taken_port_is_said():
     taken = ("127.0.0.1", party.endpoints[2].port)
     with socket.create_server(taken):
         for place in (taken, ("no.such.invalid", 1)):
-            with pytest.raises(FederationError, match=rf"Cannot listen at {place[0]}:\d+: .*\. Free"):
+            with pytest.raises(
+                FederationError, match=rf"Cannot listen at {place[0]}:\d+: .*\. Free"
+            ):
                 run_party(2, party.endpoints, party.key, greeting, timeout=1.0, listen=place)  # type: ignore[arg-type]

@@ -27,7 +27,9 @@ def dated(n: int, seed: int) -> Any:
     age = random.integers(20, 90, n)
     days = [date(2020, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 900, n)]
     ill = np.where(age > 55, "yes", "no").tolist()
-    return rows.with_columns(age=age, seen=polars.Series(days), ill=polars.Series(ill), clinic=np.arange(n) % 12)
+    return rows.with_columns(
+        age=age, seen=polars.Series(days), ill=polars.Series(ill), clinic=np.arange(n) % 12
+    )
 
 
 PRIVATE, PUBLIC = dated(400, seed=0), dated(120, seed=1).select(FEATURES)
@@ -53,8 +55,12 @@ def fitted(X: Any, X_public: Any, **more: Any) -> PATEClassifier:
 def test_labels_ids_and_silos_may_be_columns_of_the_same_library(name, source):
     X, public, whole = PRIVATE.select(FEATURES).to_arrow(), PUBLIC.to_arrow(), PRIVATE.to_arrow()
     arrays = {name: PRIVATE[source].to_numpy()}
-    one = classifier(columns=COLUMNS).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
-    other = classifier(columns=COLUMNS).fit(X, whole["ill"], X_public=public, **{name: whole[source]})
+    one = classifier(columns=COLUMNS).fit(
+        PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays
+    )
+    other = classifier(columns=COLUMNS).fit(
+        X, whole["ill"], X_public=public, **{name: whole[source]}
+    )
     assert np.array_equal(one.votes_.counts, other.votes_.counts)
     assert one.votes_.unit == other.votes_.unit
 
@@ -62,14 +68,20 @@ def test_labels_ids_and_silos_may_be_columns_of_the_same_library(name, source):
 def test_rows_with_names_are_rows_of_numbers_under_columns_that_may_be_declared():
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
-    for rows in (PRIVATE, PRIVATE[:, ::-1].lazy()):  # in any order, and not read before they are needed
+    # In any order, and not read before they are needed.
+    for rows in (PRIVATE, PRIVATE[:, ::-1].lazy()):
         model = fitted(rows, PUBLIC, columns=few)
         assert np.array_equal(model.votes_.counts, expected.votes_.counts)
-        for asked in (rows, PRIVATE.select("ward", "age").rows()):  # no names: in the order of names
+        # No names: in the order of names.
+        for asked in (rows, PRIVATE.select("ward", "age").rows()):
             assert np.array_equal(model.predict(asked), expected.predict(few.transform(PRIVATE)))
-    with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must take numbers"):
+    with pytest.raises(
+        InvalidParameterError, match="`features` of PATEClassifier must take numbers"
+    ):
         fitted(PRIVATE, PUBLIC, features=few)
-    with pytest.raises(InvalidParameterError, match="`student_features` of TeacherVotes must take numbers"):
+    with pytest.raises(
+        InvalidParameterError, match="`student_features` of TeacherVotes must take numbers"
+    ):
         VOTES.with_params(student_features=PublicColumns(("age",), (None,)))
     with pytest.raises(InvalidDataError, match="must both have named columns, or neither"):
         fitted(PRIVATE, few.transform(PUBLIC))
@@ -79,10 +91,17 @@ def test_rows_with_names_are_rows_of_numbers_under_columns_that_may_be_declared(
 @pytest.mark.parametrize("lazy", ["X", "y", "entity_ids", "whole_rows"])
 def test_rows_that_are_computed_anew_are_refused_beside_others(lazy):
     frame = polars.DataFrame({"age": np.arange(90.0), "sick": [0, 1] * 45, "who": np.arange(90)})
-    given = {"X": frame.select("age"), "y": frame["sick"], "entity_ids": frame["who"], "whole_rows": frame}
+    given = {
+        "X": frame.select("age"),
+        "y": frame["sick"],
+        "entity_ids": frame["who"],
+        "whole_rows": frame,
+    }
     given[lazy] = frame.lazy().select({"y": "sick", "entity_ids": "who"}.get(lazy, "age"))
     with pytest.raises(InvalidDataError, match=f"`{lazy}` is a lazy frame or a relation"):
-        PATEClassifier(epsilon=5.0).fit(given.pop("X"), given.pop("y"), X_public=frame.select("age"), **given)
+        PATEClassifier(epsilon=5.0).fit(
+            given.pop("X"), given.pop("y"), X_public=frame.select("age"), **given
+        )
 
 
 @pytest.mark.parametrize("name", ["y", "entity_ids"])
@@ -91,7 +110,9 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     given = {"y": frame["sick"], "entity_ids": frame["who"]}
     given[name] = given[name].iloc[::-1]
     with pytest.raises(InvalidDataError, match=f"`{name}` must have the index of `X`"):
-        PATEClassifier(epsilon=5.0).fit(frame[["age"]], given.pop("y"), X_public=frame[["age"]], **given)
+        PATEClassifier(epsilon=5.0).fit(
+            frame[["age"]], given.pop("y"), X_public=frame[["age"]], **given
+        )
 
 
 @pytest.mark.parametrize("of_people", [False, True], ids=["votes", "vectors"])

@@ -47,9 +47,15 @@ def of_people(X, y, ids, cap):
 
 
 @settings(deadline=None, max_examples=30)
-@given(seed=st.integers(0, 10**6), people=st.integers(1, 12), public=st.integers(1, 40), cap=st.integers(1, 9))
+@given(
+    seed=st.integers(0, 10**6),
+    people=st.integers(1, 12),
+    public=st.integers(1, 40),
+    cap=st.integers(1, 9),
+)
 def test_votes_are_those_of_a_search_by_hand(seed, people, public, cap):
-    X, y, ids, queries = problem(seed, 25, people, public, -3000, 3001)  # so far apart that hardly any are equally far
+    # So far apart that hardly any are equally far.
+    X, y, ids, queries = problem(seed, 25, people, public, -3000, 3001)
     shards = Shards.of_single_people(len(X), ids)
     votes = NearestQueries(cap).fit(X, y, shards, n_classes=CLASSES).few_votes(queries)
     for teacher in range(shards.n_shards):
@@ -72,7 +78,9 @@ def test_one_person_more_or_changed_moves_no_vote_of_another(seed, low, cap):
         after = of_people(X, y, there, cap)
         votes = after.few_votes(queries)
         for name in (str(place) for place in range(19) if there[place] == place):
-            assert votes_of(votes, after.names.index(name)) == votes_of(were, before.names.index(name))
+            assert votes_of(votes, after.names.index(name)) == votes_of(
+                were, before.names.index(name)
+            )
 
 
 def test_order_and_number_of_rows_change_no_persons_votes():
@@ -90,10 +98,22 @@ def test_numbers_stand_for_the_same_rows_only_while_nothing_changes():
     changed[7, 0] += 1
 
     def digest(X, y):
-        return NearestQueries(2).fit(X, y, Shards.of_single_people(30), n_classes=CLASSES).data_digest
+        return (
+            NearestQueries(2).fit(X, y, Shards.of_single_people(30), n_classes=CLASSES).data_digest
+        )
 
     assert digest(X.copy(), y.copy()) == digest(X, y)
-    assert len({digest(X, y), digest(X[::-1], y[::-1]), digest(changed, y), digest(X, (y + 1) % CLASSES)}) == 4
+    assert (
+        len(
+            {
+                digest(X, y),
+                digest(X[::-1], y[::-1]),
+                digest(changed, y),
+                digest(X, (y + 1) % CLASSES),
+            }
+        )
+        == 4
+    )
 
 
 def test_votes_and_rows_do_not_print_or_pickle():
@@ -121,4 +141,6 @@ def test_far_rows_without_ids_vote_too_at_a_price_per_query():
     assert teachers.names == ["0", "1"]
     assert teachers.few_votes(np.eye(2)).queries.tolist() == [0, 0]
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=teachers.unit)
-    assert LabelingSession(teachers, GNMax(20.0), ledger).ask(np.eye(2)).event.flatten()[0].times == 2
+    assert (
+        LabelingSession(teachers, GNMax(20.0), ledger).ask(np.eye(2)).event.flatten()[0].times == 2
+    )

@@ -93,7 +93,9 @@ def test_votes_are_the_same_however_the_work_is_spread(backend):
         assert np.array_equal(teachers(with_dropout).fit_ballots(X, y, SHARDS, queries), reference)
     kept = teachers(with_dropout).fit(X, y, SHARDS)
     assert np.array_equal(kept.ballots(queries), reference)
-    assert not np.array_equal(teachers(with_dropout, seed=4).fit_ballots(X, y, SHARDS, queries), reference)
+    assert not np.array_equal(
+        teachers(with_dropout, seed=4).fit_ballots(X, y, SHARDS, queries), reference
+    )
 
 
 def test_layers_that_a_factory_keeps_carry_nothing_from_one_shard_to_the_next():
@@ -106,7 +108,8 @@ def test_layers_that_a_factory_keeps_carry_nothing_from_one_shard_to_the_next():
     X_other = X.copy()
     X_other[3] = 100
     before, after = (
-        teachers(with_shared_layers, engine="sequential").fit(rows, y, SHARDS).ballots(queries) for rows in (X, X_other)
+        teachers(with_shared_layers, engine="sequential").fit(rows, y, SHARDS).ballots(queries)
+        for rows in (X, X_other)
     )
     assert set(np.flatnonzero((before != after).any(axis=1))) <= {0}
     assert all(torch.equal(value, first[name]) for name, value in shared.state_dict().items())
@@ -116,7 +119,9 @@ def test_a_module_that_changes_its_input_changes_nobody_elses():
     asked = queries.astype(np.float32)
     for engine in ("sequential", "vectorized"):
         kept = teachers(partial(InPlace, 8), engine=engine).fit(X, y, SHARDS).ballots(asked)
-        assert np.array_equal(kept, teachers(partial(InPlace, 8), engine=engine).fit_ballots(X, y, SHARDS, asked))
+        assert np.array_equal(
+            kept, teachers(partial(InPlace, 8), engine=engine).fit_ballots(X, y, SHARDS, asked)
+        )
         assert np.array_equal(queries.astype(np.float32), asked)
 
 
@@ -147,7 +152,8 @@ def test_weights_are_private_files_that_hold_only_numbers_and_are_reused(tmp_pat
     folder = tmp_path / "private"
     first = teachers().fit(X, y, SHARDS, folder)
     files = sorted(folder.iterdir())
-    assert [file.suffix for file in files] == [".safetensors"] * 6  # nor does a missing file tell an empty shard
+    # Nor does a missing file tell an empty shard.
+    assert [file.suffix for file in files] == [".safetensors"] * 6
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
     written = {file: file.stat().st_mtime_ns for file in files}
     files[1].write_bytes(files[1].read_bytes()[:-10])

@@ -18,8 +18,14 @@ from tutelage.noise import SimulationNoise, SystemNoise
 
 ALPHA = 1e-9
 DRAWS = 20_000
-SOURCES = [pytest.param(SystemNoise(), id="system"), pytest.param(SimulationNoise(seed=7), id="simulation")]
-KINDS = {"discrete_laplace": (discrete_laplace_masses, 40), "discrete_gaussian": (discrete_gaussian_masses, 12)}
+SOURCES = [
+    pytest.param(SystemNoise(), id="system"),
+    pytest.param(SimulationNoise(seed=7), id="simulation"),
+]
+KINDS = {
+    "discrete_laplace": (discrete_laplace_masses, 40),
+    "discrete_gaussian": (discrete_gaussian_masses, 12),
+}
 
 
 def p_value(draws: np.ndarray, masses, reach_factor: float, scale: float) -> float:
@@ -55,7 +61,8 @@ def test_coordinates_are_independent_integers(kind):
 
 
 def test_forked_processes_draw_different_noise():
-    SystemNoise().discrete_gaussian(1000.0, (16,))  # so that children inherit a sampler that was used
+    # So that children inherit a sampler that was used.
+    SystemNoise().discrete_gaussian(1000.0, (16,))
     read, write = os.pipe()
     draw = SystemNoise().discrete_gaussian
     children = [forked(lambda: os.write(write, draw(1000.0, (16,)).tobytes())) for _ in range(16)]
@@ -79,7 +86,10 @@ def test_the_widest_noise_stays_far_from_the_limit_of_its_integers():
 
 
 def test_only_the_simulation_takes_a_seed():
-    for same, sources in ((True, (SimulationNoise(3), SimulationNoise(3))), (False, (SystemNoise(), SystemNoise()))):
+    for same, sources in (
+        (True, (SimulationNoise(3), SimulationNoise(3))),
+        (False, (SystemNoise(), SystemNoise())),
+    ):
         one, other = (source.discrete_laplace(5.0, (50,)) for source in sources)
         assert np.array_equal(one, other) == same
     with pytest.raises(TypeError):

@@ -18,7 +18,9 @@ CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 def sections_of(outputs: Iterable[dict[str, Any]]) -> list[str]:
     """Return the names of the tables and cards that are shown: the stored notebook shows what a run would."""
-    pages = "".join("".join(output["data"].get("text/html", "")) for output in outputs if "data" in output)
+    pages = "".join(
+        "".join(output["data"].get("text/html", "")) for output in outputs if "data" in output
+    )
     found = re.findall(r'aria-label="([^"]*)"', pages)
     assert len(found) > 1
     return found
@@ -41,9 +43,13 @@ def test_a_kernel_shows_progress_and_the_card(tmp_path):
     formats, client = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     notebook = formats.read(FILE, as_version=4)
-    client.NotebookClient(notebook, timeout=250, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    client.NotebookClient(
+        notebook, timeout=250, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    lines = [output["data"]["text/plain"] for output in shown if output["output_type"] == "display_data"]
+    lines = [
+        output["data"]["text/plain"] for output in shown if output["output_type"] == "display_data"
+    ]
     assert [re.sub("[█ ]+", " ", line) for line in lines] == [
         f"Casting ballots, round {number} of 2 100 %" for number in (1, 2)
     ]

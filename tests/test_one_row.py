@@ -27,7 +27,14 @@ from tutelage.methods.additive import _STEPS
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import Table
-from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, Network, Ridge, ensemble_of
+from tutelage.teachers import (
+    CallableTeachers,
+    ClassMeans,
+    EstimatorTeachers,
+    Network,
+    Ridge,
+    ensemble_of,
+)
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
@@ -40,7 +47,9 @@ def small_network(n_classes: int) -> nn.Module:
 ESTIMATORS = {  # one for each class of ensembles
     "scaled regression": make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
     "class means": ClassMeans(),
-    "networks": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="vectorized"),
+    "networks": Network(
+        small_network, epochs=4, learning_rate=0.03, device="cpu", engine="vectorized"
+    ),
 }
 
 
@@ -86,7 +95,9 @@ def test_a_changed_row_changes_one_teacher(name):
     before = vote(ESTIMATORS[name], X, Y)
     changes = 0
     for row in (0, 239):
-        changed = moved(before, vote(ESTIMATORS[name], with_row(row), np.where(np.arange(240) == row, 1 - Y, Y)))
+        changed = moved(
+            before, vote(ESTIMATORS[name], with_row(row), np.where(np.arange(240) == row, 1 - Y, Y))
+        )
         assert changed <= {SHARDS.assignment[row]}
         changes += len(changed)
     assert changes > 0  # an extreme row with the wrong label does sway its teacher
@@ -97,13 +108,16 @@ def test_a_removed_entity_changes_one_teacher(name):
     ids = np.arange(240) // 2
     kept = ids != 40
     before = vote(ESTIMATORS[name], X, Y, Shards.of_entities(ids, TEACHERS, key=KEY))
-    after = vote(ESTIMATORS[name], X[kept], Y[kept], Shards.of_entities(ids[kept], TEACHERS, key=KEY))
+    after = vote(
+        ESTIMATORS[name], X[kept], Y[kept], Shards.of_entities(ids[kept], TEACHERS, key=KEY)
+    )
     assert moved(before, after) == {Shards.of_entities([40], TEACHERS, key=KEY).assignment[0]}
 
 
 @FITS_AGAIN
 @pytest.mark.parametrize(
-    ("name", "ids"), [("scaled regression", None), ("class means", np.arange(240) // 2), ("networks", None)]
+    ("name", "ids"),
+    [("scaled regression", None), ("class means", np.arange(240) // 2), ("networks", None)],
 )
 def test_the_estimator_that_users_call_keeps_the_claim(name, ids, cast):
     method = TeacherVotes(ESTIMATORS[name], TEACHERS, mechanism=GNMax(3.0), student=GaussianNB())
@@ -111,7 +125,12 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, ids, cast):
     model.fit(X, Y, X_public=QUERIES, entity_ids=ids)
     changes = 0
     for row in (0, 239):
-        model.fit(with_row(row), np.where(np.arange(240) == row, 1 - Y, Y), X_public=QUERIES, entity_ids=ids)
+        model.fit(
+            with_row(row),
+            np.where(np.arange(240) == row, 1 - Y, Y),
+            X_public=QUERIES,
+            entity_ids=ids,
+        )
         changed = moved(cast[0], cast[-1])
         assert len(changed) <= 1
         changes += len(changed)
@@ -119,15 +138,27 @@ def test_the_estimator_that_users_call_keeps_the_claim(name, ids, cast):
 
 
 @FITS_AGAIN
-@pytest.mark.parametrize(("cell", "people"), [("1e300", False), ("beyond", True), ("", False), ("{}", True)])
+@pytest.mark.parametrize(
+    ("cell", "people"), [("1e300", False), ("beyond", True), ("", False), ("{}", True)]
+)
 def test_a_cell_outside_the_schema_moves_the_ballot_of_its_person_alone(cell, people):
-    written = {name: [str(number) for number in cells.tolist()] for name, cells in zip("abc", X.T, strict=True)}
+    written = {
+        name: [str(number) for number in cells.tolist()]
+        for name, cells in zip("abc", X.T, strict=True)
+    }
     ids = np.arange(240) // 2 if people else None
 
     def counted() -> Any:
-        model: Any = PATEClassifier(columns=Schema(dict.fromkeys("abc", (-3.0, 3.0))), classes=[0, 1])
+        model: Any = PATEClassifier(
+            columns=Schema(dict.fromkeys("abc", (-3.0, 3.0))), classes=[0, 1]
+        )
         rows = Table("", written)  # as a csv file has them
-        return model.set_params(noise=SimulationNoise(0)).fit(rows, Y, entity_ids=ids).ballots_[0].totals
+        return (
+            model.set_params(noise=SimulationNoise(0))
+            .fit(rows, Y, entity_ids=ids)
+            .ballots_[0]
+            .totals
+        )
 
     before = counted()
     written["b"][X[:, 1].argmin()] = cell
@@ -137,7 +168,17 @@ def test_a_cell_outside_the_schema_moves_the_ballot_of_its_person_alone(cell, pe
 
 def test_a_scaler_fitted_over_all_rows_would_be_caught():
     both = (X, with_row(17, [-5000.0, 5000.0, 0.0]))
-    assert len(moved(*(vote(LogisticRegression(), StandardScaler().fit_transform(rows), Y) for rows in both))) > 1
+    assert (
+        len(
+            moved(
+                *(
+                    vote(LogisticRegression(), StandardScaler().fit_transform(rows), Y)
+                    for rows in both
+                )
+            )
+        )
+        > 1
+    )
 
 
 def moved_by_a_row(ask) -> set[int]:
@@ -149,7 +190,9 @@ def moved_by_a_row(ask) -> set[int]:
 @pytest.mark.parametrize("backend", ["sequential", "loky", "threading"])
 def test_a_teacher_that_scales_the_public_rows_in_place_shows_its_scale_to_nobody(backend):
     asked = QUERIES.copy()
-    in_place: Any = make_pipeline(SimpleImputer(copy=False), StandardScaler(copy=False), LogisticRegression())
+    in_place: Any = make_pipeline(
+        SimpleImputer(copy=False), StandardScaler(copy=False), LogisticRegression()
+    )
     teachers = EstimatorTeachers(in_place, n_classes=2, seed=5)
     with parallel_config(backend=backend, n_jobs=2):
         for ask in (
@@ -170,7 +213,9 @@ def test_a_callable_that_edits_the_question_edits_its_own_copy():
     def honest(rows):
         return [int("Miller" in row[0]) for row in rows]
 
-    teachers = CallableTeachers([greedy, honest], n_classes=2, unit=Shards.of_rows(1, 1, key=KEY).unit)
+    teachers = CallableTeachers(
+        [greedy, honest], n_classes=2, unit=Shards.of_rows(1, 1, key=KEY).unit
+    )
     assert teachers.ballots(queries).tolist() == [[1, 1], [0, 0]]
     assert queries.tolist() == [["hello"], ["bye"]]
 
@@ -210,14 +255,18 @@ def test_how_far_a_teacher_gets_in_a_random_stream_moves_no_other(how):
         return teachers.fit(X[kept], Y[kept], shards).ballots(queries)
 
     whole = ask(ids >= 0)
-    assert moved(whole, ask(ids != 17)) <= {Shards.of_entities([17], TEACHERS, key=KEY).assignment[0]}
+    assert moved(whole, ask(ids != 17)) <= {
+        Shards.of_entities([17], TEACHERS, key=KEY).assignment[0]
+    }
     assert len({ballot.tobytes() for ballot in whole}) == TEACHERS
 
 
 @pytest.mark.parametrize("head", [ClassMeans(), Ridge()])
 def test_a_narrow_assignment_does_not_wrap_around_to_another_teacher(head):
     wide, narrow = (
-        ensemble_of(head, n_classes=10, seed=0).fit_ballots(X, Y, Shards(assignment, 250, ONE_TEACHER), X[:50])
+        ensemble_of(head, n_classes=10, seed=0).fit_ballots(
+            X, Y, Shards(assignment, 250, ONE_TEACHER), X[:50]
+        )
         for assignment in (np.arange(240), np.arange(240, dtype=np.uint8))
     )
     assert np.array_equal(wide, narrow)
@@ -253,7 +302,9 @@ def test_a_map_through_which_rows_could_meet_is_refused(features, message):
 
 
 def test_rows_made_by_a_map_that_saw_private_rows_do_not_become_public():
-    with pytest.raises(InvalidParameterError, match=r"of PublicRows\.through must be a public feature map"):
+    with pytest.raises(
+        InvalidParameterError, match=r"of PublicRows\.through must be a public feature map"
+    ):
         PublicRows(np.ones((5, 3)), "made up").through(StandardScaler().fit(X))  # pyright: ignore[reportArgumentType]
 
 
@@ -325,7 +376,9 @@ def test_cells_that_teachers_change_are_their_own():
             return np.full(len(X), int(self.longest_ > 3))
 
     shards = Shards(np.arange(4) // 2, 2, ONE_TEACHER)
-    ballots = EstimatorTeachers(Counting(), n_classes=2, seed=0).fit_ballots(X, np.array([0, 1, 0, 1]), shards, X[:2])
+    ballots = EstimatorTeachers(Counting(), n_classes=2, seed=0).fit_ballots(
+        X, np.array([0, 1, 0, 1]), shards, X[:2]
+    )
     assert not ballots.any()
     assert shared == [0]
 
@@ -364,7 +417,8 @@ class Widening(PublicFeatureMap):
 
 def test_the_type_of_features_does_not_follow_one_shard():
     rows = SHARDS.rows
-    X_other = with_row(rows[0][0], [1000 / 3] * 3)  # the first shard, which would set the type for all
+    # The first shard, which would set the type for all.
+    X_other = with_row(rows[0][0], [1000 / 3] * 3)
     before, after = (features_of_private(Widening(), values, rows, 3) for values in (X, X_other))
     elsewhere = np.setdiff1d(np.arange(len(X)), rows[0])
     assert before[elsewhere].tobytes() == after[elsewhere].tobytes()

@@ -50,7 +50,9 @@ def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number,
     (tmp_path / "train.py").write_text(SCRIPT)
     process = subprocess.Popen([sys.executable, "train.py", back_end, estimator], cwd=tmp_path)
     if estimator == "Endless":
-        until(lambda: len([path for path in tmp_path.iterdir() if path.name.isdigit()]) == 2, process)
+        until(
+            lambda: len([path for path in tmp_path.iterdir() if path.name.isdigit()]) == 2, process
+        )
     else:  # the workers have nothing to do any more
         until((tmp_path / "done").exists, process)
     workers = descendants(process.pid)

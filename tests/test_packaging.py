@@ -52,8 +52,19 @@ def metadata(wheel) -> Message:
 
 def install(wheel: Path, folder: Path) -> Path:
     """Install a package into a folder as pip does, without what it needs, which is here."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
-    subprocess.run([*pip, "--no-compile", "--target", str(folder), str(wheel)], check=True, capture_output=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
+    subprocess.run(
+        [*pip, "--no-compile", "--target", str(folder), str(wheel)], check=True, capture_output=True
+    )
     return folder
 
 
@@ -65,12 +76,18 @@ def installed(wheel, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def reproductions(tmp_path_factory) -> Path:
     """A folder with the package of reproductions alone."""
-    wheel = build(tmp_path_factory.mktemp("wheel"), "--target", "wheel", project=REPOSITORY / "reproductions")
+    wheel = build(
+        tmp_path_factory.mktemp("wheel"), "--target", "wheel", project=REPOSITORY / "reproductions"
+    )
     return install(wheel, tmp_path_factory.mktemp("reproductions"))
 
 
 def call(
-    installed: Path, cwd: Path, *arguments: str, without: Collection[str] | None = None, beside: Path | None = None
+    installed: Path,
+    cwd: Path,
+    *arguments: str,
+    without: Collection[str] | None = None,
+    beside: Path | None = None,
 ):
     """Call the installed command line in a process, where what is in `without` is not installed, and `beside` is."""
     script = f"""if True:
@@ -97,7 +114,9 @@ def call(
     folders = [str(folder) for folder in (installed, beside) if folder is not None]
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel, in_wheel):
@@ -108,15 +127,25 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, in_wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in in_wheel if ".dist-info/" not in name} == shipped
-    needed = "py.typed", "datasets/adult.npz", "datasets/adult-LICENSE.txt", "reporting/templates/card.jinja"
-    assert {f"tutelage/{name}" for name in (*needed, "cli/examples/adult.toml", "cli/examples/files.toml")} <= in_wheel
+    needed = (
+        "py.typed",
+        "datasets/adult.npz",
+        "datasets/adult-LICENSE.txt",
+        "reporting/templates/card.jinja",
+    )
+    assert {
+        f"tutelage/{name}"
+        for name in (*needed, "cli/examples/adult.toml", "cli/examples/files.toml")
+    } <= in_wheel
 
 
 def test_the_version_is_the_same_everywhere(metadata):
     citation = (REPOSITORY / "CITATION.cff").read_text()
     assert f"\nversion: {tutelage.__version__}\n" in citation
     assert f"\nlicense: {metadata['License-Expression']}\n" in citation
-    project = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())[
+        "project"
+    ]
     assert project["version"] == tutelage.__version__
     assert f"tutelage=={tutelage.__version__}" in project["dependencies"]
 
@@ -149,6 +178,8 @@ def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_
     alone = call(installed, tmp_path, "reproduce", "--list", without={"tutelage_reproductions"})
     assert alone.returncode == 1
     assert "needs the package tutelage-reproductions" in alone.stderr
-    both = call(installed, tmp_path, "reproduce", "--list", without=OF_AN_EXTRA, beside=reproductions)
+    both = call(
+        installed, tmp_path, "reproduce", "--list", without=OF_AN_EXTRA, beside=reproductions
+    )
     assert both.returncode == 0, both.stderr
     assert both.stdout.startswith("mnist-baseline ")

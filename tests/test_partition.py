@@ -11,7 +11,9 @@ from tutelage.privacy import NeighboringRelation
 
 KEY = b"a key of 32 bytes for the tests."
 LETTERS = "aZ07 .-_é\u0301\ud55c\ud800"  # of all, hypothesis would make a table first
-IDS = st.lists(st.integers(0, 10**9) | st.text(LETTERS, min_size=1).filter(str.strip), min_size=2, max_size=40)
+IDS = st.lists(
+    st.integers(0, 10**9) | st.text(LETTERS, min_size=1).filter(str.strip), min_size=2, max_size=40
+)
 
 
 def assignment(ids, n_shards=7, key=KEY):
@@ -25,7 +27,10 @@ def test_deleting_or_adding_an_entity_moves_no_other_row(ids, data):
     position = data.draw(st.integers(0, len(ids) - 1))
     without = assignment(ids[:position] + ids[position + 1 :])
     assert without == before[:position] + before[position + 1 :]
-    assert assignment([*ids[:position], "someone new", *ids[position:]])[position + 1 :] == before[position:]
+    assert (
+        assignment([*ids[:position], "someone new", *ids[position:]])[position + 1 :]
+        == before[position:]
+    )
 
 
 @given(ids=IDS)
@@ -40,8 +45,12 @@ def test_an_entity_has_one_shard_however_its_id_is_spelled(ids):
 
 
 def test_the_order_of_other_peoples_rows_does_not_reach_a_shard():
-    ids = np.random.default_rng(0).integers(0, 300, 4_000)  # so many that a sort which keeps no order shows
-    for make in (partial(Shards.of_entities, n_shards=5, key=KEY), lambda ids: Shards.of_single_people(len(ids), ids)):
+    # So many that a sort which keeps no order shows.
+    ids = np.random.default_rng(0).integers(0, 300, 4_000)
+    for make in (
+        partial(Shards.of_entities, n_shards=5, key=KEY),
+        lambda ids: Shards.of_single_people(len(ids), ids),
+    ):
         shards = make(ids)
         order = np.arange(4_000)
         others = shards.assignment != 2
@@ -52,13 +61,17 @@ def test_the_order_of_other_peoples_rows_does_not_reach_a_shard():
 
 
 @given(n_rows=st.integers(1, 300), n_shards=st.integers(1, 50))
-def test_shards_are_disjoint_and_cover_all_rows_and_later_rows_move_no_earlier_one(n_rows, n_shards):
+def test_shards_are_disjoint_and_cover_all_rows_and_later_rows_move_no_earlier_one(
+    n_rows, n_shards
+):
     shards = Shards.of_rows(n_rows, n_shards, key=KEY)
     assert len(shards.rows) == n_shards
     assert sorted(np.concatenate(shards.rows).tolist()) == list(range(n_rows))
     for number, rows in enumerate(shards.rows):
         assert np.all(shards.assignment[rows] == number)
-    assert np.array_equal(Shards.of_rows(n_rows + 50, n_shards, key=KEY).assignment[:n_rows], shards.assignment)
+    assert np.array_equal(
+        Shards.of_rows(n_rows + 50, n_shards, key=KEY).assignment[:n_rows], shards.assignment
+    )
 
 
 @pytest.mark.parametrize("length", [16, 63, 64])
@@ -78,11 +91,20 @@ def test_the_key_decides_and_shards_are_even():
 def test_each_way_to_partition_says_whom_it_protects():
     assert Shards.of_rows(5, 2, key=KEY).unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
     entity = Shards.of_entities([1, 2], 2, key=KEY, name="patient")
-    assert (entity.unit.name, entity.unit.neighboring.name) == ("patient", "ADD_REMOVE_OR_CHANGE_ONE_ENTITY")
+    assert (entity.unit.name, entity.unit.neighboring.name) == (
+        "patient",
+        "ADD_REMOVE_OR_CHANGE_ONE_ENTITY",
+    )
     silo = Shards.of_silos(["a", "b", "a"])
-    assert (silo.unit.name, silo.unit.neighboring.name) == ("row", "ADD_REMOVE_OR_CHANGE_WITHIN_SILO")
+    assert (silo.unit.name, silo.unit.neighboring.name) == (
+        "row",
+        "ADD_REMOVE_OR_CHANGE_WITHIN_SILO",
+    )
     assert Shards.of_silos(["a"], name="patient").unit.name == "row"  # nobody checked patients
-    assert (Shards.of_silos(["a"], ["p1"], name="patient").unit.name, silo.n_shards) == ("patient", 2)
+    assert (Shards.of_silos(["a"], ["p1"], name="patient").unit.name, silo.n_shards) == (
+        "patient",
+        2,
+    )
 
 
 def test_an_entity_in_two_shards_is_refused_without_naming_it():
@@ -97,8 +119,13 @@ def test_an_entity_in_two_shards_is_refused_without_naming_it():
 ])  # fmt: skip
 def test_ids_that_do_not_name_an_entity_are_refused(ids):
     assert len(assignment(["\ud800", "a"])) == 2  # which is odd, and a name
-    for shards in (partial(Shards.of_entities, ids, 7, key=KEY), partial(Shards.of_silos, ["a", "b"], ids)):
-        with pytest.raises(InvalidDataError, match=r"integers or strings|An id is empty|one id per row"):
+    for shards in (
+        partial(Shards.of_entities, ids, 7, key=KEY),
+        partial(Shards.of_silos, ["a", "b"], ids),
+    ):
+        with pytest.raises(
+            InvalidDataError, match=r"integers or strings|An id is empty|one id per row"
+        ):
             shards()
 
 
@@ -123,4 +150,8 @@ def test_one_long_id_takes_its_own_memory_and_no_more():
     shards = Shards.of_single_people(501, ids)
     assert shards.people is not None
     assert shards.people.nbytes < 10**4
-    assert len(set(canonical_ids(["Jose\u0301", "Jos\u00e9"]))) == len(set(canonical_ids(["a\0", "a"]))) == 1
+    assert (
+        len(set(canonical_ids(["Jose\u0301", "Jos\u00e9"])))
+        == len(set(canonical_ids(["a\0", "a"])))
+        == 1
+    )

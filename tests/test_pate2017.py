@@ -19,7 +19,9 @@ ORACLE = json.loads((GOLDEN / "pate2017.json").read_text())
 
 def published_epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
     accountant = Accountant()
-    accountant.add(Repeated(NoisyArgmaxLaplace(scale, votes.n_classes, votes.unit), votes.n_queries), votes)
+    accountant.add(
+        Repeated(NoisyArgmaxLaplace(scale, votes.n_classes, votes.unit), votes.n_queries), votes
+    )
     return accountant.bound_2017(delta)
 
 
@@ -35,7 +37,9 @@ def test_the_published_script_agrees_to_ten_digits(name):
     found = published_epsilon(votes, scale, expected["delta"])
     assert found.reveal() == pytest.approx(expected["eps"], rel=1e-10)
     log_q = pate_bounds.log_q_laplace(votes, scale)
-    assert np.exp(log_q[: len(expected["first_q"])]) == pytest.approx(expected["first_q"], rel=1e-10)
+    assert np.exp(log_q[: len(expected["first_q"])]) == pytest.approx(
+        expected["first_q"], rel=1e-10
+    )
     total = pate_bounds.log_moments(log_q, scale, pate_bounds.MOMENTS_2017).sum(axis=0)
     assert total == pytest.approx(expected["total_logmgf"], rel=1e-10)
     independent = data_independent_moments(scale, votes.n_queries, expected["delta"])

@@ -49,7 +49,9 @@ def test_the_authors_expected_cost_of_confident_answers(name):
     assert np.exp(log_pass).sum() == pytest.approx(expected["expected_answered"], rel=1e-10)
     select = pate_bounds.total_cost_2018(check, votes, ORDERS)
     log_fail = special.log_ndtr((check.threshold - votes.counts.max(axis=1)) / check.sigma)
-    assert pate_bounds.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
+    assert pate_bounds.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(
+        axis=0
+    ) == pytest.approx(select)
     assert select == pytest.approx(expected["rdp_select"], rel=1e-10)
     answer = NoisyArgmaxGaussian(expected["sigma2"], votes.n_classes, ONE_TEACHER)
     total = select + np.exp(log_pass) @ pate_bounds.costs_2018(answer, votes, ORDERS)
@@ -59,7 +61,9 @@ def test_the_authors_expected_cost_of_confident_answers(name):
 def test_epsilon_at_the_authors_orders():
     votes, expected = oracle_votes("mnist_like_1000"), ORACLE["mnist_like_1000"]["gnmax"]
     orders = np.arange(4, 500) / 2
-    total = pate_bounds.total_cost_2018(NoisyArgmaxGaussian(expected["sigma"], 10, ONE_TEACHER), votes, orders)
+    total = pate_bounds.total_cost_2018(
+        NoisyArgmaxGaussian(expected["sigma"], 10, ONE_TEACHER), votes, orders
+    )
     found = RenyiCurve(orders, total).to_epsilon(expected["delta"], classic)
     assert found.epsilon == pytest.approx(expected["eps"], rel=1e-10)
 
@@ -78,7 +82,9 @@ def theorem_6(log_q: float, sigma: float, order: float) -> float:
             return independent
         a = (1 - q) / (1 - (q * mp.exp(e2)) ** ((mu2 - 1) / mu2))
         b = mp.exp(e1) / q ** (1 / (mu1 - 1))
-        return min(independent, float(mp.log((1 - q) * a ** (lam - 1) + q * b ** (lam - 1)) / (lam - 1)))
+        return min(
+            independent, float(mp.log((1 - q) * a ** (lam - 1) + q * b ** (lam - 1)) / (lam - 1))
+        )
 
 
 @given(log_q=st.floats(-2000, -1e-6), sigma=st.floats(0.3, 300), order=st.floats(1.01, 500))
@@ -87,16 +93,24 @@ def test_the_formula_to_fifty_digits(log_q, sigma, order):
     assert found == pytest.approx(theorem_6(log_q, sigma, order), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(("teachers", "sigma", "classes"), [(250, 0.5, 10), (5000, 4.0, 2), (250, 40.0, 2)])
-def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothing(teachers, sigma, classes):
+@pytest.mark.parametrize(
+    ("teachers", "sigma", "classes"), [(250, 0.5, 10), (5000, 4.0, 2), (250, 40.0, 2)]
+)
+def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothing(
+    teachers, sigma, classes
+):
     votes = VoteHistogram(np.array([[0] * (classes - 1) + [teachers]]), teachers)
-    costs = pate_bounds.costs_2018(NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0]))
+    costs = pate_bounds.costs_2018(
+        NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0])
+    )
     assert np.all(np.isfinite(costs) & (costs >= 0))
     # μ₂ = σ√log(1/q) ≈ gap/2, so small orders are far inside the theorem's range.
     assert costs[0, 0] < 0.02 * 1.5 / sigma**2
 
 
-@given(counts=st.lists(st.integers(0, 60), min_size=2, max_size=4).filter(any), sigma=st.floats(2, 12))
+@given(
+    counts=st.lists(st.integers(0, 60), min_size=2, max_size=4).filter(any), sigma=st.floats(2, 12)
+)
 def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, sigma):
     masses = discrete_gaussian_masses(sigma, 140)
     here = label_probabilities(np.array(counts), masses)
@@ -110,4 +124,6 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
 
 def test_what_the_paper_has_no_bound_for_is_refused():
     with pytest.raises(UnsupportedEventError, match="PermuteAndFlip"):
-        pate_bounds.total_cost_2018(PermuteAndFlip(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7), ORDERS)
+        pate_bounds.total_cost_2018(
+            PermuteAndFlip(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7), ORDERS
+        )

@@ -37,7 +37,14 @@ PATIENT = unit_of_single_people("patient", named=True)
 
 def target_of(**changed):
     """Return a target of the sizes that most tests here share, so that the noise for them is looked for once."""
-    numbers = {"epsilon": 1.0, "delta": 1e-5, "unit": ROW, "people": 300, "public_rows": 100, "classes": 3}
+    numbers = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "unit": ROW,
+        "people": 300,
+        "public_rows": 100,
+        "classes": 3,
+    }
     return Target(**(numbers | changed))
 
 
@@ -74,7 +81,8 @@ def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots()
 
 
 @pytest.mark.parametrize(
-    ("place", "labeled", "unit"), [(0, False, "patient"), (0, True, None), (2, True, "patient"), (3, False, None)]
+    ("place", "labeled", "unit"),
+    [(0, False, "patient"), (0, True, None), (2, True, "patient"), (3, False, None)],
 )
 def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     X, y = clusters(400)
@@ -82,7 +90,9 @@ def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     method = methods_for(target)[place]
     ids = np.arange(300).astype(str) if unit else None
     asked = replace(method, mechanism=None)
-    model = PATEClassifier(method=asked, epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
+    model = PATEClassifier(
+        method=asked, epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MuchNoiseWarning)
         y_public = y[300:] if labeled and method.needs.start else None
@@ -114,7 +124,9 @@ def test_trials_predict_runs():
         expected = tried(method, known, 2000).expected
         scores = []
         for seed in range(3):
-            model = PATEClassifier(method=method, noise=SimulationNoise(seed), random_state=seed, classes=range(3))
+            model = PATEClassifier(
+                method=method, noise=SimulationNoise(seed), random_state=seed, classes=range(3)
+            )
             labels = y[:600] if method.needs.start else None
             model.fit(X[600:2600], y[600:2600], X_public=X[:600], y_public=labels)
             scores.append(model.score(X[2600:], y[2600:]))
@@ -128,7 +140,9 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
     X, _ = clusters(300)
     known = PublicLabels(X, X, np.random.default_rng(1).integers(0, 2, 300), 2, own=True)
     few = CappedVotes(votes=1, mechanism=CappedGNMax(1e-3, 1), student="label-propagation")
-    many = TeacherVotes(ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation")
+    many = TeacherVotes(
+        ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation"
+    )
     for method in (few, many, NoisyMoments(mechanism=NoisySum(1e-3))):
         assert tried(method, known, 300).expected < 0.6
 
@@ -157,7 +171,9 @@ def judged(monkeypatch):
     """A function that plans from trials with these accuracies, none of which takes time."""
 
     def plan_from(student, alone, people=300, **given):
-        trial, start = (Trial((share, share), (share, share), 0.0, 100) for share in (student, alone))
+        trial, start = (
+            Trial((share, share), (share, share), 0.0, 100) for share in (student, alone)
+        )
         monkeypatch.setattr("tutelage.planning.planner.tried", lambda *_, **__: trial)
         monkeypatch.setattr("tutelage.planning.planner.labels_alone", lambda _: start)
         X, y = checkered(100)
@@ -170,7 +186,9 @@ def test_nothing_is_released_where_public_labels_alone_do_as_well(judged):
     found = judged(0.85, 0.86)
     assert found.recommended is None
     assert found.alone.low < found.alone.expected > found.best.expected - 0.01
-    assert f"beat a model of the public labels alone ({found.alone.expected:.1%})" in str(found.obstacle)
+    assert f"beat a model of the public labels alone ({found.alone.expected:.1%})" in str(
+        found.obstacle
+    )
 
 
 def test_a_share_that_no_epsilon_reaches_is_said_to_be_out_of_reach(judged):
@@ -183,7 +201,10 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended(judged):
     assert found.asked in found.options
     assert found.asked.in_full
     assert best(found).epsilon.epsilon <= 1.0
-    assert any(f"{found.asked.claim}, more than the target ε = 1." in sentence for sentence in found.sentences())
+    assert any(
+        f"{found.asked.claim}, more than the target ε = 1." in sentence
+        for sentence in found.sentences()
+    )
 
 
 def test_no_expectation_is_below_what_a_method_starts_from(judged):
@@ -197,7 +218,10 @@ def test_no_expectation_is_below_what_a_method_starts_from(judged):
         assert option.low < option.expected < option.high
     assert found.best.expected == pytest.approx(0.627)
     plain = found.as_dict()
-    assert min(one["expected"] for one in (*plain["options"], *plain["curve"], *plain["if_doubled"])) >= majority
+    assert (
+        min(one["expected"] for one in (*plain["options"], *plain["curve"], *plain["if_doubled"]))
+        >= majority
+    )
     everywhere = f"{found.sentences()} {found.as_html()} {[one.cells() for one in found.options]}"
     assert "30.0%" not in everywhere
 
@@ -206,9 +230,13 @@ def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
     for people, undecided in ((2500, False), (2501, True)):  # 25 times the 100 of a trial
         found = judged(0.564, 0.627, people)
         assert (found.recommended, found.undecided, found.possible) == (None, undecided, False)
-        assert ("trials cannot tell whether a release would beat" in str(found.obstacle)) == undecided
+        assert (
+            "trials cannot tell whether a release would beat" in str(found.obstacle)
+        ) == undecided
         assert ("[method]" in found.as_config()) == undecided
-        with pytest.raises(InvalidParameterError, match=r"`despite_plan` of Plan\.parameters must be True"):
+        with pytest.raises(
+            InvalidParameterError, match=r"`despite_plan` of Plan\.parameters must be True"
+        ):
             found.parameters()
         assert isinstance(found.parameters(despite_plan=True)["method"], NoisyMoments)
     assert not judged(0.7, 0.627, 60_000).undecided
@@ -220,8 +248,12 @@ def test_far_more_people_than_those_of_a_trial_are_left_to_the_user(judged):
 ])  # fmt: skip
 def test_a_plan_recommends_what_a_card_does_not_object_to(judged, student, alone):
     found = judged(student, alone)
-    of_card = lint(Case(judged=Judged(goals=(Reached("accuracy", student, alone, found.majority),))))
-    assert (found.recommended is None) == any(one.code.startswith("no-better-than") for one in of_card)
+    of_card = lint(
+        Case(judged=Judged(goals=(Reached("accuracy", student, alone, found.majority),)))
+    )
+    assert (found.recommended is None) == any(
+        one.code.startswith("no-better-than") for one in of_card
+    )
 
 
 @pytest.mark.rest
@@ -243,9 +275,18 @@ def test_without_labels_the_interval_is_that_of_other_data_sets():
     assert best(declared).high <= 0.8 + 1e-9
 
 
-@given(st.floats(0.01, 20), st.integers(2, 10**6), st.integers(2, 50), st.one_of(st.none(), st.floats(0.6, 0.99)))
-def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon, people, classes, accuracy):
-    targets = [target_of(epsilon=each, people=people, classes=classes) for each in (epsilon, 2 * epsilon)]
+@given(
+    st.floats(0.01, 20),
+    st.integers(2, 10**6),
+    st.integers(2, 50),
+    st.one_of(st.none(), st.floats(0.6, 0.99)),
+)
+def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(
+    epsilon, people, classes, accuracy
+):
+    targets = [
+        target_of(epsilon=each, people=people, classes=classes) for each in (epsilon, 2 * epsilon)
+    ]
     low, high = (guessed(target, accuracy) for target in targets)
     assert 1 / classes - 1e-9 <= low.low <= low.expected <= low.high <= (accuracy or 1) + 1e-9
     assert high.expected >= low.expected - 1e-9
@@ -254,7 +295,11 @@ def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon
 @pytest.mark.rest
 @QUICK
 def test_frames_are_planned_for_as_they_are_fitted():
-    words = [words for number in range(60) for words in (f"win {number} prize now", f"see you {number} at home")]
+    words = [
+        words
+        for number in range(60)
+        for words in (f"win {number} prize now", f"see you {number} at home")
+    ]
     texts = pd.DataFrame({"text": words, "spam": [1, 0] * 60})
     assert plan(1.0, people=400, X_public=texts, y_public="spam").best.expected > 0.9
 

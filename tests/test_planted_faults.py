@@ -11,9 +11,13 @@ from tutelage_reproductions.planted_faults import FAULTS, Fault
 
 @pytest.mark.rest
 def test_every_published_fault_is_caught_and_nothing_that_is_right():
-    published = json.loads((REPOSITORY / "docs" / "results" / "planted-faults.json").read_text())["rows"]
+    published = json.loads((REPOSITORY / "docs" / "results" / "planted-faults.json").read_text())[
+        "rows"
+    ]
     found = planted_faults.reproduce(quick=False, download=False, progress=False).rows
-    assert [(row.name, row.ours) for row in found] == [(row["name"], row["ours"]) for row in published]
+    assert [(row.name, row.ours) for row in found] == [
+        (row["name"], row["ours"]) for row in published
+    ]
     assert [row.ours for row in found[-2:]] == [len(FAULTS), 0]
 
 

@@ -55,8 +55,13 @@ def rows(n_rows: int, seed: int, *, patients: bool = False) -> Any:
     rng = np.random.default_rng(seed)
     dose = rng.uniform(0, 1, n_rows).round(6)
     columns: dict[str, Any] = {"age": rng.integers(20, 90, n_rows), "dose": dose}
-    columns |= {"ward": rng.choice(["north", "south"], n_rows), "ill": np.where(dose > 0.5, "yes", "no")}
-    return pd.DataFrame(columns | ({"patient": [f"p{n // 2}" for n in range(n_rows)]} if patients else {}))
+    columns |= {
+        "ward": rng.choice(["north", "south"], n_rows),
+        "ill": np.where(dose > 0.5, "yes", "no"),
+    }
+    return pd.DataFrame(
+        columns | ({"patient": [f"p{n // 2}" for n in range(n_rows)]} if patients else {})
+    )
 
 
 def public_rows(n_rows: int, seed: int) -> Any:
@@ -127,7 +132,9 @@ def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
             model.check(case.private, "ill", X_public=case.public, insist=case.insist, **given)
         except PreflightError as error:
             refused = error.said()
-    return list(refused), [str(one.message) for one in told if issubclass(one.category, PreflightWarning)]
+    return list(refused), [
+        str(one.message) for one in told if issubclass(one.category, PreflightWarning)
+    ]
 
 
 RUN = """
@@ -149,7 +156,9 @@ folder = "out"
 """
 
 
-def on_command_line(case: Case, folder: Path, called: Any, *public: str) -> tuple[list[str], list[str]]:
+def on_command_line(
+    case: Case, folder: Path, called: Any, *public: str
+) -> tuple[list[str], list[str]]:
     """Return refusals and warnings of `tutelage run`, with further lines for [public]."""
     case.private.to_csv(folder / "private.csv", index=False)
     case.public.to_csv(folder / "public.csv", index=False)
@@ -166,7 +175,10 @@ def on_command_line(case: Case, folder: Path, called: Any, *public: str) -> tupl
     assert result.returncode == (1 if refused else 0), result.stderr
     if refused:
         assert result.stdout == ""
-    for text in (result.stdout, *(path.read_bytes().decode(errors="ignore") for path in folder.glob("out/*"))):
+    for text in (
+        result.stdout,
+        *(path.read_bytes().decode(errors="ignore") for path in folder.glob("out/*")),
+    ):
         assert not re.search("(?i)private rows (seem|have|, alone)|public rows equal", text)
     return refused, warned
 
@@ -175,7 +187,14 @@ def beginnings(sentences: list[str]) -> set[str]:
     return {sentence.split(". ")[0] for sentence in sentences}
 
 
-OTHERS = ("`X_public` has", "The student gives", "δ = ", "ε = ", "There are fewer", "The student labels")
+OTHERS = (
+    "`X_public` has",
+    "The student gives",
+    "δ = ",
+    "ε = ",
+    "There are fewer",
+    "The student labels",
+)
 
 
 def test_settings_that_private_rows_have_chosen_are_told_before_a_run(tmp_path, called):
@@ -190,7 +209,9 @@ STUMP = DecisionTreeClassifier(max_depth=1)
 
 
 def votes(n_teachers: int, mechanism: GNMax) -> dict[str, Any]:
-    return {"method": TeacherVotes(STUMP, n_teachers=n_teachers, mechanism=mechanism, student=STUMP)}
+    return {
+        "method": TeacherVotes(STUMP, n_teachers=n_teachers, mechanism=mechanism, student=STUMP)
+    }
 
 
 @pytest.mark.parametrize(("settings", "told"), [
@@ -200,13 +221,16 @@ def votes(n_teachers: int, mechanism: GNMax) -> dict[str, Any]:
 ])  # fmt: skip
 def test_the_owner_is_told_of_settings_that_protect_little(settings, told, tmp_path):
     public = rows(120, 2).drop(columns="ill")
-    model = PATEClassifier(classes=["no", "yes"], unit="row", ledger=tmp_path / "a.ledger", **settings)
+    model = PATEClassifier(
+        classes=["no", "yes"], unit="row", ledger=tmp_path / "a.ledger", **settings
+    )
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         model.check(rows(300, 1), "ill", X_public=public)
     said = [str(one.message) for one in found if issubclass(one.category, PreflightWarning)]
     assert [one[: len(start)] for one, start in zip(said, told, strict=True)] == told
-    model.set_params(noise=SimulationNoise(0), ledger=None)  # which protects nothing, and is not meant to
+    # Which protects nothing, and is not meant to.
+    model.set_params(noise=SimulationNoise(0), ledger=None)
     with warnings.catch_warnings(record=True) as found:
         model.check(rows(300, 1), "ill", X_public=public)
     assert not [one for one in found if str(one.message).startswith(tuple(told))]
@@ -237,10 +261,15 @@ def test_python_and_the_command_line_tell_the_owner_the_same(name, tmp_path, cal
 def test_each_interface_names_its_own_settings(tmp_path, called):
     case = Case(PATIENTS, public_rows(300, 1))
     unit, shared = in_python(case, tmp_path)[0]
-    assert "name this column as `entity_ids`; to protect each row alone, set `unit` to 'row'" in unit
+    assert (
+        "name this column as `entity_ids`; to protect each row alone, set `unit` to 'row'" in unit
+    )
     assert "pass `insist=True`" in shared
     unit, shared = on_command_line(case, tmp_path, called)[0]
-    assert "name this column as `entity` in [private]; to protect each row alone, set `unit` in [private]" in unit
+    assert (
+        "name this column as `entity` in [private]; to protect each row alone, set `unit` in [private]"
+        in unit
+    )
     assert "pass --insist." in shared
 
 
@@ -256,12 +285,21 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
     other_unit = text.replace('entity = "patient"', 'unit = "row"')
     for given, said in (
         (text.replace('entity = "patient"\n', ""), UNIT),
-        (text.replace("epsilon = 1.0", "epsilon = 2"), "`epsilon` must be at most 1, the budget of the ledger. Got 2."),
+        (
+            text.replace("epsilon = 1.0", "epsilon = 2"),
+            "`epsilon` must be at most 1, the budget of the ledger. Got 2.",
+        ),
         (other_unit, "this release another unit"),
-        (text.replace("[output]", "delta = 1e-6\n[output]"), "`delta` must be 1e-05, that of the ledger"),
+        (
+            text.replace("[output]", "delta = 1e-6\n[output]"),
+            "`delta` must be 1e-05, that of the ledger",
+        ),
     ):
         config.write_text(given)
-        for verb in (("run", "run.toml", "--overwrite"), ("plan", "--for", "run.toml", "--people", "150")):
+        for verb in (
+            ("run", "run.toml", "--overwrite"),
+            ("plan", "--for", "run.toml", "--people", "150"),
+        ):
             result = called(*verb, cwd=tmp_path)
             assert result.returncode in (1, 2)
             assert said in result.stderr
@@ -275,7 +313,8 @@ def test_insisting_is_on_the_card_and_says_no_private_fact(tmp_path, called):
     (found,) = [one for one in card["findings"] if one["code"] == "refusals-overridden"]
     model: Any = PATEClassifier(epsilon=1.0, classes=["no", "yes"])
     findings = model.fit(rows(300, 1), "ill", X_public=rows(120, 2), insist=True).card().findings
-    assert found["reason"] in [one.reason for one in findings]  # the same, whether a check was overridden or not
+    # The same, whether a check was overridden or not.
+    assert found["reason"] in [one.reason for one in findings]
     assert verdict_of(model.epsilon_, findings).word == "weak"
 
 
@@ -290,19 +329,30 @@ def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels()
         model.set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
     assert model.classes_from_ == "public"
     assert model.classes_.tolist() == ["no", "yes"]
-    for declared, said in ((None, "not among the public labels"), (["no", "yes"], "`set.y.` lists all")):
+    for declared, said in (
+        (None, "not among the public labels"),
+        (["no", "yes"], "`set.y.` lists all"),
+    ):
         with pytest.raises(InvalidDataError, match=said) as refused:
-            model.set_params(classes=declared).check(private.assign(ill="maybe"), "ill", X_public=public)
+            model.set_params(classes=declared).check(
+                private.assign(ill="maybe"), "ill", X_public=public
+            )
         assert "maybe" not in str(refused.value)
 
 
 def test_arrays_without_names_are_searched_for_ids():
     rng = np.random.default_rng(0)
-    X, public, ids = rng.normal(size=(960, 3)), rng.normal(size=(200, 3)), np.repeat(rng.permutation(240), 4)
+    X, public, ids = (
+        rng.normal(size=(960, 3)),
+        rng.normal(size=(200, 3)),
+        np.repeat(rng.permutation(240), 4),
+    )
     y, numbered = (X[:, 0] > 0).astype(int), np.column_stack([X, ids])
     numbered_public = np.column_stack([public, rng.integers(0, 240, 200)])
     model: Any = PATEClassifier(epsilon=1.0, classes=[0, 1])
-    with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column by itself as `entity_ids`"):
+    with pytest.raises(
+        PreflightError, match=r"Column 'column 3' .* pass this column by itself as `entity_ids`"
+    ):
         model.fit(numbered, y, X_public=numbered_public)
     with pytest.raises(PreflightError, match="of `whole_rows`"):
         model.fit(X, y, X_public=public, whole_rows=np.column_stack([X, y, ids]))
@@ -319,8 +369,12 @@ def test_a_notebook_which_is_stored_shows_no_number_of_private_rows(monkeypatch)
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     with pytest.warns(PreflightWarning, match="'dose' is about … times as large") as found:
         model.check(private, "ill", X_public=public, insist=True)
-    assert not re.search(r"\d", " ".join(str(one.message) for one in found if "'dose'" in str(one.message)))
-    with pytest.raises(PreflightError, match=r"^There are … people; `n_teachers=250` is too many\. Notebooks are"):
+    assert not re.search(
+        r"\d", " ".join(str(one.message) for one in found if "'dose'" in str(one.message))
+    )
+    with pytest.raises(
+        PreflightError, match=r"^There are … people; `n_teachers=250` is too many\. Notebooks are"
+    ):
         raise PreflightError("There are 40 people; `n_teachers=250` is too many.")
 
 
@@ -344,12 +398,17 @@ def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
     numbers, sex = rng.integers(10**6, 10**8, 400).repeat(3), rng.choice(["f", "m"], 400).repeat(3)
     order = rng.permutation(1200)
     assert ids_among(Table("", {"nr": numbers[order], "sex": sex[order]}).columns) == ["nr"]
-    assert ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns) == []
+    assert (
+        ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns)
+        == []
+    )
 
 
 def found_in(private: np.ndarray, public: np.ndarray, numbers: tuple[str, ...] = ()) -> Found:
     labels = np.arange(len(private)) % 2
-    given = Sight(private=private, public=public, numbers=numbers, columns={}, labels=labels, n_classes=2)
+    given = Sight(
+        private=private, public=public, numbers=numbers, columns={}, labels=labels, n_classes=2
+    )
     return preflight(given)
 
 
@@ -358,7 +417,10 @@ def test_coarse_tables_of_other_people_are_refused_no_more_often_than_stated():
     rng, refused = np.random.default_rng(0), 0
     for trial in range(100):
         weights = rng.dirichlet(np.ones(40) * (0.2 if trial % 2 else 2.0), 2)
-        private, public = (rng.choice(40, (n, 1), p=p).astype(float) for n, p in zip((800, 200), weights, strict=True))
+        private, public = (
+            rng.choice(40, (n, 1), p=p).astype(float)
+            for n, p in zip((800, 200), weights, strict=True)
+        )
         refused += bool(found_in(private, public).refusals)
     assert refused <= 3
 
@@ -369,7 +431,8 @@ READ_OFF = "They seem to be read off private rows: "
 
 @pytest.mark.parametrize(("column", "cells", "found"), [
     ((3.206939239348, 120), [3.206939239348, *range(4, 117), 117.25], EXACT),
-    ((3.21, 120), [3.206939239348, *range(4, 117), 117.25], EXACT),  # rounded, to more digits than ages have
+    # Rounded, to more digits than ages have.
+    ((3.21, 120), [3.206939239348, *range(4, 117), 117.25], EXACT),
     ((17, 90), [17, *range(18, 90), 90], ""),
     ((0, 4987), [1, 4990, 4987], ""),  # somebody is beyond
     ((0, 99999), [0, 99999, 99999, 99999], ""),  # a limit that several people reach
@@ -377,7 +440,9 @@ READ_OFF = "They seem to be read off private rows: "
     (["cook", "nurse"], ["cook"] * 30 + ["nurse", "pilot", ""], ALONE),
     (["cook", "nurse"], ["cook"] * 30 + ["nurse"] * 2, ""),
 ])  # fmt: skip
-def test_ends_and_lists_that_are_read_off_private_rows_are_told_from_public_ones(column, cells, found):
+def test_ends_and_lists_that_are_read_off_private_rows_are_told_from_public_ones(
+    column, cells, found
+):
     rows_of_one = Table("", {"x": np.array(cells, dtype=object)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # which would tell of a row
@@ -389,7 +454,9 @@ def test_ends_and_lists_that_are_read_off_private_rows_are_told_from_public_ones
     ((10000, 987654), EXACT, "owner declared them"),
     ((20125.5, 90000), "", "as census.csv proposed them, or corrected"),
 ])  # fmt: skip
-def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_private_ones(ends, found, origin):
+def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_private_ones(
+    ends, found, origin
+):
     public = Table("census.csv", {"x": np.array([20125.5, 30000.0, 90000.0], dtype=object)})
     private = Table("", {"x": np.array([20125.5, *range(20200, 20300), 987654], dtype=object)})
     schema = Schema({"x": ends}).proposed(public)
@@ -399,7 +466,9 @@ def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_p
 
 
 def test_a_file_of_public_rows_does_not_keep_a_schema_from_being_compared_with_private_rows():
-    private = rows(300, 1).assign(dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765])
+    private = rows(300, 1).assign(
+        dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765]
+    )
     census = Table("census.csv", {"dose": np.array([0.1, 0.9] * 20)})
     schema = Schema({"dose": (0.1, 0.98765)}).proposed(census)
     model: Any = PATEClassifier(columns=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
@@ -417,7 +486,9 @@ def test_a_category_of_one_person_with_several_rows_is_of_one_person():
 def test_a_schema_that_private_rows_proposed_is_refused_in_python():
     private = rows(300, 1)
     features = private.drop(columns="ill")
-    people: Any = PATEClassifier(columns=Schema.learn(features), classes=["no", "yes"], unit="row", epsilon=1.0)
+    people: Any = PATEClassifier(
+        columns=Schema.learn(features), classes=["no", "yes"], unit="row", epsilon=1.0
+    )
     for asked in (people.check, people.fit):
         with pytest.raises(PreflightError, match=SHARED):
             asked(private, "ill")
@@ -434,11 +505,15 @@ HONEST: dict[str, Any] = {"dose": (0.0, 1.0), "ward": ["north", "south", "other"
     ({}, 1.2345, "'target' has an end that equals a private extreme"),
     ({"ward": ["north", "south", "west"]}, 0.0, "'ward' lists only values that somebody has, and one"),
 ])  # fmt: skip
-def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_spent(public, lowest, named, tmp_path):
+def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_spent(
+    public, lowest, named, tmp_path
+):
     cells = changed(rows(300, 1).drop(columns="ill"), ward=first_cells("west"))
     days = np.r_[1.2345, np.random.default_rng(9).uniform(2, 9, 299)]
     settings: Any = {"target_range": (lowest, 10.0), "epsilon": 1.0, "unit": "row"}
-    model: Any = PATERegressor(columns=Schema(HONEST | public), ledger=tmp_path / "read.ledger", **settings)
+    model: Any = PATERegressor(
+        columns=Schema(HONEST | public), ledger=tmp_path / "read.ledger", **settings
+    )
     for asked in (model.check, model.fit):
         with pytest.raises(PreflightError) as refused:
             asked(cells, days)
@@ -462,13 +537,21 @@ def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_
     private = rows(300, 1).assign(days=np.random.default_rng(9).uniform(1, 9, 300).round(3))
     private.to_csv(tmp_path / "private.csv", index=False)
     public_rows(120, 2).to_csv(tmp_path / "other.csv", index=False)
-    for name, ignored in (("private.csv", ("--ignore", "ill", "--ignore", "days")), ("other.csv", ())):
+    for name, ignored in (
+        ("private.csv", ("--ignore", "ill", "--ignore", "days")),
+        ("other.csv", ()),
+    ):
         proposed = called("schema", name, "--ranges", *ignored, cwd=tmp_path).stdout
         assert f'proposed_by = "{name}"' in proposed
         (tmp_path / name).with_suffix(".toml").write_text(proposed)
-    moved = (tmp_path / "private.toml").read_text().replace('"private.csv"', '"elsewhere/private.csv"')
+    moved = (
+        (tmp_path / "private.toml").read_text().replace('"private.csv"', '"elsewhere/private.csv"')
+    )
     (tmp_path / "moved.toml").write_text(moved)
-    for name, said in (("private", SHARED), ("moved", "'dose' has an end that equals a private extreme")):
+    for name, said in (
+        ("private", SHARED),
+        ("moved", "'dose' has an end that equals a private extreme"),
+    ):
         (tmp_path / "run.toml").write_text(BY_SCHEMA % name)
         found = called("run", "run.toml")
         assert said in refusal(found, 1)
@@ -478,19 +561,32 @@ def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_
     found = succeeded(called("run", "run.toml"))
     assert "seem" not in found.stderr
     card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert card["release"]["feature_map"] == "ranges and categories as other.csv proposed them, or corrected"
+    assert (
+        card["release"]["feature_map"]
+        == "ranges and categories as other.csv proposed them, or corrected"
+    )
 
 
 COPIED = "say what is to be predicted, as copies do: copy"
 
 
 def test_a_column_that_says_the_label_is_told_before_anything_is_spent():
-    for cells in (lambda ill: ill.map({"no": 4, "yes": 7}), lambda ill: ill + ["", "?"] * (len(ill) // 2)):
-        private, public = (frame.assign(copy=cells(frame["ill"])) for frame in (rows(300, 1), rows(120, 2)))
+    for cells in (
+        lambda ill: ill.map({"no": 4, "yes": 7}),
+        lambda ill: ill + ["", "?"] * (len(ill) // 2),
+    ):
+        private, public = (
+            frame.assign(copy=cells(frame["ill"])) for frame in (rows(300, 1), rows(120, 2))
+        )
         with pytest.warns(PreflightWarning, match=COPIED):
-            PATEClassifier(epsilon=1.0, classes=["no", "yes"]).check(private, "ill", X_public=public)
+            PATEClassifier(epsilon=1.0, classes=["no", "yes"]).check(
+                private, "ill", X_public=public
+            )
     days = np.random.default_rng(9).uniform(1, 9, 300)
-    copied, schema = private.assign(copy=days), Schema({"copy": (0.0, 10.0), "ward": ["north", "south", "other"]})
+    copied, schema = (
+        private.assign(copy=days),
+        Schema({"copy": (0.0, 10.0), "ward": ["north", "south", "other"]}),
+    )
     model = PATERegressor(1.0, (0, 10), columns=schema, unit="row")
     with pytest.warns(PreflightWarning, match=COPIED):
         model.check(copied, days)
@@ -506,7 +602,9 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     spent = Ledger.open(path).state().spent
     people: Any = fresh(one).set_params(unit="patient")
     for asked in (people.check, people.fit):
-        with pytest.raises(LedgerMismatchError, match=r"cannot become a ledger of people.*Create a new ledger"):
+        with pytest.raises(
+            LedgerMismatchError, match=r"cannot become a ledger of people.*Create a new ledger"
+        ):
             asked(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient")
     assert Ledger.open(path).state().spent == spent
 
@@ -515,7 +613,10 @@ def test_all_problems_of_parameters_are_told_at_once():
     given: Any = {"insist": "yes", "data_changed": "no"}
     for made, problems in (
         (lambda: TeacherVotes(rounds=0, selection="nonsense", student="nonsense"), 3),
-        (lambda: PATEClassifier(epsilon=-1, delta=2, goal="nonsense").fit([[1.0]], [1], **given), 5),
+        (
+            lambda: PATEClassifier(epsilon=-1, delta=2, goal="nonsense").fit([[1.0]], [1], **given),
+            5,
+        ),
     ):
         with pytest.raises(InvalidParameterError) as refused:
             made()
@@ -591,7 +692,9 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(tmp_path, called):
     labels = (folder / "out" / "labels.csv").read_text()
     write_rows(folder / "private.csv", 300, 9, extra={"patient": PEOPLE})
     again = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
-    assert "Rows that changed or are new were not used: an earlier run made the same" in again.stderr
+    assert (
+        "Rows that changed or are new were not used: an earlier run made the same" in again.stderr
+    )
     assert (folder / "out" / "labels.csv").read_text() == labels
     configure(folder, ROOM, ("queries = 40", "queries = 50"), private='unit = "row"')
     more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
@@ -616,7 +719,8 @@ def test_equal_rows_are_chance_in_a_table_of_few_and_not_in_one_of_many():
     few = rng.integers(0, 3, (500, 4))
     assert not shared(few, rng.integers(0, 3, (200, 4)))
     assert shared(few, few)
-    pairs = rng.integers(0, 4, (30, 2))  # so few that all rows equal look like chance, unless they are the same rows
+    # So few that all rows equal look like chance, unless they are the same rows.
+    pairs = rng.integers(0, 4, (30, 2))
     assert shared(pairs, rng.permutation(pairs))
     many, others = rng.uniform(size=(500, 4)), rng.uniform(size=(200, 4))
     assert not shared(many, others)

@@ -11,7 +11,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage import GNMax, PATEClassifier, PATERegressor, SimulationNoise, SystemNoise, VoteHistogram
+from tutelage import (
+    GNMax,
+    PATEClassifier,
+    PATERegressor,
+    SimulationNoise,
+    SystemNoise,
+    VoteHistogram,
+)
 from tutelage._internal.typing import Hidden
 from tutelage.accounting import Accountant
 from tutelage.exceptions import (
@@ -43,7 +50,9 @@ TREES = TeacherVotes(DecisionTreeClassifier(max_depth=3), n_teachers=40, n_queri
 
 
 def model(method: Method | None = None, **given: Any) -> PATEClassifier:
-    return PATEClassifier(method=method, **{"epsilon": 1.0, "classes": [0, 1], "random_state": 0, **given})
+    return PATEClassifier(
+        method=method, **{"epsilon": 1.0, "classes": [0, 1], "random_state": 0, **given}
+    )
 
 
 def prepared(one: PATEClassifier, **more: Any) -> PreparedRelease:
@@ -63,9 +72,13 @@ def calls_of(noise: SimulationNoise, monkeypatch: pytest.MonkeyPatch) -> list[st
     return calls
 
 
-@pytest.mark.parametrize("method", [None, TREES, CappedVotes(n_queries=20)], ids=["moments", "trees", "capped"])
+@pytest.mark.parametrize(
+    "method", [None, TREES, CappedVotes(n_queries=20)], ids=["moments", "trees", "capped"]
+)
 @pytest.mark.parametrize("in_ledger", [False, True])
-def test_a_second_release_of_the_same_object_draws_and_costs_nothing(method, in_ledger, tmp_path, monkeypatch):
+def test_a_second_release_of_the_same_object_draws_and_costs_nothing(
+    method, in_ledger, tmp_path, monkeypatch
+):
     noise = SimulationNoise(0)
     calls = calls_of(noise, monkeypatch)
     given = {"ledger": tmp_path / "a.ledger"} if in_ledger else {}
@@ -117,7 +130,10 @@ def test_fit_is_prepare_and_release(tmp_path):
 def test_what_was_spent_since_it_was_prepared_is_counted(tmp_path):
     file = tmp_path / "a.ledger"
     given = {"ledger": file, "budget": 1.2, "epsilon": 1.0, "noise": SimulationNoise(0)}
-    late, quick = prepared(model(question="late", **given)), prepared(model(question="quick", **given))
+    late, quick = (
+        prepared(model(question="late", **given)),
+        prepared(model(question="quick", **given)),
+    )
     quick.release()
     spent = Ledger.open(file).state().spent
     with pytest.raises(BudgetExceededError):
@@ -148,7 +164,9 @@ def test_another_data_set_and_a_second_ledger_are_refused_late_too(tmp_path):
     with pytest.raises(LedgerMismatchError):
         late.release()
     with pytest.raises(LedgerMismatchError):
-        model(ledger=tmp_path / "c.ledger", **given).prepare(X + 1, Y, X_public=PUBLIC, entity_ids=IDS + 5_000)
+        model(ledger=tmp_path / "c.ledger", **given).prepare(
+            X + 1, Y, X_public=PUBLIC, entity_ids=IDS + 5_000
+        )
     beside.release()  # of people of whom no ledger knows
 
 
@@ -172,7 +190,9 @@ def test_a_student_that_fails_is_trained_again_and_nothing_is_drawn_again(monkey
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("method", [None, TREES, CappedVotes(n_queries=20)], ids=["moments", "trees", "capped"])
+@pytest.mark.parametrize(
+    "method", [None, TREES, CappedVotes(n_queries=20)], ids=["moments", "trees", "capped"]
+)
 @pytest.mark.parametrize("in_ledger", [False, True])
 def test_noise_that_was_drawn_and_not_stored_is_stored_and_never_drawn_again(
     interruption, method, in_ledger, tmp_path, monkeypatch
@@ -239,9 +259,13 @@ def test_public_rows_that_only_score_are_compared_with_the_others_and_change_no_
         doubted = model().prepare(X, Y, X_public=public[order], y_public=labels[order], **given)
     assert len(doubted.doubts) == 1
     assert np.array_equal(doubted.scored, public[order][300:])
-    later = model().prepare(X, Y, X_public=public[order], y_public=labels[order], later=True, **given)
+    later = model().prepare(
+        X, Y, X_public=public[order], y_public=labels[order], later=True, **given
+    )
     assert later.doubts == ()
-    alone = model().prepare(X, Y, X_public=public[order][:300], y_public=labels[order][:300], entity_ids=IDS)
+    alone = model().prepare(
+        X, Y, X_public=public[order][:300], y_public=labels[order][:300], entity_ids=IDS
+    )
     assert np.array_equal(later.public.teacher_rows, alone.public.teacher_rows)
     with pytest.raises(InvalidParameterError, match="less than the 400 public rows"):
         model().prepare(X, Y, X_public=public, entity_ids=IDS, scored=400)
@@ -255,7 +279,9 @@ def test_a_map_is_learned_by_name_from_the_public_rows():
     assert cloned.features == LearnedMap("pca", components=2)
     with pytest.raises(InvalidParameterError, match="`name` of LearnedMap must be one of"):
         LearnedMap("kernel")
-    with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must fit the public rows"):
+    with pytest.raises(
+        InvalidParameterError, match="`features` of PATEClassifier must fit the public rows"
+    ):
         prepared(model(features=LearnedMap("images", image_shape=(7, 7))))
 
 
@@ -274,7 +300,11 @@ class Fixed:
 
 @pytest.mark.parametrize("ids", [None, IDS])
 def test_a_chosen_method_has_its_own_teachers(ids):
-    for asked, chosen in ((NoisyMoments(), TREES), (TREES, NoisyMoments()), (TREES, CappedVotes(n_queries=20))):
+    for asked, chosen in (
+        (NoisyMoments(), TREES),
+        (TREES, NoisyMoments()),
+        (TREES, CappedVotes(n_queries=20)),
+    ):
         noise = SimulationNoise(0)
         by_choice = model(asked, noise=noise, unit=None if ids is not None else "row").prepare(
             X, Y, X_public=PUBLIC, entity_ids=ids, choose=Fixed(chosen)
@@ -316,9 +346,14 @@ def _all_kinds(kind: type) -> list[type]:
 
 def test_all_records_of_private_rows_hide_by_one_rule():
     kinds = _all_kinds(Hidden)
-    assert {"PeopleInMemory", "PeopleInBatches", "PeopleInPartitions", "PeopleBlock", "PreparedRelease", "Rows"} <= {
-        one.__name__ for one in kinds
-    }
+    assert {
+        "PeopleInMemory",
+        "PeopleInBatches",
+        "PeopleInPartitions",
+        "PeopleBlock",
+        "PreparedRelease",
+        "Rows",
+    } <= {one.__name__ for one in kinds}
     assert [one.__name__ for one in kinds if one.__repr__ is not Hidden.__repr__] == []
 
 
@@ -329,12 +364,16 @@ def test_a_plan_chooses_the_method_and_a_release_that_was_begun_goes_on_with_it(
     labels = (rows[:, 0] > 0).astype(int)
     given = {"ledger": tmp_path / "a.ledger", "noise": SimulationNoise(0)}
     choice = Planned(despite_plan=True)
-    release = model(**given).prepare(X, Y, X_public=rows, y_public=labels, choose=choice, insist=True)
+    release = model(**given).prepare(
+        X, Y, X_public=rows, y_public=labels, choose=choice, insist=True
+    )
     assert choice.found is not None
     assert type(release.method) is type(choice.found.best.method)
     first = release.release()
     again = Planned(despite_plan=True)
-    repeated = model(**given).prepare(X, Y, X_public=rows, y_public=labels, choose=again, insist=True)
+    repeated = model(**given).prepare(
+        X, Y, X_public=rows, y_public=labels, choose=again, insist=True
+    )
     assert again.found is None
     assert repeated.method == first.method_
     assert repeated.release().ledger_.spent == first.ledger_.spent
@@ -367,13 +406,17 @@ def test_the_file_of_a_ledger_is_opened_once(tmp_path: Path, monkeypatch: pytest
 
 # A proposal that is tested after the labels
 
-VOTES = TeacherVotes(DecisionTreeClassifier(max_depth=3), n_teachers=100, n_queries=20, mechanism=GNMax(8.0))
+VOTES = TeacherVotes(
+    DecisionTreeClassifier(max_depth=3), n_teachers=100, n_queries=20, mechanism=GNMax(8.0)
+)
 BY_PEOPLE = {"method": VOTES, "budget": 9.0, "epsilon": None, "unit": "patient", "delta": 1e-5}
 
 
 def proposed(file: Path, *, scale: float = 1.0) -> Proposal:
     """Return a proposal by made-up votes, which a new ledger holds."""
-    ledger = Ledger.create(file, epsilon=9.0, delta=1e-5, unit=unit_of_single_people("patient", named=True))
+    ledger = Ledger.create(
+        file, epsilon=9.0, delta=1e-5, unit=unit_of_single_people("patient", named=True)
+    )
     votes = VoteHistogram(np.repeat([[82, 18], [92, 8]], 10, axis=0), 100, ledger.unit)
     planned = Accountant()
     planned.add_release(GNMax(8.0 * scale).event_of_one(2, ledger.unit, simulated=False), votes)
@@ -423,7 +466,9 @@ def test_a_proposal_that_could_not_be_tested_is_refused_before_anything_is_spent
         prepared(model(**given), proposal=proposal)
 
 
-def test_a_proposal_is_tested_without_the_people_who_withdrew_and_the_ledger_knows_everybody_still(tmp_path):
+def test_a_proposal_is_tested_without_the_people_who_withdrew_and_the_ledger_knows_everybody_still(
+    tmp_path,
+):
     file = tmp_path / "a.ledger"
     proposal = proposed(file)
     ledger = Ledger.open(file)

@@ -51,7 +51,9 @@ def test_a_public_epsilon_is_a_number_that_is_printed_upward(value):
 
 
 def test_a_public_epsilon_prints_in_one_short_line():
-    assert repr(PublicEpsilon(0.999994595220534, 1e-5, ONE_TEACHER, "a theorem")) == "1.0 (δ = 1e-05)"
+    assert (
+        repr(PublicEpsilon(0.999994595220534, 1e-5, ONE_TEACHER, "a theorem")) == "1.0 (δ = 1e-05)"
+    )
     seeded = PublicEpsilon(1.5, 1e-6, ONE_TEACHER, "a theorem", simulated=True)
     assert repr(seeded) == "1.5 (δ = 1e-06) (simulated noise: not private)"
 
@@ -61,7 +63,9 @@ def test_a_public_epsilon_prints_in_one_short_line():
 ])  # fmt: skip
 def test_every_format_of_floats_prints_a_public_epsilon_upward(spec, printed):
     assert format(PublicEpsilon(1234.561234, 1e-5, ONE_TEACHER, "a theorem"), spec) == printed
-    assert float(format(PublicEpsilon(1.2341e300, 1e-5, ONE_TEACHER, "a theorem"), ".4g")) == 1.235e300
+    assert (
+        float(format(PublicEpsilon(1.2341e300, 1e-5, ONE_TEACHER, "a theorem"), ".4g")) == 1.235e300
+    )
 
 
 def said(check, *arguments: object) -> str:
@@ -70,8 +74,13 @@ def said(check, *arguments: object) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("private", [np.array([[59, 1], [3, 57]]), [59, 57], {"Anna Meier": 59}, "59" * 100], ids=type)
+@pytest.mark.parametrize(
+    "private", [np.array([[59, 1], [3, 57]]), [59, 57], {"Anna Meier": 59}, "59" * 100], ids=type
+)
 def test_what_may_be_rows_or_votes_is_not_quoted(private):
-    for check, arguments in ((integer_at_least, (private, 1, "n", "x")), (probability, (private, "p", "x"))):
+    for check, arguments in (
+        (integer_at_least, (private, 1, "n", "x")),
+        (probability, (private, "p", "x")),
+    ):
         assert said(check, *arguments).endswith(f"Got a {type(private).__name__}.")
     assert said(GNMax, private).endswith(f"Got a {type(private).__name__}.")

@@ -35,7 +35,10 @@ def notebook(monkeypatch) -> list[str]:
 def percentages(shown: list[str]) -> list[int]:
     """Return what a bar showed, which has no other number in it."""
     found = [re.findall(r"\d+", line) for line in shown]
-    assert all(len(numbers) == 1 and line.endswith(" %") for numbers, line in zip(found, shown, strict=True))
+    assert all(
+        len(numbers) == 1 and line.endswith(" %")
+        for numbers, line in zip(found, shown, strict=True)
+    )
     return [int(number) for (number,) in found]
 
 
@@ -59,6 +62,8 @@ def test_ballots_of_people_show_how_far_each_round_is(notebook, monkeypatch):
     y = np.where(X[:, 0] > 0, "yes", "no")
     PATEClassifier(progress=True).fit(X, y, X_public=X[:60] + 1, entity_ids=np.arange(200) // 4)
     for number in (1, 2):
-        shown = percentages([line.partition(" of 2 ")[2] for line in notebook if f"round {number} of 2 " in line])
+        shown = percentages(
+            [line.partition(" of 2 ")[2] for line in notebook if f"round {number} of 2 " in line]
+        )
         assert (shown[0], shown[-1]) == (0, 100)
         assert len(shown) > 4

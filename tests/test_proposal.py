@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 from exact import hockey_stick
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import VoteHistogram
-from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, NothingToGainError, UnsupportedEventError
+from tutelage.events import (
+    CERTAIN,
+    Composed,
+    ExponentialArgmax,
+    NoisyArgmaxLaplace,
+    PublicationTest,
+    Repeated,
+)
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    NothingToGainError,
+    UnsupportedEventError,
+)
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing.cost_envelope import reach, reach_of
 from tutelage.publishing.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances, propose
@@ -30,7 +42,10 @@ def laws() -> dict[tuple[int, int], np.ndarray]:
 
 @pytest.fixture(scope="module")
 def reaches() -> dict[tuple[int, int], np.ndarray]:
-    return {row: reach(EVENT, VoteHistogram(np.array([row]), TEACHERS), 4.0, TEACHERS) for row in HISTOGRAMS}
+    return {
+        row: reach(EVENT, VoteHistogram(np.array([row]), TEACHERS), 4.0, TEACHERS)
+        for row in HISTOGRAMS
+    }
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +64,10 @@ def worlds():
         for moves in itertools.product((-1, 0, 1), repeat=QUERIES):
             there = tuple(votes + move for votes, move in zip(here, moves, strict=True))
             if here <= there and min(there) >= 0 and max(there) <= TEACHERS:
-                yield tuple(HISTOGRAMS[votes] for votes in here), tuple(HISTOGRAMS[votes] for votes in there)
+                yield (
+                    tuple(HISTOGRAMS[votes] for votes in here),
+                    tuple(HISTOGRAMS[votes] for votes in there),
+                )
 
 
 def outcomes(world, laws, passes) -> np.ndarray:
@@ -67,8 +85,13 @@ def worst_of_passing(proposal: Proposal, laws, reaches) -> float:
     """Return the largest δ that the claimed ε needs over all pairs of worlds where the test passes."""
     worst = 0.0
     for pair in worlds():
-        here, there = (outcomes(world, laws, chance(proposal, world, reaches))[..., 0] for world in pair)
-        worst = max(worst, *(hockey_stick(p, q, proposal.epsilon) for p, q in ((here, there), (there, here))))
+        here, there = (
+            outcomes(world, laws, chance(proposal, world, reaches))[..., 0] for world in pair
+        )
+        worst = max(
+            worst,
+            *(hockey_stick(p, q, proposal.epsilon) for p, q in ((here, there), (there, here))),
+        )
     return worst
 
 
@@ -82,7 +105,9 @@ def test_what_is_claimed_after_a_refusal_holds_too(proposal, laws, reaches):
     whole = Composed((Repeated(EVENT, QUERIES), proposal.event()))
     epsilon = data_independent.epsilon(whole, REFUSED * DELTA).epsilon
     for pair in worlds():
-        here, there = [outcomes(world, laws, chance(proposal, world, reaches))[..., 1] for world in pair]
+        here, there = [
+            outcomes(world, laws, chance(proposal, world, reaches))[..., 1] for world in pair
+        ]
         assert hockey_stick(here, there, epsilon) <= REFUSED * DELTA
         assert hockey_stick(there, here, epsilon) <= REFUSED * DELTA
 
@@ -98,7 +123,9 @@ def test_labels_kept_back_unless_it_passes_are_private_in_the_usual_sense(propos
 def test_one_ballot_moves_the_shortfall_by_at_most_one(proposal, reaches):
     seen = set()
     for pair in worlds():
-        here, there = (proposal.shortfall(np.sum([reaches[row] for row in world], axis=0)) for world in pair)
+        here, there = (
+            proposal.shortfall(np.sum([reaches[row] for row in world], axis=0)) for world in pair
+        )
         assert abs(here - there) <= 1
         seen |= {here, there}
     assert len(seen) > 8
@@ -129,7 +156,9 @@ def test_the_proved_epsilon_is_the_one_that_the_chances_were_made_for(order, del
     if not np.isfinite(epsilon):
         return
     kept = tuple(caps[: len(chances) - 1].tolist())
-    proposal = Proposal(delta=delta, order=order, caps=kept, chances=tuple(chances), unit=ONE_TEACHER)
+    proposal = Proposal(
+        delta=delta, order=order, caps=kept, chances=tuple(chances), unit=ONE_TEACHER
+    )
     assert proposal.epsilon <= epsilon + 1e-5
     assert proposal.refusal == pytest.approx(refusal)
     assert Proposal.from_json(json.dumps(proposal.as_dict())) == proposal
@@ -160,7 +189,9 @@ def test_chances_that_are_none_are_refused(chances):
 def accountant(counts, event=None) -> Accountant:
     votes = VoteHistogram(np.asarray(counts), int(np.sum(counts[0])))
     adding = Accountant()
-    adding.add(Repeated(event or NoisyArgmaxLaplace(5.0, votes.n_classes, ONE_TEACHER), len(counts)), votes)
+    adding.add(
+        Repeated(event or NoisyArgmaxLaplace(5.0, votes.n_classes, ONE_TEACHER), len(counts)), votes
+    )
     return adding
 
 

@@ -12,7 +12,12 @@ from numpy.testing import assert_array_equal
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.audit import PrivateRows, check_fit, pate_canaries
-from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+)
 from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import ScoredRows, log_chances
 from tutelage.mechanisms import NoisySum
@@ -29,7 +34,12 @@ PUBLIC_LABELS = np.asarray(TRUE)[NEAR]  # nearly right
 
 
 def of(**changes: Any) -> Any:
-    settings = {"epsilon": 1.0, "random_state": 0, "noise": SimulationNoise(0), "classes": sorted(set(LABELS))}
+    settings = {
+        "epsilon": 1.0,
+        "random_state": 0,
+        "noise": SimulationNoise(0),
+        "classes": sorted(set(LABELS)),
+    }
     return PATEClassifier(**{**settings, **changes})
 
 
@@ -74,7 +84,10 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
         found = sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals
         two_rows = 2 * numbers_of(ballot.n_weights)
         with patch("tutelage.methods.sums._NUMBERS_AT_ONCE", two_rows):
-            assert_array_equal(sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals, found)
+            assert_array_equal(
+                sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals,
+                found,
+            )
         return found
 
     others = people != person
@@ -90,7 +103,10 @@ def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regr
     rng = np.random.default_rng(1)
     ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
     shown = in_steps(ballot._explained(seen), ballot.radius)[0] / _STEPS
-    sharp, soft = (chances / chances.sum() for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7)))
+    sharp, soft = (
+        chances / chances.sum()
+        for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7))
+    )
     gradient, mean, size = shown[1] - sharp @ shown, soft @ shown, ballot.n_weights
     gram = 4 * (shown.T @ (soft[:, np.newaxis] * shown) - np.outer(mean, mean))
     cast = ballot.ballots(seen, np.array([1]))[0] * np.sqrt(2) / 2**16
@@ -149,7 +165,9 @@ def test_a_fit_is_better_than_its_ballots_and_costs_what_was_asked(tmp_path):
     assert_array_equal(again.predict_proba(TEST), both.predict_proba(TEST))
     with pytest.raises(BudgetExceededError):  # other labels are another release
         fitted(np.roll(PUBLIC_LABELS, 1), ledger=ledger)
-    assert_array_equal(load_student(both.save(tmp_path / "out")).predict_proba(TEST), both.predict_proba(TEST))
+    assert_array_equal(
+        load_student(both.save(tmp_path / "out")).predict_proba(TEST), both.predict_proba(TEST)
+    )
 
 
 def test_labels_that_are_wrong_about_the_people_are_put_right():

@@ -12,7 +12,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall, landmarks, rowwise
+from tutelage.features import (
+    PublicKernel,
+    PublicProjection,
+    PublicScaling,
+    UnitBall,
+    landmarks,
+    rowwise,
+)
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 
 ROWS = 515  # more than are worked on at once
@@ -75,15 +82,23 @@ def vectors(made: Pipeline, alike: FloatArray) -> FloatArray:
     """Return what the last two steps make of it, row by row, with whole numbers as Python's."""
     projection, ball = made.steps[2][1], made.steps[3][1]
     step = projection.reach * 16 / 2**24
-    unit = np.abs(projection.directions).sum(axis=0).max() / (rowwise._LARGEST_WEIGHTS - len(projection.directions))
+    unit = np.abs(projection.directions).sum(axis=0).max() / (
+        rowwise._LARGEST_WEIGHTS - len(projection.directions)
+    )
     weights = exact(np.rint(projection.directions / unit))
     sums = whole(alike, projection.center, step, 2**24).dot(weights).astype(float)
     return np.vstack([ball.transform(row[np.newaxis]) for row in sums * (step * unit)])
 
 
 @settings(max_examples=15)
-@given(st.integers(0, 10**6), st.integers(1, 40), st.tuples(*[st.sampled_from([1e-50, 0.03, 1.0, 1e50])] * 3))
-def test_an_accepted_map_makes_of_each_row_what_exact_arithmetic_makes_of_it_alone(seed, columns, sizes):
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.tuples(*[st.sampled_from([1e-50, 0.03, 1.0, 1e50])] * 3),
+)
+def test_an_accepted_map_makes_of_each_row_what_exact_arithmetic_makes_of_it_alone(
+    seed, columns, sizes
+):
     made, X = map_from(seed, columns, sizes), rows_from(seed, columns)
     alike, found = made[:2].transform(X), made.transform(X)
     assert np.isfinite(found).all()
@@ -97,7 +112,11 @@ def test_an_accepted_map_makes_of_each_row_what_exact_arithmetic_makes_of_it_alo
 def test_a_vector_is_no_longer_than_one_up_to_rounding(seed, features, power, constant):
     rng = np.random.default_rng(seed)
     ball = UnitBall(10.0**power, constant)
-    rows = rng.normal(size=(6, features)) * ball.radius * np.array([[1e-130], [1e-3], [0.1], [1], [3], [1e60]])
+    rows = (
+        rng.normal(size=(6, features))
+        * ball.radius
+        * np.array([[1e-130], [1e-3], [0.1], [1], [3], [1e60]])
+    )
     rows[3] /= np.linalg.norm(rows[3] / ball.radius)
     for vector in ball.transform(rows).tolist():
         squared = sum(Fraction(number) ** 2 for number in vector)
@@ -111,7 +130,9 @@ def test_an_exponential_does_not_depend_on_the_numbers_beside_it(seed, count):
     rng = np.random.default_rng(seed)
     numbers = -rng.random(count) * rng.choice([1, 700, 745])
     found = np.exp(numbers)
-    others = np.where(rng.random(count) < 0.5, numbers, rng.choice([-1e300, -745.0, -708.5, -5e-324, 0.0], count))
+    others = np.where(
+        rng.random(count) < 0.5, numbers, rng.choice([-1e300, -745.0, -708.5, -5e-324, 0.0], count)
+    )
     np.testing.assert_array_equal(np.exp(others)[others == numbers], found[others == numbers])
     np.testing.assert_array_equal([np.exp(numbers[i:])[0] for i in range(count)], found)
 

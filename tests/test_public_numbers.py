@@ -51,7 +51,9 @@ def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n):
     found = trees.shares(other)
     np.testing.assert_allclose(found, np.clip(fitted.predict(other), 0, 1), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(found[::-1], trees.shares(other[::-1]))
-    np.testing.assert_array_equal(found[:20], [trees.shares(other[[place]])[0] for place in range(20)])
+    np.testing.assert_array_equal(
+        found[:20], [trees.shares(other[[place]])[0] for place in range(20)]
+    )
     assert trees.shares(other[:0]).shape == (0,)
 
 
@@ -65,23 +67,33 @@ def test_no_public_row_is_predicted_by_its_own_target():
 # Ballots
 
 
-STARTS = pytest.mark.parametrize("start", [SMALL_START, {"X_public": None}], ids=["public numbers", "none"])
+STARTS = pytest.mark.parametrize(
+    "start", [SMALL_START, {"X_public": None}], ids=["public numbers", "none"]
+)
 
 
 @pytest.mark.parametrize("entity", [False, True])
 @STARTS
-def test_four_sums_cost_what_one_of_the_given_noise_would_and_none_is_longer_than_planned(start, entity):
+def test_four_sums_cost_what_one_of_the_given_noise_would_and_none_is_longer_than_planned(
+    start, entity
+):
     ids, unit = (np.arange(300) // 3, None) if entity else (None, "row")
     whole = intended(*small(300), start, ids, unit)
     requests = requests_of(whole, None)
-    asked = [one.event for each in requests for one in each.mechanism.most(each.form, simulated=True).flatten()]
+    asked = [
+        one.event
+        for each in requests
+        for one in each.mechanism.most(each.form, simulated=True).flatten()
+    ]
     assert len(requests) == 4
     spent = sum((2 if one.nonnegative else 4) * one.norm_squared / one.sigma**2 for one in asked)
     assert spent == pytest.approx(4 / 5.0**2, rel=1e-9)
     chosen_for = [one.event for one in whole.method.event_of_sums(whole.public.sizes).flatten()]
     for one, most in zip(asked, chosen_for, strict=True):
         assert one.norm_squared <= most.norm_squared
-        assert one.norm_squared / one.sigma**2 == pytest.approx(most.norm_squared / most.sigma**2, rel=1e-9)
+        assert one.norm_squared / one.sigma**2 == pytest.approx(
+            most.norm_squared / most.sigma**2, rel=1e-9
+        )
 
 
 @STARTS
@@ -89,11 +101,17 @@ def test_no_ballot_of_a_small_world_is_longer_nor_further_from_another_than_is_c
     """All people of one row, and many of two; the weights have one column more with public targets."""
     requests = requests_of(intended(*small(300), start, unit="row"), None)
     row = [(cells, number) for cells in np.ndindex(4, 2) for number in (0, 1, STEPS // 3, STEPS)]
-    people = [[one] for one in row] + [list(pair) for pair in combinations_with_replacement(row, 2)][::7]
+    people = [[one] for one in row] + [
+        list(pair) for pair in combinations_with_replacement(row, 2)
+    ][::7]
     each: Any = [(*map(list, zip(*one, strict=True)), [0] * len(one)) for one in people]
     attained = (0.999, 0.999, 0.1, 0.999)  # but for the joint sum
-    for request, nonnegative, part in zip(requests, (True, False, False, True), attained, strict=True):
-        ballots = np.array([cast(request, *one, unit=request.form.unit).ravel() for one in each]).astype(object)
+    for request, nonnegative, part in zip(
+        requests, (True, False, False, True), attained, strict=True
+    ):
+        ballots = np.array(
+            [cast(request, *one, unit=request.form.unit).ravel() for one in each]
+        ).astype(object)
         lengths, bound = (ballots**2).sum(axis=1), request.form.norm_squared
         assert 0 < max(lengths) <= bound  # added or removed
         apart = max((lengths[:, None] + lengths[None, :] - 2 * (ballots @ ballots.T)).ravel())
@@ -113,8 +131,13 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(start, entity):
 
     def compare(request: Any, ballots: Any) -> None:
         unit = request.form.unit
-        alone = [cast(request, bins[ids == one], steps[ids == one], ids[ids == one], unit) for one in range(20)]
-        np.testing.assert_array_equal(cast(request, bins[some], steps[some], ids[some], unit), sum(alone))
+        alone = [
+            cast(request, bins[ids == one], steps[ids == one], ids[ids == one], unit)
+            for one in range(20)
+        ]
+        np.testing.assert_array_equal(
+            cast(request, bins[some], steps[some], ids[some], unit), sum(alone)
+        )
         backwards = cast(request, bins[::-1], steps[::-1], ids[::-1], unit)
         np.testing.assert_array_equal(backwards, ballots.totals)
 
@@ -147,7 +170,9 @@ def test_a_student_is_better_than_public_targets_alone_and_than_no_public_target
     assert "of public targets alone (ε = 0)" in " ".join(card.as_markdown().split())
 
 
-def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(tmp_path, monkeypatch):
+def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(
+    tmp_path, monkeypatch
+):
     rows, y = made_up(600)
     given = {"ledger": tmp_path / "a.ledger", "epsilon": 1.0}
     first = of(**given).fit(rows, y, **known())
@@ -165,14 +190,32 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(t
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        ({"X_public": None}, InvalidParameterError, "`y_public` of PATERegressor.fit must come with the public rows"),
-        ({"y_public": None}, InvalidParameterError, "must be left out if you pass public rows without numbers"),
+        (
+            {"X_public": None},
+            InvalidParameterError,
+            "`y_public` of PATERegressor.fit must come with the public rows",
+        ),
+        (
+            {"y_public": None},
+            InvalidParameterError,
+            "must be left out if you pass public rows without numbers",
+        ),
         ({"y_public": [1.0] * 149}, InvalidDataError, "one number per public row, 150. Got 149"),
-        ({"y_public": [float("nan")] * 150}, InvalidDataError, "y_public must hold a finite number"),
-        ({**known(FEWEST - 1)}, InvalidDataError, f"at least {FEWEST} public rows. Got {FEWEST - 1}"),
+        (
+            {"y_public": [float("nan")] * 150},
+            InvalidDataError,
+            "y_public must hold a finite number",
+        ),
+        (
+            {**known(FEWEST - 1)},
+            InvalidDataError,
+            f"at least {FEWEST} public rows. Got {FEWEST - 1}",
+        ),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(wrong, error, said, tmp_path):
+def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(
+    wrong, error, said, tmp_path
+):
     with pytest.raises(error, match=said):
         of(ledger=tmp_path / "a.ledger").fit(*made_up(300), **{**known(), **wrong})
     assert not (tmp_path / "a.ledger").exists()

@@ -84,7 +84,8 @@ ROW_BY_ROW: list[Any] = [  # test_feature_maps shows that they are
     make_pipeline(SimpleImputer(missing_values=16.0), StandardScaler()),
     make_pipeline(Binarizer(), TfidfTransformer(sublinear_tf=True)),
     ColumnTransformer(
-        [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2])], remainder=cast("Any", RobustScaler())
+        [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2])],
+        remainder=cast("Any", RobustScaler()),
     ),
 ]
 
@@ -107,9 +108,13 @@ def test_only_known_transformers_are_taken_to_be_row_by_row(transformer):
     assert PublicTransformer.learn(transformer, PUBLIC).row_by_row == (transformer in ROW_BY_ROW)
 
 
-@pytest.mark.parametrize("transformer", [PCA(5), Centering(), FunctionTransformer(lambda X: X @ ROWS[:20])])
+@pytest.mark.parametrize(
+    "transformer", [PCA(5), Centering(), FunctionTransformer(lambda X: X @ ROWS[:20])]
+)
 def test_a_false_claim_is_refused(transformer):
-    with pytest.raises(InvalidParameterError, match="equal to the last bit, or leave `row_by_row` out"):
+    with pytest.raises(
+        InvalidParameterError, match="equal to the last bit, or leave `row_by_row` out"
+    ):
         PublicTransformer.learn(transformer, PUBLIC, row_by_row=True)
 
 
@@ -120,7 +125,10 @@ def first_row_changed(features, holed=False) -> list[np.ndarray]:
         X[::3, 2] = np.nan
     other = X.copy()
     other[0] = 99.0
-    return [features_of_private(features, rows, np.split(np.arange(40), 8), width) for rows in (X, other)]
+    return [
+        features_of_private(features, rows, np.split(np.arange(40), 8), width)
+        for rows in (X, other)
+    ]
 
 
 @pytest.mark.parametrize("transformer", [
@@ -183,7 +191,9 @@ def test_a_saved_map_opens_and_a_function_of_ones_own_for_those_who_vouch_for_it
     with pytest.raises(InvalidDataError, match=r"not known to be safe: .*doubled"):
         load_student(tmp_path / "map.skops")
     name = f"{doubled.__module__}.doubled"
-    assert np.array_equal(load_student(tmp_path / "map.skops", trusted=(name,)).transform(ROWS), 2 * ROWS)
+    assert np.array_equal(
+        load_student(tmp_path / "map.skops", trusted=(name,)).transform(ROWS), 2 * ROWS
+    )
 
 
 # Rows with named columns
@@ -192,7 +202,11 @@ def test_a_saved_map_opens_and_a_function_of_ones_own_for_those_who_vouch_for_it
 def people(n, seed):
     rng = np.random.default_rng(seed)
     notes, wards = rng.choice(["old and free", "young and busy"], n), rng.choice(["A", "B", "C"], n)
-    return {"age": rng.normal(50, 20, n).round(), "note": notes.astype(object), "ward": wards.astype(object)}
+    return {
+        "age": rng.normal(50, 20, n).round(),
+        "note": notes.astype(object),
+        "ward": wards.astype(object),
+    }
 
 
 def column_transformer():
@@ -210,7 +224,9 @@ def test_no_kind_of_a_column_follows_from_private_cells():
     rows = {"age": ["7", ""], "note": [None, 3], "ward": [1, None]}
     with pytest.raises(InvalidDataError, match="Column 'age' holds text"):
         learned.transform({**rows, "age": ["Miller", "7"]})
-    known, found = (as_frame(each, learned.kinds, learned.library).dtypes for each in (people(3, 1), rows))
+    known, found = (
+        as_frame(each, learned.kinds, learned.library).dtypes for each in (people(3, 1), rows)
+    )
     assert found.tolist() == known.tolist()
     with pytest.raises(InvalidDataError, match="no column 'ward'"):
         learned.transform({name: cells for name, cells in rows.items() if name != "ward"})
@@ -220,7 +236,9 @@ def test_no_kind_of_a_column_follows_from_private_cells():
 def test_each_private_row_of_a_frame_is_taken_by_itself():
     """A transformer that looks across rows sees one at a time, whoever they are about."""
     rows, public = people(40, 1), people(80, 0)
-    remembering = make_pipeline(column_transformer(), FunctionTransformer(np.asarray), Remembering())
+    remembering = make_pipeline(
+        column_transformer(), FunctionTransformer(np.asarray), Remembering()
+    )
     learned = PublicTransformer.learn(remembering, public)
     other = {**rows, "age": rows["age"].copy()}
     other["age"][0] = 1e6
@@ -235,7 +253,10 @@ def test_each_private_row_of_a_frame_is_taken_by_itself():
 def test_an_encoder_is_a_function_whose_source_is_stated():
     encoder: Any = clone(PublicEncoder(lambda X: csr_array(X[:, :2]), "no weights at all"))
     assert np.array_equal(encoder.transform(ROWS), ROWS[:, :2])
-    for parameter, encode, source in (("source", doubled, " "), ("encode", StandardScaler().fit(ROWS), "x")):
+    for parameter, encode, source in (
+        ("source", doubled, " "),
+        ("encode", StandardScaler().fit(ROWS), "x"),
+    ):
         with pytest.raises(InvalidParameterError) as refused:
             PublicEncoder(encode, source)  # type: ignore[arg-type]
         assert refused.value.parameter == parameter

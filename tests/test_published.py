@@ -40,7 +40,10 @@ def model(request: pytest.FixtureRequest) -> Any:
 def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
     folder = model.save(tmp_path / "results")
     assert sorted(path.name for path in folder.iterdir()) == FILES
-    assert load_student(folder / "student.skops").predict(TEST).tolist() == model.predict(TEST).tolist()
+    assert (
+        load_student(folder / "student.skops").predict(TEST).tolist()
+        == model.predict(TEST).tolist()
+    )
     with (folder / "labels.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["public_row"]) for row in rows] == model.queries_.tolist()
@@ -72,9 +75,16 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     ]
     assert card.budget.batches
     assert sum(batch.share for batch in card.budget.batches) == pytest.approx(card.budget.spent)
-    assert (card.statements, card.release.noise_source) == ({"private_data": "made up"}, "SimulationNoise")
+    assert (card.statements, card.release.noise_source) == (
+        {"private_data": "made up"},
+        "SimulationNoise",
+    )
     bare = pickle.loads(pickle.dumps(model)).card()  # noqa: S301  a stored model still has one
-    assert (bare.epsilon, bare.budget.spent, bare.budget.batches) == (model.epsilon_, model.ledger_.spent, ())
+    assert (bare.epsilon, bare.budget.spent, bare.budget.batches) == (
+        model.epsilon_,
+        model.ledger_.spent,
+        (),
+    )
     assert (bare.student.judged.accuracy, bare.release.features, card.release.features) == (
         None,
         tuple("0123"),
@@ -102,7 +112,9 @@ def test_a_student_finds_columns_by_name(tmp_path):
     frame = pytest.importorskip("pandas").DataFrame
     private, public = (frame(rows, columns=NAMES) for rows in (PRIVATE, PUBLIC))
     named = PATEClassifier(epsilon=20.0, method=VOTES, features=AXES, noise=SimulationNoise(0))
-    student = load_student(named.fit(private, LABELS, X_public=public).save(tmp_path) / "student.skops")
+    student = load_student(
+        named.fit(private, LABELS, X_public=public).save(tmp_path) / "student.skops"
+    )
     cells = dict(zip(NAMES, TEST.T, strict=True)) | {"more": np.zeros(len(TEST))}
     other_order = frame({name: cells[name] for name in ("d", "more", "b", "a", "c")})
     assert student.predict(other_order).tolist() == student.predict(TEST).tolist()

@@ -91,8 +91,12 @@ def test_votes_as_proposed_publish_what_was_proposed(proposal):
     assert charged_tests(paid) == 1
 
 
-def test_votes_that_disagree_are_refused_and_fall_back_upward_and_nothing_printed_tells_the_shortfall(proposal, capsys):
-    publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
+def test_votes_that_disagree_are_refused_and_fall_back_upward_and_nothing_printed_tells_the_shortfall(
+    proposal, capsys
+):
+    publication = publish_epsilon(
+        released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0)
+    )
     assert not publication.passed
     assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
     assert "refused" in publication.epsilon.method
@@ -100,7 +104,9 @@ def test_votes_that_disagree_are_refused_and_fall_back_upward_and_nothing_printe
     shown = repr(publication) + capsys.readouterr().out
     for public in (publication.epsilon, publication.data_independent):
         shown = shown.replace(f"{public.epsilon}", "").replace(f"{public.order}", "")
-    shortfall = proposal.shortfall(reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal())
+    shortfall = proposal.shortfall(
+        reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal()
+    )
     assert shortfall > 9
     assert f"{shortfall}" not in shown
 
@@ -112,10 +118,14 @@ def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
     for lost in (0, 8, 14, 20):
         counts = AGREEING + np.array([-lost, lost, 0])
         whole = released(counts)
-        shortfalls.append(proposal.shortfall(reach_of(whole, proposal.order, len(proposal.caps)).reveal()))
+        shortfalls.append(
+            proposal.shortfall(reach_of(whole, proposal.order, len(proposal.caps)).reveal())
+        )
         publish_epsilon(whole, ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     assert (shortfalls[0], len(set(shortfalls))) == (0, 4)
-    assert asked == [proposal.chances[min(shortfall, len(proposal.caps))] for shortfall in shortfalls]
+    assert asked == [
+        proposal.chances[min(shortfall, len(proposal.caps))] for shortfall in shortfalls
+    ]
 
 
 def test_the_systems_chances_are_not_a_seeds(proposal):
@@ -130,7 +140,9 @@ def test_the_same_test_again_is_the_same_at_no_cost_and_recalled_without_its_vot
     first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     spent = paid.state().spent
     for seed in range(5):
-        assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(seed)) == first
+        assert (
+            publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(seed)) == first
+        )
     assert recalled_publication(released(TORN), paid, proposal, ROWS) == first
     assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
     assert paid.state().spent == spent
@@ -156,20 +168,28 @@ def test_a_remembered_publication_does_not_cover_labels_that_were_released_since
     paying(paid, queries=120)
     spent = paid.state().spent
     for again in (publish_epsilon, recalled_publication):
-        with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
+        with pytest.raises(
+            LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"
+        ):
             again(released(), paid, proposal, ROWS)
     assert paid.state().spent == spent
     everything = released(np.repeat(AGREEING, 4, axis=0))
     rows = np.arange(160.0)[:, None]
-    whole = publish_epsilon(everything, paid, proposal, rows, noise=SimulationNoise(0))  # recorded before all labels
+    # Recorded before all labels.
+    whole = publish_epsilon(everything, paid, proposal, rows, noise=SimulationNoise(0))
     test = data_independent.rdp(proposal.event(), np.array([proposal.order])).values[0]
     assert whole.data_independent.epsilon > first.data_independent.epsilon
-    assert not whole.passed or whole.epsilon.epsilon == pytest.approx(proposal.epsilon + test, rel=1e-12)
+    assert not whole.passed or whole.epsilon.epsilon == pytest.approx(
+        proposal.epsilon + test, rel=1e-12
+    )
 
 
 def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
     paid = ledger(proposal, delta=2e-5)
-    for field, value in (("order", proposal.order + 1), ("caps", tuple(cap * 0.9 for cap in proposal.caps))):
+    for field, value in (
+        ("order", proposal.order + 1),
+        ("caps", tuple(cap * 0.9 for cap in proposal.caps)),
+    ):
         other = replace(proposal, **{field: value})
         assert other.event() == proposal.event()  # what is charged does not tell them apart
         with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
@@ -189,7 +209,10 @@ def test_a_proposal_is_recorded_and_tested_where_it_can_be_paid_for(proposal):
     with pytest.raises(PublicationsExhaustedError):
         record(proposal, unpaid(delta=DELTA / 2))
     of_patients = Accountant()
-    of_patients.add(Repeated(NoisyArgmaxLaplace(5.0, 3, PATIENT), 40), VoteHistogram(AGREEING, TEACHERS, PATIENT))
+    of_patients.add(
+        Repeated(NoisyArgmaxLaplace(5.0, 3, PATIENT), 40),
+        VoteHistogram(AGREEING, TEACHERS, PATIENT),
+    )
     with pytest.raises(LedgerMismatchError, match="unit"):
         publish_epsilon(of_patients, ledger(proposal), proposal, ROWS)
 
@@ -214,7 +237,8 @@ def test_labels_choose_among_proposals_of_several_orders_only_within_the_delta_o
     with pytest.raises(PublicationsExhaustedError, match="of different orders must"):
         record(others[0], full)
     record(proposal, full)
-    record(replace(proposal, caps=tuple(cap * 2 for cap in proposal.caps)), full)  # of the same order
+    # Of the same order.
+    record(replace(proposal, caps=tuple(cap * 2 for cap in proposal.caps)), full)
     several = ledger(proposal, others[0], delta=2e-5)
     publish_epsilon(released(), several, proposal, ROWS, noise=SimulationNoise(0))
     with pytest.raises(PublicationsExhaustedError, match="Each can be tested once"):
@@ -238,12 +262,16 @@ def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
     with pytest.raises(LedgerMismatchError, match="released"):
         publish_epsilon(later.accountant(), paid, proposal, rows)
     assert charged_tests(paid) == 0
-    assert publish_epsilon(later.released(rows), paid, proposal, rows).epsilon.epsilon >= proposal.epsilon
+    assert (
+        publish_epsilon(later.released(rows), paid, proposal, rows).epsilon.epsilon
+        >= proposal.epsilon
+    )
     with pytest.raises(LedgerMismatchError, match="this one covers others too"):  # nothing was paid
         publish_epsilon(released(), recording(unpaid(), proposal), proposal, ROWS)
     other = Accountant()
     other.add(Repeated(NoisyArgmaxLaplace(50.0, 3, ONE_TEACHER), 40), votes)
-    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger"):  # paid for, with less noise
+    # Paid for, with less noise.
+    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger"):
         publish_epsilon(other, ledger(proposal), proposal, ROWS)
 
 
@@ -256,7 +284,10 @@ def test_what_a_session_remembers_needs_an_answer_to_every_row():
 
 
 def test_without_room_nothing_is_drawn(proposal):
-    paid = paying(Ledger.in_memory(epsilon=7.3, delta=DELTA, unit=ONE_TEACHER, suited_to=Repeated(ONE, 40)), proposal)
+    paid = paying(
+        Ledger.in_memory(epsilon=7.3, delta=DELTA, unit=ONE_TEACHER, suited_to=Repeated(ONE, 40)),
+        proposal,
+    )
     spent = paid.state().spent
     with pytest.raises(BudgetExceededError):
         publish_epsilon(released(), paid, proposal, ROWS)
@@ -267,7 +298,9 @@ def test_a_claim_never_passes_the_one_for_any_votes(proposal):
     """Where a test costs more than it can save, what is published is what holds for any votes."""
     few = Accountant()
     few.add(Repeated(ONE, 1), VoteHistogram(AGREEING[:1], TEACHERS))
-    publication = publish_epsilon(few, ledger(proposal, queries=1), proposal, ROWS[:1], noise=SimulationNoise(0))
+    publication = publish_epsilon(
+        few, ledger(proposal, queries=1), proposal, ROWS[:1], noise=SimulationNoise(0)
+    )
     assert publication.passed
     assert publication.epsilon.epsilon <= proposal.epsilon
 
@@ -278,7 +311,9 @@ def test_noise_of_ones_own_is_refused(proposal):
         publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=quiet)
 
 
-def test_a_test_whose_draw_fails_stays_spent_and_is_never_drawn_again_for_free(proposal, monkeypatch):
+def test_a_test_whose_draw_fails_stays_spent_and_is_never_drawn_again_for_free(
+    proposal, monkeypatch
+):
     paid = ledger(proposal, delta=2 * DELTA)
     with monkeypatch.context() as patch:
         patch.setattr(SystemNoise, "happens", lambda *_: 1 / 0)
@@ -290,13 +325,17 @@ def test_a_test_whose_draw_fails_stays_spent_and_is_never_drawn_again_for_free(p
     assert charged_tests(paid) == 2
 
 
-def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal, monkeypatch):
+def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(
+    tmp_path, proposal, monkeypatch
+):
     """A real kill −9 right after the reservation: the next try is the same test, at no further cost."""
     path = tmp_path / "ledger.db"
     paying(Ledger.create(path, epsilon=60.0, delta=2 * DELTA, unit=ONE_TEACHER), proposal)
 
     def dies_at_the_draw() -> None:
-        monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(
+            SystemNoise, "happens", lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
+        )
         publish_epsilon(released(), Ledger.open(path), proposal, ROWS)
 
     assert ended(forked(dies_at_the_draw)) == -signal.SIGKILL
@@ -313,7 +352,10 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
 def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposal, tmp_path):
     """Each proposal takes the ledger's whole δ: of three that are tested at once, exactly one is."""
     path = tmp_path / "ledger.db"
-    proposals = [replace(proposal, caps=tuple(cap * (1 + number / 10) for cap in proposal.caps)) for number in range(3)]
+    proposals = [
+        replace(proposal, caps=tuple(cap * (1 + number / 10) for cap in proposal.caps))
+        for number in range(3)
+    ]
     paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER), *proposals)
     SystemNoise().happens(0)  # load the noise library once, before the forks
 

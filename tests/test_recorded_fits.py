@@ -29,7 +29,18 @@ pytestmark = pytest.mark.whole_models
 RECORD = Path(__file__).parent / "golden" / "fits.json"
 N, N_PUBLIC, N_BOUNDED = 900, 150, 4
 # Of an entry of a ledger: what its random key, the day, or another entry's digest decides.
-KEYED = {"about", "fingerprint", "hash", "digest", "key", "name", "nonce", "content", "question", "batch"}
+KEYED = {
+    "about",
+    "fingerprint",
+    "hash",
+    "digest",
+    "key",
+    "name",
+    "nonce",
+    "content",
+    "question",
+    "batch",
+}
 KEYED |= {"previous", "before", "code", "written"}
 DRAWS = ("discrete_laplace", "discrete_gaussian", "happens", "gumbel_argmax", "exponential_argmax")
 TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
@@ -45,7 +56,9 @@ METHODS: dict[str, Method] = {
     "trees, GNMax": TeacherVotes(**TREES, mechanism=GNMax(8.0), selection="medoids", student=TREE),
     "trees, LNMax": TeacherVotes(**TREES, mechanism=LNMax(0.05), student=TREE),
     "trees, confident": TeacherVotes(
-        **TREES, mechanism=ConfidentGNMax(threshold=6.0, sigma_threshold=3.0, sigma_vote=2.0), student=TREE
+        **TREES,
+        mechanism=ConfidentGNMax(threshold=6.0, sigma_threshold=3.0, sigma_vote=2.0),
+        student=TREE,
     ),
     "trees, two rounds": TeacherVotes(**TREES, rounds=2, student=TREE),
 }
@@ -59,11 +72,16 @@ class Data:
         names, classes = list(adult.feature_names), np.array(adult.classes)
         self.names, self.classes = names, list(adult.classes)
         self.X, self.y = adult.X_private[:N].copy(), classes[adult.y_private[:N]]
-        self.X_public, self.y_public = adult.X_public[:N_PUBLIC].copy(), classes[adult.y_public[:N_PUBLIC]]
+        self.X_public, self.y_public = (
+            adult.X_public[:N_PUBLIC].copy(),
+            classes[adult.y_public[:N_PUBLIC]],
+        )
         self.ids = np.sort(np.random.default_rng(0).integers(0, 600, N))
         people = np.array([f"p{number}" for number in self.ids], dtype=object)
         columns = dict(zip(names, self.X.T, strict=True))
-        self.table = Table("private", {**columns, "income": self.y.astype(object), "person": people})
+        self.table = Table(
+            "private", {**columns, "income": self.y.astype(object), "person": people}
+        )
         self.public = Table("public", dict(zip(names, self.X_public.T, strict=True)))
         lows, highs = adult.X_public.min(axis=0), adult.X_public.max(axis=0) + 1
         self.bounded = names[:N_BOUNDED]
@@ -93,12 +111,16 @@ def model(method: Method, noise: SimulationNoise, data: Data, **given: Any) -> P
     return PATEClassifier(method=method, classes=data.classes, noise=noise, random_state=0, **given)
 
 
-def fit(one: Any, data: Data, form: str, people: bool, labels: Any = None, release: str | None = None) -> Any:
+def fit(
+    one: Any, data: Data, form: str, people: bool, labels: Any = None, release: str | None = None
+) -> Any:
     """Fit rows of a form, with or without people."""
     once: dict[str, Any] = {"release": release, "insist": True}
     if form == "array":
         ids = data.ids if people else None
-        return one.fit(data.X, data.y, X_public=data.X_public, y_public=labels, entity_ids=ids, **once)
+        return one.fit(
+            data.X, data.y, X_public=data.X_public, y_public=labels, entity_ids=ids, **once
+        )
     if people:
         one.set_params(unit="entity")
     rows: Any = data.table if people else data.table.without(["person"])
@@ -107,10 +129,14 @@ def fit(one: Any, data: Data, form: str, people: bool, labels: Any = None, relea
         columns = data.table.columns
 
         def read(some: Any) -> Iterator[Table]:
-            return (Table("private", {name: columns[name][part] for name in some}) for part in parts)
+            return (
+                Table("private", {name: columns[name][part] for name in some}) for part in parts
+            )
 
         rows = Batches("private", tuple(rows.columns), read)
-    return one.fit(rows, "income", X_public=data.public, entity_ids="person" if people else None, **once)
+    return one.fit(
+        rows, "income", X_public=data.public, entity_ids="person" if people else None, **once
+    )
 
 
 def _in_ledger(method: str, names: list[str | None], noise: SimulationNoise, data: Data) -> Any:
@@ -125,7 +151,9 @@ def _in_ledger(method: str, names: list[str | None], noise: SimulationNoise, dat
 
 def _by_schema(noise: SimulationNoise, data: Data, **given: Any) -> Any:
     rows = {name: data.table.columns[name] for name in (*data.bounded, "income", "person")}
-    one = PATEClassifier(epsilon=1.0, classes=data.classes, columns=data.schema, noise=noise, random_state=0)
+    one = PATEClassifier(
+        epsilon=1.0, classes=data.classes, columns=data.schema, noise=noise, random_state=0
+    )
     if given:
         one.set_params(unit="entity")
     return one.fit(Table("private", rows), "income", insist=True, **given)
@@ -147,7 +175,9 @@ def recorded_fits() -> dict[str, Callable[[SimulationNoise, Data], Any]]:
         for form in ("array", "table"):
             for people in (False, True):
                 found[f"{name} / {form} / {'people' if people else 'rows'}"] = (
-                    lambda noise, data, m=method, f=form, p=people, g=given: fit(model(m, noise, data, **g), data, f, p)
+                    lambda noise, data, m=method, f=form, p=people, g=given: fit(
+                        model(m, noise, data, **g), data, f, p
+                    )
                 )
     for name in ("moments", "moments, one round"):
         found[f"{name} / batches / people"] = lambda noise, data, m=METHODS[name]: fit(
@@ -161,13 +191,21 @@ def recorded_fits() -> dict[str, Callable[[SimulationNoise, Data], Any]]:
             model(METHODS["moments"], noise, data, epsilon=1.0, goal=g), data, "array", True
         )
     found["additive / schema / rows"] = _by_schema
-    found["additive / schema / people"] = lambda noise, data: _by_schema(noise, data, entity_ids="person")
+    found["additive / schema / people"] = lambda noise, data: _by_schema(
+        noise, data, entity_ids="person"
+    )
     found["numbers / schema / rows"] = _numbers
-    found["numbers / schema / people"] = lambda noise, data: _numbers(noise, data, entity_ids=data.ids)
+    found["numbers / schema / people"] = lambda noise, data: _numbers(
+        noise, data, entity_ids=data.ids
+    )
     for name in ("moments", "capped, few", "trees, few"):
-        found[f"{name} / again"] = lambda noise, data, m=name: _in_ledger(m, [None, None], noise, data)
+        found[f"{name} / again"] = lambda noise, data, m=name: _in_ledger(
+            m, [None, None], noise, data
+        )
     for name in ("moments", "capped, few"):
-        found[f"{name} / second month"] = lambda noise, data, m=name: _in_ledger(m, ["01", "02"], noise, data)
+        found[f"{name} / second month"] = lambda noise, data, m=name: _in_ledger(
+            m, ["01", "02"], noise, data
+        )
         found[f"{name} / first month again"] = lambda noise, data, m=name: _in_ledger(
             m, ["01", "02", "01"], noise, data
         )
@@ -179,20 +217,32 @@ def _hash(value: Any) -> str:
 
 
 def _digest(values: Any) -> str | None:
-    return None if values is None else hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:16]
+    return (
+        None
+        if values is None
+        else hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:16]
+    )
 
 
 def _released(one: Any, data: Data) -> dict[str, Any]:
     """Return everything of a fit that an outsider or the ledger sees, and digests of its ballots."""
     fitted = one
-    ballots = getattr(fitted, "ballots_", None) or ((fitted.votes_,) if hasattr(fitted, "votes_") else ())
-    entries = [{key: kept for key, kept in entry.items() if key not in KEYED} for entry in fitted.open_ledger_.export()]
+    ballots = getattr(fitted, "ballots_", None) or (
+        (fitted.votes_,) if hasattr(fitted, "votes_") else ()
+    )
+    entries = [
+        {key: kept for key, kept in entry.items() if key not in KEYED}
+        for entry in fitted.open_ledger_.export()
+    ]
     rows = data.public if getattr(fitted, "columns_", None) is not None else data.X_public
     if fitted.columns is not None:
         rows = Table("public", {name: data.public.columns[name] for name in data.bounded})
     predicted = np.asarray(one.predict(rows))
     return {
-        "ballots": [_digest(getattr(ballot, "totals", getattr(ballot, "counts", None))) for ballot in ballots],
+        "ballots": [
+            _digest(getattr(ballot, "totals", getattr(ballot, "counts", None)))
+            for ballot in ballots
+        ],
         "labels": _digest(fitted.release_.labels),
         "queries": _digest(fitted.queries_),
         "event": fitted.release_.event.as_dict(),
@@ -205,7 +255,9 @@ def _released(one: Any, data: Data) -> dict[str, Any]:
         "remembered": fitted.remembered_,
         "entries": [entry["kind"] for entry in entries],
         "content of entries": _hash(entries),
-        "predicted": _hash([round(float(one), 9) if predicted.dtype.kind == "f" else str(one) for one in predicted]),
+        "predicted": _hash(
+            [round(float(one), 9) if predicted.dtype.kind == "f" else str(one) for one in predicted]
+        ),
     }
 
 

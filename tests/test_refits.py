@@ -47,7 +47,10 @@ def test_a_grid_search_states_the_sum_of_its_fits():
     epsilon = data_independent.epsilon(Repeated(ONE, 7 * 20), 1e-5).epsilon
     assert search.best_estimator_.epsilon_.epsilon < epsilon
     assert f"guarantee one row ε = {round_up(epsilon):g} at δ = 1e-05" in said[-1]
-    assert f"not the {round_up(search.best_estimator_.epsilon_.epsilon):g} of this fit alone" in said[-1]
+    assert (
+        f"not the {round_up(search.best_estimator_.epsilon_.epsilon):g} of this fit alone"
+        in said[-1]
+    )
 
 
 def test_fits_of_different_noise_and_units_compose():
@@ -71,7 +74,8 @@ def test_what_does_not_add_up_is_not_warned_of(tmp_path):
         fit(model(noise=SimulationNoise(0)))
         warnings.simplefilter("ignore", BudgetContinuedWarning)
         for question in "ab":
-            fit(model(ledger=tmp_path / "a.ledger", budget=9.0, question=question))  # the ledger adds up
+            # The ledger adds up.
+            fit(model(ledger=tmp_path / "a.ledger", budget=9.0, question=question))
 
 
 @pytest.mark.parametrize("stream", [None, np.random.RandomState(5)], ids=["global", "passed"])
@@ -94,6 +98,8 @@ def test_the_callers_streams_and_arrays_are_left_alone_and_decide_nothing_later(
 
 def test_the_page_on_pitfalls_adds_up_seven_fits():
     one = GNMax(10.0).event_of_one(2, ONE_TEACHER, simulated=False)
-    alone, together = (data_independent.epsilon(Repeated(one, 50 * fits), 1e-5).epsilon for fits in (1, 7))
+    alone, together = (
+        data_independent.epsilon(Repeated(one, 50 * fits), 1e-5).epsilon for fits in (1, 7)
+    )
     page = " ".join((REPOSITORY / "docs" / "pitfalls.md").read_text().split())
     assert f"with `GNMax(10)` at δ = 1e-5, from {alone:.2f} to {together:.2f}." in page

@@ -31,11 +31,18 @@ from tutelage.targets import STEPS
 def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
     """Return rows and numbers from about 0 to 10, of which the rows explain nine tenths."""
     rows, age, rng = people(n, seed)
-    return rows, 4 + age / 20 + 1.5 * (rows["work"] == "public") + 2 * rows["hours"] + 0.4 * rng.normal(size=n)
+    return rows, 4 + age / 20 + 1.5 * (rows["work"] == "public") + 2 * rows[
+        "hours"
+    ] + 0.4 * rng.normal(size=n)
 
 
 def of(seed: int = 0, **more: Any) -> PATERegressor:
-    given = {"columns": SCHEMA, "target_range": (0, 10), "epsilon": 1.0, "noise": SimulationNoise(seed)}
+    given = {
+        "columns": SCHEMA,
+        "target_range": (0, 10),
+        "epsilon": 1.0,
+        "noise": SimulationNoise(seed),
+    }
     return PATERegressor(**(given | more))
 
 
@@ -57,7 +64,9 @@ def test_a_joint_ballot_is_no_longer_than_its_norm(size, seed):
     assert max((ballots**2).sum(axis=1)) <= joint_norm(size) ** 2
 
 
-@pytest.mark.parametrize("cell", ["nan", float("inf"), None, "many", 10**400, [1], 1j, np.datetime64("2020-01-01")])
+@pytest.mark.parametrize(
+    "cell", ["nan", float("inf"), None, "many", 10**400, [1], 1j, np.datetime64("2020-01-01")]
+)
 def test_a_number_that_is_none_is_refused_without_a_word_of_it(cell):
     rows, y = made_up(300)
     odd = y.astype(object)
@@ -121,18 +130,29 @@ def test_it_is_a_regressor_of_scikit_learn():
     copied: Any = clone(model)
     assert copied.get_params()["target_range"] == (0.0, 10.0)
     rows, y = made_up(1_000)
-    named: Any = model.fit({**rows, "days": y, "person": np.arange(1_000)}, "days", entity_ids="person")
-    assert named.student_.effects() == copied.fit(rows, y, entity_ids=np.arange(1_000)).student_.effects()
+    named: Any = model.fit(
+        {**rows, "days": y, "person": np.arange(1_000)}, "days", entity_ids="person"
+    )
+    assert (
+        named.student_.effects()
+        == copied.fit(rows, y, entity_ids=np.arange(1_000)).student_.effects()
+    )
     assert named.n_features_in_ == 3
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"target_range": (5, 5)}, "`target_range` of PATERegressor must be the lowest and the highest"),
+        (
+            {"target_range": (5, 5)},
+            "`target_range` of PATERegressor must be the lowest and the highest",
+        ),
         ({"target_range": (0, float("inf"))}, "`target_range` of PATERegressor must be between"),
         ({"columns": {"age": (0, 1)}}, "`columns` of PATERegressor must be a Schema"),
-        ({"method__mechanism": 3.0, "epsilon": None}, "`mechanism` of AdditiveMean must be a NoisySum"),
+        (
+            {"method__mechanism": 3.0, "epsilon": None},
+            "`mechanism` of AdditiveMean must be a NoisySum",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(wrong, said, tmp_path):

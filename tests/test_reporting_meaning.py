@@ -13,7 +13,15 @@ from mpmath import mp, mpf
 from test_card import card
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.lints import Case, lint, verdict_of
-from tutelage.reporting.meaning import RULE, advantage, bayes_factor, cases, percent, right_guesses, verdict
+from tutelage.reporting.meaning import (
+    RULE,
+    advantage,
+    bayes_factor,
+    cases,
+    percent,
+    right_guesses,
+    verdict,
+)
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)
@@ -30,7 +38,8 @@ def worst_pair(epsilon: float, delta: float) -> tuple[list[Any], list[Any]]:
 def test_the_advantage_is_that_of_the_best_test_on_the_worst_pair(epsilon, delta):
     with mp.workdps(50):
         here, there = worst_pair(epsilon, delta)
-        best = sum(max(p - q, 0) for p, q in zip(here, there, strict=True))  # the best test names the likelier one
+        # The best test names the likelier one.
+        best = sum(max(p - q, 0) for p, q in zip(here, there, strict=True))
         assert advantage(epsilon, delta) == pytest.approx(float(best), abs=1e-12)
         assert right_guesses(epsilon, delta) == pytest.approx(float((1 + best) / 2), abs=1e-12)
 
@@ -53,7 +62,10 @@ def test_printed_shares_are_rounded_upward_and_stay_shares(share):
 
 def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
     fair = card(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem")).as_markdown()
-    assert "After seeing everything published here, they guess the true version in at most 75 of 100 cases." in fair
+    assert (
+        "After seeing everything published here, they guess the true version in at most 75 of 100 cases."
+        in fair
+    )
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
@@ -66,15 +78,25 @@ def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
 
 
 @given(EPSILONS, DELTAS)
-def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_printed_rule(epsilon, delta):
+def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_printed_rule(
+    epsilon, delta
+):
     said = PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem")
-    most, right = re.search(r"([\d.]+) of 100 cases$", cases(said)), 100 * right_guesses(epsilon, delta)
+    most, right = (
+        re.search(r"([\d.]+) of 100 cases$", cases(said)),
+        100 * right_guesses(epsilon, delta),
+    )
     assert most is not None
     assert 0 <= float(most[1]) - right + 1e-12 < 1 + 2e-12
     if 0 < delta < 1:
         assert (verdict(said).word == "weak") == bool(lint(Case(epsilon=epsilon, delta=delta)))
-    assert verdict(said).word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
-    assert "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95" in RULE
+    assert verdict(said).word == (
+        "strong" if right <= 75 else "moderate" if right <= 95 else "weak"
+    )
+    assert (
+        "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95"
+        in RULE
+    )
 
 
 def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none():

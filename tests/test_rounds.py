@@ -6,10 +6,21 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tutelage import GNMax, InteractiveGNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage import (
+    GNMax,
+    InteractiveGNMax,
+    LabelingSession,
+    Ledger,
+    SimulationNoise,
+    VoteHistogram,
+)
 from tutelage.boundary import Boundary
 from tutelage.events import Composed, InteractiveCheck
-from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidDataError,
+    InvalidParameterError,
+)
 from tutelage.labeling import ask_in_rounds
 from tutelage.methods.rounds import even_rounds
 from tutelage.students.selection import (
@@ -40,13 +51,17 @@ def pool(n_rows: int = 120) -> tuple[np.ndarray, np.ndarray, VoteHistogram]:
 def session(mechanism=None, epsilon: float = 50.0, ledger: Ledger | None = None) -> LabelingSession:
     X, _, votes = pool()
     ledger = ledger or Ledger.in_memory(epsilon=epsilon, delta=1e-5, unit=votes.unit)
-    return LabelingSession(votes, mechanism or GNMax(5.0), ledger, X_voted=X, noise=SimulationNoise(0))
+    return LabelingSession(
+        votes, mechanism or GNMax(5.0), ledger, X_voted=X, noise=SimulationNoise(0)
+    )
 
 
 def test_each_round_asks_rows_that_were_not_asked_and_is_charged():
     X, classes, _ = pool()
     asking = session()
-    asked = ask_in_rounds(asking, X, [20, 10, 5], first=RandomRows(), then=LeastConfident(), student=STUDENT)
+    asked = ask_in_rounds(
+        asking, X, [20, 10, 5], first=RandomRows(), then=LeastConfident(), student=STUDENT
+    )
     assert asked.rounds == (20, 10, 5)
     assert len(set(asked.queries.tolist())) == 35
     assert np.mean(asked.release.labels == classes[asked.queries]) > 0.8
@@ -59,14 +74,18 @@ def test_each_round_asks_rows_that_were_not_asked_and_is_charged():
 def test_a_rule_that_needs_answers_waits_for_two_classes():
     X, _, _ = pool()
     asking = session(GNMax(1.0), 1e4)
-    asked = ask_in_rounds(asking, X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT)
+    asked = ask_in_rounds(
+        asking, X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT
+    )
     assert asked.queries.tolist() == [0, 1, 2, 3, 4, 5]  # all of one class
 
 
 def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learns():
     X, classes, _ = pool()
     student = LogisticRegression(C=100.0)
-    asked = ask_in_rounds(session(INTERACTIVE), X, [40, 40, 40], first=RandomRows(), student=student)
+    asked = ask_in_rounds(
+        session(INTERACTIVE), X, [40, 40, 40], first=RandomRows(), student=student
+    )
     answered = asked.release.answered
     assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
     assert isinstance(asked.release.event, Composed)
@@ -89,7 +108,10 @@ def test_the_same_call_again_costs_nothing_though_predictions_differ_in_the_last
     X, _, votes = pool()
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
     settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
-    one, other = (ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings) for _ in range(2))
+    one, other = (
+        ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
+        for _ in range(2)
+    )
     assert other.release.cost == 0
     assert np.array_equal(one.queries, other.queries)
     assert np.array_equal(one.release.labels, other.release.labels)
@@ -104,7 +126,7 @@ class Odd(QuerySelector):
 
     def check(self, X, n_classes):
         if self.too_few_classes:
-            raise InvalidParameterError(Problem("Odd.n_classes", "be larger"))
+            raise InvalidParameterError("Odd.n_classes", "be larger")
 
     def _choose(self, known, n_queries, generator):
         raise AssertionError
@@ -155,7 +177,9 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
     X, _, _ = pool()
     kept = X.copy()
     student = make_pipeline(StandardScaler(copy=False), LogisticRegression())
-    ask_in_rounds(session(), X, [20, 10], first=RandomRows(), then=LeastConfident(), student=student)
+    ask_in_rounds(
+        session(), X, [20, 10], first=RandomRows(), then=LeastConfident(), student=student
+    )
     assert np.array_equal(X, kept)
 
     class Meddler(QuerySelector):
@@ -190,7 +214,10 @@ def test_votes_must_know_all_rows_of_several_rounds():
     for asking, message in (
         (LabelingSession(votes, GNMax(5.0), ledger), "`X_voted` of LabelingSession must be passed"),
         (some, "a row that is not in `X_voted`"),
-        (session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), "must be above 1/3, because a random guess"),
+        (
+            session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)),
+            "must be above 1/3, because a random guess",
+        ),
     ):
         with pytest.raises((InvalidParameterError, InvalidDataError), match=message):
             ask_in_rounds(asking, X, [5, 5], first=FirstRows(), student=STUDENT)
@@ -198,7 +225,12 @@ def test_votes_must_know_all_rows_of_several_rounds():
 
 
 def test_a_rule_sees_public_things_only():
-    assert {one.name for one in fields(PublicKnowledge)} == {"X", "labels", "asked", "probabilities"}
+    assert {one.name for one in fields(PublicKnowledge)} == {
+        "X",
+        "labels",
+        "asked",
+        "probabilities",
+    }
 
 
 def test_rounds_share_queries_evenly():
@@ -207,7 +239,9 @@ def test_rounds_share_queries_evenly():
 
 def known(labels, asked=True) -> PublicKnowledge:
     labels = np.array(labels)
-    return PublicKnowledge(X=np.zeros((len(labels), 1)), labels=labels, asked=np.full(len(labels), asked))
+    return PublicKnowledge(
+        X=np.zeros((len(labels), 1)), labels=labels, asked=np.full(len(labels), asked)
+    )
 
 
 def test_a_balanced_subset_of_paid_labels_has_as_many_of_each_class():
@@ -220,5 +254,7 @@ def test_choosing_by_labels_that_were_not_paid_for_is_refused():
     X, labels = np.zeros((4, 1)), np.array([0, 1, -1, -1])
     with pytest.raises(InvalidDataError, match="2 rows of `known` were not asked"):
         class_balanced(PublicKnowledge(X=X, labels=labels, asked=labels >= 0), 1, seed=0)
-    with pytest.raises(InvalidDataError, match=r"at most the 1 answers of the rarest released class\. Got 2"):
+    with pytest.raises(
+        InvalidDataError, match=r"at most the 1 answers of the rarest released class\. Got 2"
+    ):
         class_balanced(known([0, 0, 1]), 2, seed=0)

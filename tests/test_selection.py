@@ -15,7 +15,13 @@ from tutelage.students.selection import (
     RandomRows,
 )
 
-SELECTORS = [FirstRows(), RandomRows(), GivenRows(tuple(range(39, -1, -1))), Medoids(), LeastConfident()]
+SELECTORS = [
+    FirstRows(),
+    RandomRows(),
+    GivenRows(tuple(range(39, -1, -1))),
+    Medoids(),
+    LeastConfident(),
+]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +33,10 @@ def known() -> PublicKnowledge:
     labels = np.where(asked, group, -1)
     labels[1] = -1
     return PublicKnowledge(
-        X=X, labels=labels, asked=asked, probabilities=np.random.default_rng(1).dirichlet([1] * 4, 40)
+        X=X,
+        labels=labels,
+        asked=asked,
+        probabilities=np.random.default_rng(1).dirichlet([1] * 4, 40),
     )
 
 
@@ -64,14 +73,17 @@ def test_rules_say_truly_whether_they_need_answers_or_a_student(selector, known)
 
 
 def test_rows_come_in_their_order(known):
-    assert GivenRows((5, 0, 3, 5, 2)).select(known, 3, 0).tolist() == [5, 3, 2]  # row 0 was asked before
+    # Row 0 was asked before.
+    assert GivenRows((5, 0, 3, 5, 2)).select(known, 3, 0).tolist() == [5, 3, 2]
     expected = sorted(known.open, key=lambda row: known.probabilities[row].max())
     assert LeastConfident().select(known, 32, 0).tolist() == expected
 
 
 def test_random_rows_are_all_equally_likely():
     before = PublicKnowledge.before(np.zeros((5, 1)))
-    counts = np.bincount(np.concatenate([RandomRows().select(before, 2, seed) for seed in range(1000)]), minlength=5)
+    counts = np.bincount(
+        np.concatenate([RandomRows().select(before, 2, seed) for seed in range(1000)]), minlength=5
+    )
     assert np.all(np.abs(counts - 400) < 5 * np.sqrt(1000 * 0.4 * 0.6))
 
 
@@ -114,10 +126,17 @@ def test_a_rule_that_asks_twice_or_out_of_range_is_refused(known, rows):
 ])  # fmt: skip
 def test_knowledge_that_does_not_fit_together_is_refused(labels, asked, probabilities):
     with pytest.raises(InvalidDataError, match=r"must hold one label, one mark|never released"):
-        PublicKnowledge(X=np.zeros((3, 1)), labels=np.array(labels), asked=np.array(asked), probabilities=probabilities)
+        PublicKnowledge(
+            X=np.zeros((3, 1)),
+            labels=np.array(labels),
+            asked=np.array(asked),
+            probabilities=probabilities,
+        )
 
 
-@pytest.mark.parametrize(("rule", "X"), [(Medoids(), [[np.nan], [0]]), (GivenRows((1, 1)), [[1], [0]])])
+@pytest.mark.parametrize(
+    ("rule", "X"), [(Medoids(), [[np.nan], [0]]), (GivenRows((1, 1)), [[1], [0]])]
+)
 def test_what_a_rule_cannot_rank_is_refused(rule, X):
     with pytest.raises(InvalidDataError, match=r"must be finite|finite numbers|distinct numbers"):
         rule.select(PublicKnowledge.before(np.array(X)), 2, 0)

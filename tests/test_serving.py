@@ -18,7 +18,16 @@ from ledgers import knows, new_ledger, recall
 from processes import called_by_itself, die_at_event, ended, forked
 from tutelage.exceptions import FederationError, ForgedMessageError, StaleBatchError
 from tutelage.features import Schema
-from tutelage.federation import Batch, ComputingParty, Consortium, Entity, Home, Identity, Role, aggregator
+from tutelage.federation import (
+    Batch,
+    ComputingParty,
+    Consortium,
+    Entity,
+    Home,
+    Identity,
+    Role,
+    aggregator,
+)
 from tutelage.federation.computing_party import agreed_pins, read_statement, statement_of
 from tutelage.federation.mailbox import Kind, consortium_status
 from tutelage.federation.serving import Serving, question_of
@@ -77,7 +86,9 @@ class Play:
         for name in names:
             serving = self.serving(name)
             if serving._accept():
-                self.members.mailbox.put_acceptance(serving.home.identity, serving.home.consortium())
+                self.members.mailbox.put_acceptance(
+                    serving.home.identity, serving.home.consortium()
+                )
 
     def ask(self, release: str = "first", **options: Any) -> Any:
         return self.aggregator.ask_sum(release, self.members.mailbox, **options)
@@ -96,7 +107,9 @@ class Play:
         """Propose a roster with these changes; without any, with the members in another order."""
         before = self.members.home(HOSPITALS[1]).consortium()
         first, second, *rest = before.members
-        after = replace(before, **{"roster": before.roster + 1, "members": (second, first, *rest)} | changes)
+        after = replace(
+            before, **{"roster": before.roster + 1, "members": (second, first, *rest)} | changes
+        )
         self.members.mailbox.put_roster(after)
         return after
 
@@ -109,12 +122,19 @@ class Play:
         made.save(home)
         self.members.mailbox.put_member(made.member)
         members = self.members.home(HOSPITALS[1]).consortium().members
-        return self.amended(members=tuple(made.member if one.name == name else one for one in members))
+        return self.amended(
+            members=tuple(made.member if one.name == name else one for one in members)
+        )
 
 
 def begun(folder: Path, entities: int = 4) -> Play:
     """Return a consortium whose computing parties have accepted its roster."""
-    terms = {"schema": SCHEMA, "people": (PEOPLE,) * entities, "classes": ("young", "old"), "teachers_per_entity": 1}
+    terms = {
+        "schema": SCHEMA,
+        "people": (PEOPLE,) * entities,
+        "classes": ("young", "old"),
+        "teachers_per_entity": 1,
+    }
     members = found(folder, NoisySum(2.0), entities=entities, **terms)
     for name in PARTIES:
         members.mailbox.put_acceptance(members.home(name).identity, members.consortium)
@@ -150,7 +170,9 @@ def after_one(computed, tmp_path):
 
 def test_the_question_says_who_comes_and_the_words(play):
     terms = play.members.consortium
-    assert question_of(None, terms).startswith("4 hospitals join 'Hospitals': hospital-0, hospital-1,")
+    assert question_of(None, terms).startswith(
+        "4 hospitals join 'Hospitals': hospital-0, hospital-1,"
+    )
     assert terms.words in question_of(None, terms)
 
 
@@ -222,7 +244,11 @@ def done(play: Play, step: Callable[[Play], Any], event: int = 0) -> int:
 
     def work() -> None:
         noise = SimulationNoise(0)  # the same in each child
-        for name in (name for name in vars(SimulationNoise) if not name.startswith("_") and name != "simulated"):
+        for name in (
+            name
+            for name in vars(SimulationNoise)
+            if not name.startswith("_") and name != "simulated"
+        ):
             draw = getattr(noise, name)
             setattr(SystemNoise, name, lambda _, *given, draw=draw: draw(*given))
         if event:
@@ -269,7 +295,10 @@ def swept(step: str, every: int, folder: Path, founded: Play) -> None:
             break
         paid = attempt.spent(name)
         assert paid in (before, expected[0]), event
-        votes = {path: path.read_bytes() for path in (folder / "attempt" / name / "votes").glob("[0-9a-f]*/*")}
+        votes = {
+            path: path.read_bytes()
+            for path in (folder / "attempt" / name / "votes").glob("[0-9a-f]*/*")
+        }
         assert paid > before or not votes, event  # nothing is made that is not paid for
         found["paid" if paid > before else "not paid"] += 1
         assert done(attempt, do) == 0, event
@@ -290,7 +319,8 @@ def test_a_member_killed_at_an_event_pays_once_and_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "step"), [((aggregator, "require_room"), Play.ask), ((SharedSums, "happened"), collect)]
+    ("before", "step"),
+    [((aggregator, "require_room"), Play.ask), ((SharedSums, "happened"), collect)],
 )
 def test_of_two_processes_of_a_coordinator_the_second_waits_and_finds_the_same(
     before, step, founded, computed, tmp_path, monkeypatch
@@ -358,7 +388,8 @@ def test_an_operator_is_asked_once_a_process_and_never_for_what_is_paid(play):
 
 def test_a_damaged_copy_of_a_batch_is_not_signed_again_by_the_coordinator(play):
     play.ask()
-    shutil.rmtree(play.members.mailbox.folder / "batches")  # or the mailbox would refuse another batch of its name
+    # Or the mailbox would refuse another batch of its name.
+    shutil.rmtree(play.members.mailbox.folder / "batches")
     (kept,) = (play.members.folder / "aggregator" / "asked").rglob("batch")
     content = kept.read_bytes()
     kept.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -421,12 +452,17 @@ def test_a_member_leaves_and_another_comes_while_a_release_goes_on(after_one):
     play.cast_and_add(batch, HOSPITALS[:3])
     second = play.collect(batch)
     assert second.entities == tuple(HOSPITALS[:3])
-    assert second.round.opened.people == dict.fromkeys(HOSPITALS, PEOPLE)  # of the release that goes on
+    # Of the release that goes on.
+    assert second.round.opened.people == dict.fromkeys(HOSPITALS, PEOPLE)
 
 
 def test_a_roster_that_is_declined_or_older_changes_nothing(play):
     play.answer = False
-    after, serving, home = play.amended(), play.serving("hospital-0"), play.members.home("hospital-0")
+    after, serving, home = (
+        play.amended(),
+        play.serving("hospital-0"),
+        play.members.home("hospital-0"),
+    )
     assert [serving.step() for _ in range(2)] == [False] * 2
     assert len(play.asked) == 1
     assert after.words in play.asked[0]

@@ -10,7 +10,16 @@ from scipy.stats import chi2
 
 from tutelage.exceptions import ForgedMessageError, InvalidDataError
 from tutelage.federation import sharing
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, added, decode, encode, from_random, recombine, split
+from tutelage.federation.sharing import (
+    ELEMENT_BYTES,
+    MODULUS,
+    added,
+    decode,
+    encode,
+    from_random,
+    recombine,
+    split,
+)
 
 SMALL = st.integers(-(2**40) + 1, 2**40 - 1)
 Split = Callable[[np.ndarray], tuple[bytes, bytes, bytes]]
@@ -40,7 +49,8 @@ def departure_from_uniform(method: Split, values: np.ndarray, bins: int = 8) -> 
     return min(chances)
 
 
-FALSE_ALARM = 1e-9  # six statistics of six data sets below: 36 times this is the chance that a right split fails
+# Six statistics of six data sets below: 36 times this is the chance that a right split fails.
+FALSE_ALARM = 1e-9
 
 
 @pytest.mark.parametrize("method", [split, partial(split, summed=True)], ids=["votes", "sums"])
@@ -50,9 +60,15 @@ def test_any_two_shares_are_uniform(value, method):
 
 
 def short_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
-    random = np.frombuffer(np.random.default_rng(0).bytes(8 * values.size), dtype="<u8").astype(object)
+    random = np.frombuffer(np.random.default_rng(0).bytes(8 * values.size), dtype="<u8").astype(
+        object
+    )
     first, _, _ = split(values)
-    return first, encode(random), encode(values.astype(object) - decode(first, values.shape) - random)
+    return (
+        first,
+        encode(random),
+        encode(values.astype(object) - decode(first, values.shape) - random),
+    )
 
 
 def value_as_last_share(values: np.ndarray) -> tuple[bytes, bytes, bytes]:
@@ -75,7 +91,10 @@ def test_an_element_that_is_not_below_the_modulus_is_drawn_again(monkeypatch):
 
 def test_random_bytes_become_the_elements_of_their_lowest_89_bits():
     random = np.random.default_rng(0).bytes(1000 * ELEMENT_BYTES) + bytes(ELEMENT_BYTES)
-    expected = [int.from_bytes(random[at : at + ELEMENT_BYTES], "little") % 2**89 for at in range(0, len(random), 12)]
+    expected = [
+        int.from_bytes(random[at : at + ELEMENT_BYTES], "little") % 2**89
+        for at in range(0, len(random), 12)
+    ]
     assert from_random(random).tolist() == expected
 
 
@@ -103,7 +122,9 @@ def test_an_element_beyond_the_field_is_forged():
 
 
 def on_lines(values: list[int], slopes: list[int]) -> list[bytes]:
-    points = [[value + slope * x for value, slope in zip(values, slopes, strict=True)] for x in (1, 2, 3)]
+    points = [
+        [value + slope * x for value, slope in zip(values, slopes, strict=True)] for x in (1, 2, 3)
+    ]
     return [encode(np.array(each, dtype=object)) for each in points]
 
 
@@ -111,7 +132,9 @@ LINES = st.lists(st.tuples(SMALL, st.integers(0, MODULUS - 1)), min_size=1, max_
 
 
 @given(LINES, st.data())
-def test_points_on_a_line_open_its_value_at_zero_and_one_false_point_is_found_whoever_sends_it(lines, data):
+def test_points_on_a_line_open_its_value_at_zero_and_one_false_point_is_found_whoever_sends_it(
+    lines, data
+):
     values, slopes = map(list, zip(*lines, strict=True))
     shares = on_lines(values, slopes)
     opened = recombine(shares, (len(values),))

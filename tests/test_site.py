@@ -21,7 +21,17 @@ CODE = {"python", "toml", "sh", "console"}
 
 # The test that runs the code blocks of a page; test_guides.py runs whole pages.
 DOCS = REPOSITORY / "docs"
-IN_TEST_DOCS = ["ballots", "card", "configuration", "ledger", "local", "mechanisms", "methods", "students", "teachers"]
+IN_TEST_DOCS = [
+    "ballots",
+    "card",
+    "configuration",
+    "ledger",
+    "local",
+    "mechanisms",
+    "methods",
+    "students",
+    "teachers",
+]
 RUN_BY = {
     REPOSITORY / "README.md": "test_docs.py",
     DOCS / "audit.md": "test_cli_audit.py",
@@ -32,7 +42,11 @@ RUN_BY = {
 
 
 def source_of(test: str) -> str:
-    (path,) = (path for tests in ("tests", "reproductions/tests") if (path := REPOSITORY / tests / test).exists())
+    (path,) = (
+        path
+        for tests in ("tests", "reproductions/tests")
+        if (path := REPOSITORY / tests / test).exists()
+    )
     return path.read_text()
 
 
@@ -40,7 +54,9 @@ def source_of(test: str) -> str:
 def test_every_code_block_is_run_by_a_test(page):
     has_code = any(language in CODE for language, _ in BLOCK.findall(page.read_text()))
     test = RUN_BY.get(page)
-    assert has_code == (test is not None) or page in GUIDES, f"run the code of {page.name}, and name the test in RUN_BY"
+    assert has_code == (test is not None) or page in GUIDES, (
+        f"run the code of {page.name}, and name the test in RUN_BY"
+    )
     assert test is None or page.name in source_of(test)
 
 
@@ -48,7 +64,10 @@ def test_another_estimator_is_configured_as_documented(tmp_path):
     whole, part = blocks("docs/configuration.md", "toml")
     replaced = re.sub(r"^\[method\].*?(?=^\[)", f"{part}\n", whole, flags=re.MULTILINE | re.DOTALL)
     assert replaced.count("\n[method]\n") == 1
-    for text, teacher in ((whole, "RandomForestClassifier"), (replaced, "HistGradientBoostingClassifier")):
+    for text, teacher in (
+        (whole, "RandomForestClassifier"),
+        (replaced, "HistGradientBoostingClassifier"),
+    ):
         (tmp_path / "config.toml").write_text(text)
         config = load_config(tmp_path / "config.toml")
         assert isinstance(config.method, TeacherVotes)
@@ -66,7 +85,9 @@ def words_of_commands() -> set[str]:
     def visit(command: Any, path: str) -> None:
         context = command.make_context(path, [], resilient_parsing=True)
         found.add(path)
-        options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+        options = [
+            parameter for parameter in command.params if parameter.param_type_name == "option"
+        ]
         found.update(f"{path} {name}" for option in options for name in option.opts)
         for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
             visit(command.get_command(context, name), f"{path} {name}")
@@ -77,12 +98,15 @@ def words_of_commands() -> set[str]:
 
 def test_documented_commands_and_options_exist():
     known, seen = words_of_commands(), 0
-    for page in (page for page in PAGES if page.name != "CHANGELOG.md"):  # which also names what is gone
+    # Which also names what is gone.
+    for page in (page for page in PAGES if page.name != "CHANGELOG.md"):
         text = page.read_text()
         lines = [line for _, block in BLOCK.findall(text) for line in block.splitlines()]
         lines += re.findall(r"`(tutelage [a-z][^`]*)`", BLOCK.sub("", text).replace("\n", " "))
         for line in lines:
-            command = re.match(r"^(?:\$ )?(tutelage [a-z]+)( [a-z]+)?(?=\s|$)(.*)", line.split("#")[0])
+            command = re.match(
+                r"^(?:\$ )?(tutelage [a-z]+)( [a-z]+)?(?=\s|$)(.*)", line.split("#")[0]
+            )
             if command is None:
                 continue
             verb, noun, rest = command.groups(default="")

@@ -80,7 +80,8 @@ def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "y"), [({"steps": 0}, Y), ({"random_state": -1}, [3] * 6), ({"random_state": "one"}, Y)]
+    ("wrong", "y"),
+    [({"steps": 0}, Y), ({"random_state": -1}, [3] * 6), ({"random_state": "one"}, Y)],
 )
 def test_settings_are_checked_before_anything_is_learned(wrong, y):
     student = Seeded(**wrong)
@@ -89,7 +90,9 @@ def test_settings_are_checked_before_anything_is_learned(wrong, y):
     assert not hasattr(student, "rows_")
 
 
-@pytest.mark.parametrize("student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__
+)
 def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(student):
     with pytest.warns(UserWarning, match="same class") as caught:
         fitted = student.set_params(random_state=2**33).fit(X, [7, -1, 7, -1, -1, 7])
@@ -98,7 +101,9 @@ def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(studen
     assert fitted.predict(X).tolist() == [7] * 6
 
 
-@pytest.mark.parametrize("student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__
+)
 def test_every_student_says_a_rare_class(student):
     rows = np.random.default_rng(0).random((200, 2))
     rare = rows[:, 0] > 0.93
@@ -108,7 +113,10 @@ def test_every_student_says_a_rare_class(student):
 
 def test_a_forest_knows_how_rare_a_class_is_and_counts_it_as_told():
     rows, labels = np.random.default_rng(0).random((200, 2)), np.arange(200) % 10 == 0
-    plain, weighed = (ForestStudent(class_weight=one, random_state=0).fit(rows, labels) for one in (None, {True: 9}))
+    plain, weighed = (
+        ForestStudent(class_weight=one, random_state=0).fit(rows, labels)
+        for one in (None, {True: 9})
+    )
     assert plain.predict_proba(rows)[:, 1].mean() == pytest.approx(0.1, abs=0.05)
     assert weighed.predict_proba(rows)[:, 1].mean() == pytest.approx(0.5, abs=0.15)
 
@@ -119,6 +127,11 @@ def test_a_clone_is_given_weights_only_if_it_takes_them_and_is_silent_and_seeded
     same = RandomForestClassifier(5, random_state=3).fit(rows, labels, weights)
     assert np.array_equal(forest.predict_proba(rows), same.predict_proba(rows))
     assert (forest.verbose, forest.random_state) == (0, 3)
-    assert fit_clone(RandomForestClassifier(5, random_state=9), rows, labels, 3, None).random_state == 9
-    inner = fit_clone(make_pipeline(RandomForestClassifier(5), memory="cache"), rows, labels, 3, weights)
+    assert (
+        fit_clone(RandomForestClassifier(5, random_state=9), rows, labels, 3, None).random_state
+        == 9
+    )
+    inner = fit_clone(
+        make_pipeline(RandomForestClassifier(5), memory="cache"), rows, labels, 3, weights
+    )
     assert (inner.memory, inner[-1].random_state) == (None, 3)  # it would file rows of a shard

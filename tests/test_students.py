@@ -27,7 +27,9 @@ def test_a_student_learns_the_answered_queries_in_the_users_words():
 
 def test_one_released_class_makes_a_constant_student_and_says_so():
     with pytest.warns(OneClassWarning, match="same class"):
-        student = fit_student(LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0)
+        student = fit_student(
+            LogisticRegression(), np.eye(3), np.array([1, 1, -1]), CLASSES, seed=0
+        )
     assert student.predict(np.eye(3)).tolist() == ["yes"] * 3
 
 
@@ -44,7 +46,10 @@ def test_a_student_comes_back_from_disk(estimator, tmp_path):
 
 def test_a_missing_or_foreign_file_is_refused(tmp_path):
     (tmp_path / "other.skops").write_bytes(b"not an archive")
-    for name, said in (("nothing", "cannot be read: No such file"), ("other", "is not a readable skops file")):
+    for name, said in (
+        ("nothing", "cannot be read: No such file"),
+        ("other", "is not a readable skops file"),
+    ):
         with pytest.raises(InvalidDataError, match=f"{name}.skops {said}"):
             load_student(tmp_path / f"{name}.skops")
 
@@ -82,7 +87,9 @@ def test_a_forest_takes_a_handful_of_labels_and_missing_cells(labels):
 @parametrize_with_checks(
     [ForestStudent(random_state=0), LabelPropagationStudent(random_state=0)],
     # scikit-learn itself leaves semi-supervised classifiers out of this check, by name.
-    expected_failed_checks=lambda _: {"check_classifiers_classes": "−1 is no class here: it marks an unlabeled row"},
+    expected_failed_checks=lambda _: {
+        "check_classifiers_classes": "−1 is no class here: it marks an unlabeled row"
+    },
 )
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 @pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%:UserWarning")

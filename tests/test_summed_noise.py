@@ -71,10 +71,14 @@ def summed_and_whole(sigma: float, shares: int, reach: int) -> tuple[list, list]
         share = precise_gaussian(mpf(sigma), own)
         total = share
         for _ in range(shares - 1):
-            total = np.convolve(np.array(total, dtype=object), np.array(share, dtype=object)).tolist()
+            total = np.convolve(
+                np.array(total, dtype=object), np.array(share, dtype=object)
+            ).tolist()
         whole = precise_gaussian(mpf(sigma) * mp.sqrt(shares), len(total) // 2)
         middle = len(total) // 2
-        return total[middle - reach : middle + reach + 1], whole[middle - reach : middle + reach + 1]
+        return total[middle - reach : middle + reach + 1], whole[
+            middle - reach : middle + reach + 1
+        ]
 
 
 @pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.0, 5), (2.0, 4)])
@@ -94,7 +98,8 @@ def test_the_sum_is_within_the_bound_of_one_discrete_gaussian(sigma, shares):
 def test_the_closed_form_covers_the_ripple_that_every_further_share_adds(sigma, shares):
     with mp.workdps(DIGITS):
         steps = [mp.exp(-2 * (mp.pi * mpf(sigma)) ** 2 * k / (k + 1)) for k in range(1, shares)]
-        ripple = [mp.jtheta(3, 0, q) / mp.jtheta(4, 0, q) for q in steps]  # largest over smallest theta sum
+        # Largest over smallest theta sum.
+        ripple = [mp.jtheta(3, 0, q) / mp.jtheta(4, 0, q) for q in steps]
         assert mp.fsum(mp.log(ratio) for ratio in ripple) <= log_ratio(sigma, shares)
 
 
@@ -108,7 +113,9 @@ def test_one_share_is_the_noise_itself_and_little_noise_has_no_bound():
 def shifted_renyi(law: list, order: float):
     """Return D_order of a law and its shift by one, to 50 digits, over the range in which both are known."""
     lam = mpf(order)
-    return mp.log(mp.fsum(p**lam * q ** (1 - lam) for p, q in zip(law[1:], law[:-1], strict=True))) / (lam - 1)
+    return mp.log(
+        mp.fsum(p**lam * q ** (1 - lam) for p, q in zip(law[1:], law[:-1], strict=True))
+    ) / (lam - 1)
 
 
 @pytest.mark.parametrize(("sigma", "shares"), [(1.0, 2), (1.2, 5), (2.0, 4)])
@@ -128,7 +135,13 @@ def test_the_surcharge_is_needed_where_shares_are_narrow():
     """At σ_s = 1 the sum of two shares costs more than one discrete Gaussian does, so nothing less would do."""
     total, whole = summed_and_whole(1.0, 2, 19)
     with mp.workdps(DIGITS):
-        assert max(shifted_renyi(total, order) - shifted_renyi(whole, order) for order in (1.01, 2.0, 4.0)) > 1e-12
+        assert (
+            max(
+                shifted_renyi(total, order) - shifted_renyi(whole, order)
+                for order in (1.01, 2.0, 4.0)
+            )
+            > 1e-12
+        )
 
 
 def law_of_four_shares(reach: int) -> np.ndarray:
@@ -155,7 +168,9 @@ def test_no_pair_of_small_neighbors_costs_more_than_claimed():
                     assert bounds[0][index] <= bounds[1][index]
 
 
-@pytest.mark.parametrize(("event", "variables"), [(VOTE, 10), (CHECK, 1), (INTERACTIVE, 1), (SUM, 3)])
+@pytest.mark.parametrize(
+    ("event", "variables"), [(VOTE, 10), (CHECK, 1), (INTERACTIVE, 1), (SUM, 3)]
+)
 def test_it_comes_back_from_its_record(event, variables):
     summed = SummedNoise(event, 20)
     for whole in (summed, Repeated(summed, 7), Composed((summed, VOTE))):
@@ -216,7 +231,9 @@ def test_exact_composition_is_used_and_surcharged(monkeypatch):
     assert log_distance(SummedNoise(CHECK, 2)) == pytest.approx(1e-4)
     assert log_distance(SummedNoise(SUM, 2)) == pytest.approx(3e-4)
     monkeypatch.setattr(data_independent, "_by_three_outcomes", lambda *_: [])
-    monkeypatch.setattr(data_independent, "rdp", lambda _: RenyiCurve(np.array([2.0]), np.array([math.inf])))
+    monkeypatch.setattr(
+        data_independent, "rdp", lambda _: RenyiCurve(np.array([2.0]), np.array([math.inf]))
+    )
     found = epsilon(Repeated(narrow, 20), 1e-5)
     expected = gaussian_composition(2 * math.sqrt(2), 20, 1e-5 * math.exp(-0.02)) + 0.04
     assert found.epsilon == pytest.approx(expected, rel=1e-12)
@@ -227,7 +244,8 @@ def test_exact_composition_is_used_and_surcharged(monkeypatch):
 def test_a_moved_pair_satisfies_the_moved_guarantee(distance):
     """The worst that a factor e^±u can do to an (ε, δ) pair of laws, outcome by outcome, is covered."""
     delta, eps, chance = 0.05, 0.5, 0.4
-    other = chance * math.exp(eps) + moved_delta(delta, distance)  # chance of the neighbor, (ε, δ) just kept
+    # Chance of the neighbor, (ε, δ) just kept.
+    other = chance * math.exp(eps) + moved_delta(delta, distance)
     moved = math.exp(distance) * other, math.exp(-distance) * chance
     left_over = moved[0] - math.exp(moved_epsilon(eps, distance)) * moved[1]
     assert delta * (1 - 1e-9) < left_over <= delta * (1 + 1e-12)
@@ -237,15 +255,24 @@ def test_what_a_settled_batch_must_keep_to_holds_for_summed_noise():
     check, vote, asked = (SummedNoise(event, 8) for event in (CHECK, VOTE, INTERACTIVE))
     one = Composed((check, vote))
 
-    def breach(checks: int, votes: int, answers: list[int], check: Event = check, vote: Event = vote) -> str | None:
-        return breach_of(one, 10, Composed((Repeated(check, checks), Repeated(vote, votes))), answers)
+    def breach(
+        checks: int, votes: int, answers: list[int], check: Event = check, vote: Event = vote
+    ) -> str | None:
+        return breach_of(
+            one, 10, Composed((Repeated(check, checks), Repeated(vote, votes))), answers
+        )
 
     assert breach(10, 3, [3]) is None
     assert breach(10, 3, [4]) == "gives more labels than it reports answers"
     assert breach(9, 3, [3]) is not None
     assert breach(10, 3, [3], CHECK, VOTE) is not None
     assert breach_of(vote, 10, Repeated(vote, 9), [9]) is not None
-    assert breach_of(Composed((asked, vote)), 10, Composed((Repeated(asked, 10), Repeated(vote, 3))), [9]) is None
+    assert (
+        breach_of(
+            Composed((asked, vote)), 10, Composed((Repeated(asked, 10), Repeated(vote, 3))), [9]
+        )
+        is None
+    )
 
 
 def test_costs_that_need_votes_refuse_it_and_public_ones_do_not():
@@ -291,13 +318,18 @@ def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_th
     event = NoisyArgmaxGaussian(sigma, 2, ONE_TEACHER)
 
     def left(counted: int) -> np.ndarray:
-        drawn = SimulationNoise(13).discrete_gaussian(SummedNoise(event, counted).sigma_of_share, (entities, 40_000))
+        drawn = SimulationNoise(13).discrete_gaussian(
+            SummedNoise(event, counted).sigma_of_share, (entities, 40_000)
+        )
         return drawn.sum(axis=0) - drawn[honest:].sum(axis=0)  # the rest told theirs
 
     assert law_is(left(honest), sigma) > 1e-4
     assert law_is(left(entities), sigma) < 1e-12
-    claimed = rdp(SummedNoise(ConfidenceCheck(0, sigma, 2, ONE_TEACHER), honest), np.array([2.0])).values[0]
-    measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))  # λ/2σ² at λ = 2
+    claimed = rdp(
+        SummedNoise(ConfidenceCheck(0, sigma, 2, ONE_TEACHER), honest), np.array([2.0])
+    ).values[0]
+    # Λ/2σ² at λ = 2.
+    measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))
     assert measured > 1.6 * claimed
     assert right < 1.04 * claimed  # five standard errors
 
@@ -325,7 +357,9 @@ def test_no_two_ballots_of_a_sum_under_summed_noise_cost_more_than_claimed():
     assert 0.2e-3 < max(deltas) <= 1e-3
     for index, order in enumerate(ORDERS[:4]):
         by_one, by_two = (
-            special.logsumexp(order * np.log(law[k:]) + (1 - order) * np.log(law[:-k])) / (order - 1) for k in (1, 2)
+            special.logsumexp(order * np.log(law[k:]) + (1 - order) * np.log(law[:-k]))
+            / (order - 1)
+            for k in (1, 2)
         )
         worst = max(by_two, 2 * by_one)
         assert worst <= cost[index] * (1 + 1e-9)

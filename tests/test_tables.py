@@ -14,7 +14,9 @@ from tutelage.features import PublicColumns
 from tutelage.features.cells import UNKNOWN
 from tutelage.tables import read_table
 
-duckdb, pandas, polars, pyarrow = map(pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow"))
+duckdb, pandas, polars, pyarrow = map(
+    pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow")
+)
 parquet = pytest.importorskip("pyarrow.parquet")
 
 SIZES = ["large", "medium", "small"]
@@ -36,9 +38,13 @@ def made_up_rows(n: int = 500) -> dict[str, list[Any]]:
         "text": some(random.choice(["Ulm", "Bonn, West", 'a "b"', "x;y|z", "Köln"], n).tolist()),
         "category": some(random.choice(["7", "b", "a"], n).tolist()),
         "size": some(random.choice(SIZES, n).tolist()),
-        "day": some([date(1960, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 30000, n)]),
+        "day": some(
+            [date(1960, 1, 1) + timedelta(days=int(days)) for days in random.integers(0, 30000, n)]
+        ),
         "moment": some([start + timedelta(seconds=int(second)) for second in seconds]),
-        "zoned": [(start + timedelta(seconds=int(second))).replace(tzinfo=UTC) for second in seconds],
+        "zoned": [
+            (start + timedelta(seconds=int(second))).replace(tzinfo=UTC) for second in seconds
+        ],
     }
 
 
@@ -53,7 +59,9 @@ def as_pandas() -> Any:
 
 
 def as_polars() -> Any:
-    return polars.DataFrame(ROWS, schema_overrides={"category": polars.Categorical, "size": polars.Enum(SIZES)})
+    return polars.DataFrame(
+        ROWS, schema_overrides={"category": polars.Categorical, "size": polars.Enum(SIZES)}
+    )
 
 
 def as_arrow() -> Any:
@@ -75,10 +83,14 @@ def written(folder: Path, write: Callable[[Path], object], ending: str = "parque
 
 FORMS: dict[str, Callable[[Path], Any]] = {
     "csv.gz": lambda folder: written(folder, partial(as_pandas().to_csv, index=False), "csv.gz"),
-    "semicolons": lambda folder: written(folder, partial(as_pandas().to_csv, index=False, sep=";"), "csv"),
+    "semicolons": lambda folder: written(
+        folder, partial(as_pandas().to_csv, index=False, sep=";"), "csv"
+    ),
     "csv of Polars": lambda folder: written(folder, as_polars().write_csv, "csv"),
     "Parquet of Polars": lambda folder: written(folder, as_polars().write_parquet),
-    "Parquet in groups": lambda folder: written(folder, partial(parquet.write_table, as_arrow(), row_group_size=90)),
+    "Parquet in groups": lambda folder: written(
+        folder, partial(parquet.write_table, as_arrow(), row_group_size=90)
+    ),
     "pandas": lambda _: as_pandas(),
     "pandas on Arrow": lambda _: as_arrow().to_pandas(types_mapper=pandas.ArrowDtype),
     "Polars": lambda _: as_polars(),
@@ -108,9 +120,15 @@ def test_the_matrix_holds_what_the_rows_say(learned):
     days = [np.nan if day is None else (day - date(1970, 1, 1)).days for day in ROWS["day"]]
     np.testing.assert_array_equal(column["day"], days)
     np.testing.assert_allclose(column["real"], np.array(ROWS["real"], dtype=float), rtol=1e-12)
-    assert column["maybe"].tolist() == [{None: 0, False: 1, True: 2}[truth] for truth in ROWS["maybe"]]
-    assert column["size"].tolist() == [0 if size is None else 1 + SIZES.index(size) for size in ROWS["size"]]
-    assert column["category"].tolist() == [[None, "7", "a", "b"].index(category) for category in ROWS["category"]]
+    assert column["maybe"].tolist() == [
+        {None: 0, False: 1, True: 2}[truth] for truth in ROWS["maybe"]
+    ]
+    assert column["size"].tolist() == [
+        0 if size is None else 1 + SIZES.index(size) for size in ROWS["size"]
+    ]
+    assert column["category"].tolist() == [
+        [None, "7", "a", "b"].index(category) for category in ROWS["category"]
+    ]
 
 
 @pytest.mark.parametrize("order", [["low", "mid", "high"], ["high", "mid", "low"]])
@@ -122,14 +140,25 @@ def test_a_category_with_an_order_keeps_it_and_has_codes_for_the_public_ones_alo
     for rows in (frame, polars.DataFrame({"level": series})):
         columns = PublicColumns.learn(rows)
         assert np.asarray(columns.categories[0]).tolist() == used
-        assert columns.transform({"level": ["mid", "high"]})[:, 0].tolist() == [UNKNOWN, used.index("high")]
+        assert columns.transform({"level": ["mid", "high"]})[:, 0].tolist() == [
+            UNKNOWN,
+            used.index("high"),
+        ]
 
 
 def test_dates_are_days_in_utc_however_they_are_spelled():
     columns = PublicColumns.learn({"when": [date(1970, 1, 3), None]})
-    cells = ["1969-12-31", "1970-01-02T12:00", "1970-01-02 01:00:00+01:00", datetime(1970, 1, 1, 6), date(1970, 1, 2)]
+    cells = [
+        "1969-12-31",
+        "1970-01-02T12:00",
+        "1970-01-02 01:00:00+01:00",
+        datetime(1970, 1, 1, 6),
+        date(1970, 1, 2),
+    ]
     assert columns.transform({"when": cells})[:, 0].tolist() == [-1, 1.5, 1, 0.25, 1]
-    assert columns.transform({"when": np.array(["1970-01-02", "NaT"], "M8[ns]")})[:1].tolist() == [[1]]
+    assert columns.transform({"when": np.array(["1970-01-02", "NaT"], "M8[ns]")})[:1].tolist() == [
+        [1]
+    ]
 
 
 @pytest.mark.parametrize("cell", ["Mrs Miller", 17, "2020-13-01"])
@@ -142,8 +171,12 @@ def test_private_cells_that_are_no_dates_are_refused_without_quoting_them(cell):
 
 
 def test_a_query_that_fails_quotes_no_cell():
-    relation = duckdb.sql("SELECT name::INTEGER AS age FROM (VALUES ('1'), ('Mrs Miller')) AS people(name)")
-    with pytest.raises(InvalidDataError, match=r"The rows cannot be computed .*ConversionException") as caught:
+    relation = duckdb.sql(
+        "SELECT name::INTEGER AS age FROM (VALUES ('1'), ('Mrs Miller')) AS people(name)"
+    )
+    with pytest.raises(
+        InvalidDataError, match=r"The rows cannot be computed .*ConversionException"
+    ) as caught:
         PublicColumns.learn({"age": [1]}).transform(relation)
     assert "Miller" not in str(caught.value)
     assert caught.value.__context__ is None

@@ -9,7 +9,9 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 from tutelage.teachers import PrivateStatistics
 
-BALLOTS = np.array([[0, 1, 2], [0, 2, 2], [1, 2, ABSTAIN], [0, ABSTAIN, ABSTAIN], [ABSTAIN] * 3], dtype=np.int16)
+BALLOTS = np.array(
+    [[0, 1, 2], [0, 2, 2], [1, 2, ABSTAIN], [0, ABSTAIN, ABSTAIN], [ABSTAIN] * 3], dtype=np.int16
+)
 LABELS = np.array([0, 1, 2])
 
 
@@ -35,5 +37,7 @@ def test_nothing_is_shown_unless_it_is_revealed(caplog):
 
 @pytest.mark.parametrize("labels", [LABELS[:2], LABELS[None], LABELS.astype(str), LABELS * 1.0])
 def test_labels_that_do_not_fit_are_refused(labels):
-    with pytest.raises(InvalidDataError, match=r"(labels of shape \(rows,\))|(class indices, which are integers)"):
+    with pytest.raises(
+        InvalidDataError, match=r"(labels of shape \(rows,\))|(class indices, which are integers)"
+    ):
         PrivateStatistics(BALLOTS, labels, 3)

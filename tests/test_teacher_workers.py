@@ -96,7 +96,12 @@ def ray_cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         variables = {"PYTHONPATH": str(Path(__file__).parent)}
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": variables})
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            runtime_env={"env_vars": variables},
+        )
     joining.register_ray()
     yield
     ray.shutdown()
@@ -127,12 +132,16 @@ def rows(binary_rows):
 def ballots(rows, estimator, **options):
     X, y, shards = rows
     queries = np.random.default_rng(4).uniform(size=(30, 4))
-    return EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(X, y, shards, queries, **options)
+    return EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(
+        X, y, shards, queries, **options
+    )
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("back_end", BACK_ENDS)
-def test_votes_are_the_same_with_every_back_end_and_a_teacher_works_on_one_thread(back_end, on, rows):
+def test_votes_are_the_same_with_every_back_end_and_a_teacher_works_on_one_thread(
+    back_end, on, rows
+):
     forest = RandomForestClassifier(3, n_jobs=2)
     expected = ballots(rows, forest)
     with on(back_end):
@@ -154,7 +163,10 @@ def test_the_last_thread_out_undoes_what_the_first_one_in_did():
     with ONE_BLAS_THREAD:
         thread.start()
         second_is_in.wait()
-        assert max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas") == 1
+        assert (
+            max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            == 1
+        )
     first_is_out.set()
     thread.join()
     assert threadpool_info() == before
@@ -164,7 +176,10 @@ def test_the_last_thread_out_undoes_what_the_first_one_in_did():
 def test_no_teacher_abstains_for_lack_of_memory_and_no_message_comes_out(back_end, on, rows, capfd):
     X, _, shards = rows
     X[shards.rows[3][0], 0] = LETHAL
-    with on(back_end), pytest.raises(TeacherTrainingError, match="of shard 3 raised MemoryError") as caught:
+    with (
+        on(back_end),
+        pytest.raises(TeacherTrainingError, match="of shard 3 raised MemoryError") as caught,
+    ):
         ballots(rows, Exhausted())
     assert "Miller" not in str(caught.value) + capfd.readouterr().err
 
@@ -181,10 +196,15 @@ def dying(rows, marker):
 
 @pytest.mark.rest
 @pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
-def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back_end, on, rows, tmp_path, monkeypatch):
+def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(
+    back_end, on, rows, tmp_path, monkeypatch
+):
     monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 2)
     fatal, expected = dying(rows, tmp_path / "marker")
-    with on(back_end), pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught:
+    with (
+        on(back_end),
+        pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught,
+    ):
         found = ballots(rows, fatal, checkpoints=tmp_path / "checkpoints")
     assert (tmp_path / "marker").exists()
     assert np.array_equal(found, expected)
@@ -208,13 +228,16 @@ def test_a_verdict_is_reached_with_no_other_teacher_in_flight(monkeypatch):
                 started.discard(number)
                 yield number, job.work(*job.own(number), *job.shared)
 
-    job = teacher_workers.Job(lambda number, sign: sign * number, own=lambda number: (number,), shared=(-1,), seed=0)
+    job = teacher_workers.Job(
+        lambda number, sign: sign * number, own=lambda number: (number,), shared=(-1,), seed=0
+    )
     monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
     with pytest.warns(TeacherLostWarning):
         found = dict(teacher_workers.train_each(job, range(TEACHERS), 2))
     assert found == {number: -number for number in range(TEACHERS) if number != 5}
     alone = [numbers[0] for numbers in calls if len(numbers) == 1]
-    assert sorted(alone) == [4, *[5] * (teacher_workers.TRIES_ALONE + 1), 6, 7]  # and once to see that workers work
+    # And once to see that workers work.
+    assert sorted(alone) == [4, *[5] * (teacher_workers.TRIES_ALONE + 1), 6, 7]
 
 
 @pytest.mark.parametrize("where", ["before a teacher starts", "whatever a teacher does"])
@@ -255,8 +278,13 @@ def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
     )
     folder, marks = tmp_path / "checkpoints", tmp_path / "marks"
     marks.mkdir()
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    process = subprocess.Popen([sys.executable, str(script), str(folder), str(marks)], env=environment)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(folder), str(marks)], env=environment
+    )
     until(lambda: len(list(folder.glob("*.npz"))) >= 3, process)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 0

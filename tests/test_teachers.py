@@ -78,7 +78,9 @@ def of_heads(head):
     def learned(rows, labels, shards):
         fitted = head.fit(LabeledShards(rows, labels, shards, 3))
         arrays = np.moveaxis(fitted.weights, -1, 0), fitted.biases.T
-        return [weights.tobytes() + biases.tobytes() for weights, biases in zip(*arrays, strict=True)]
+        return [
+            weights.tobytes() + biases.tobytes() for weights, biases in zip(*arrays, strict=True)
+        ]
 
     return learned
 
@@ -102,7 +104,9 @@ def of_trees(rows, labels, shards):
     teachers = EstimatorTeachers(RandomForestClassifier(2), n_classes=3, seed=0)
     return [
         ballot.tobytes()
-        for ballot in teachers.fit_ballots(rows, labels, shards, np.random.default_rng(1).normal(size=(99, 6)))
+        for ballot in teachers.fit_ballots(
+            rows, labels, shards, np.random.default_rng(1).normal(size=(99, 6))
+        )
     ]
 
 
@@ -116,7 +120,9 @@ LEARNED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("change", ["another row", "another label", "rows more", "a row less", "no row", "other order"])
+@pytest.mark.parametrize(
+    "change", ["another row", "another label", "rows more", "a row less", "no row", "other order"]
+)
 @pytest.mark.parametrize("kind", LEARNED)
 def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(kind, change):
     n_shards, learned = LEARNED[kind]
@@ -124,7 +130,8 @@ def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(kind, change):
     before = learned(rows, labels, assigned(assignment, n_shards))
     own = np.flatnonzero(assignment == 0)
     order = {
-        "rows more": np.insert(np.arange(len(rows)), 3, own),  # the longest shard gets longer, and a stack runs on
+        # The longest shard gets longer, and a stack runs on.
+        "rows more": np.insert(np.arange(len(rows)), 3, own),
         "a row less": np.delete(np.arange(len(rows)), own[0]),
         "no row": np.delete(np.arange(len(rows)), own),
         "other order": np.argsort(assignment == 0, kind="stable"),
@@ -177,7 +184,9 @@ def test_vectors_longer_than_one_are_shortened_to_it():
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     block = PeopleBlock(vectors, LABELS, np.arange(40))
     short, long = (
-        VectorBallots().cast([block], lambda _, times=times: (times * vectors, residuals), 1.0, ONE_TEACHER)
+        VectorBallots().cast(
+            [block], lambda _, times=times: (times * vectors, residuals), 1.0, ONE_TEACHER
+        )
         for times in (1, 8)
     )
     np.testing.assert_array_equal(long.totals, short.totals)
@@ -213,7 +222,8 @@ def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path)
     expected[1] = ABSTAIN
     for ask in (
         partial(teachers.fit_ballots, spoiled, y, shards, X, tmp_path),
-        partial(teachers.fit_ballots, spoiled, y, shards, X, tmp_path),  # resumed: the one that is left fails again
+        # Resumed: the one that is left fails again.
+        partial(teachers.fit_ballots, spoiled, y, shards, X, tmp_path),
         lambda: teachers.fit(spoiled, y, shards).ballots(X),
     ):
         with pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught:
@@ -249,7 +259,9 @@ def test_a_checkpoint_made_under_other_circumstances_is_not_reused(tmp_path):
     fit_with_checkpoints(tmp_path)
     changes: list[dict[str, Any]] = [{"X": 1 - X}, {"y": 1 - y}, {"seed": 1}, {"queries": X[9:18]}]
     for change in [*changes, {"estimator": DecisionTreeClassifier(max_depth=1)}]:
-        assert np.array_equal(fit_with_checkpoints(tmp_path, **change), fit_with_checkpoints(None, **change))
+        assert np.array_equal(
+            fit_with_checkpoints(tmp_path, **change), fit_with_checkpoints(None, **change)
+        )
 
 
 # Files that are finished end in .npz, others in .part.
@@ -361,7 +373,9 @@ def test_no_error_of_any_kind_carries_a_row_along(make, capfd):
 
 def test_an_interrupt_is_not_withheld():
     with pytest.raises(KeyboardInterrupt):
-        EstimatorTeachers(Raising(KeyboardInterrupt), n_classes=2, seed=0).fit(PEOPLE, LABELS, HALVES)
+        EstimatorTeachers(Raising(KeyboardInterrupt), n_classes=2, seed=0).fit(
+            PEOPLE, LABELS, HALVES
+        )
 
 
 @pytest.mark.parametrize("make", [
@@ -409,7 +423,9 @@ def test_a_disk_without_room_names_the_file_and_keeps_what_was_filed(tmp_path, m
         written.append(path)
 
     monkeypatch.setattr(BallotFile, "write", write)
-    with pytest.raises(OSError, match="No space left on device; the teachers filed before are kept") as caught:
+    with pytest.raises(
+        OSError, match="No space left on device; the teachers filed before are kept"
+    ) as caught:
         fit_with_checkpoints(tmp_path)
     assert caught.value.filename.startswith(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 3
@@ -423,7 +439,9 @@ def test_code_is_compared_through_pipelines_and_bases(tmp_path, monkeypatch):
         base = f"from sklearn.base import BaseEstimator\nclass Base(BaseEstimator):\n    x = {number}\n"
         (tmp_path / "own_part.py").write_text(base + "class Own(Base):\n    pass\n")
         linecache.clearcache()
-        found.append(source_of(make_pipeline(StandardScaler(), importlib.import_module("own_part").Own())))
+        found.append(
+            source_of(make_pipeline(StandardScaler(), importlib.import_module("own_part").Own()))
+        )
         del sys.modules["own_part"]
     assert found[0] != found[1]
     assert source_of(make_pipeline(StandardScaler(), DecisionTreeClassifier())) == ()

@@ -19,16 +19,26 @@ EVENTS = {
 
 def asked_of(rng) -> Asked:
     epsilon, budget = (rng.choice(np.array(EPSILONS, dtype=object)) for _ in range(2))
-    return Asked(epsilon, budget, int(rng.choice([1, 1, 3])), float(rng.choice([1e-5, 1e-3])), bool(rng.random() < 0.2))
+    return Asked(
+        epsilon,
+        budget,
+        int(rng.choice([1, 1, 3])),
+        float(rng.choice([1e-5, 1e-3])),
+        bool(rng.random() < 0.2),
+    )
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(12, 400))])
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(12, 400))]
+)
 def test_no_release_costs_more_than_was_asked_or_than_a_ledger_holds(seed):
     rng = np.random.default_rng(seed)
     accounting = Accounting(rng.choice(list(EVENTS)))
     asked, held = asked_of(rng), None
     if rng.random() < 0.5:
-        held = limit_of(float(rng.choice([0.5, 1.0, 3.0])), asked.delta, Accounting(rng.choice(list(EVENTS))))
+        held = limit_of(
+            float(rng.choice([0.5, 1.0, 3.0])), asked.delta, Accounting(rng.choice(list(EVENTS)))
+        )
     if [*asked.problems("PATEClassifier", has_ledger=True)]:
         return
     terms = terms_of(asked, accounting, held)
@@ -54,10 +64,15 @@ def test_no_release_costs_more_than_was_asked_or_than_a_ledger_holds(seed):
     assert terms.limit.cost(together) <= terms.limit.capacity
     # With a little less noise it would not stay within the limit of the ledger, or within that of its own ε.
     less, alone = event_of(0.98 * noise), limit_of(most, asked.delta, terms.by_itself)
-    assert terms.limit.cost(Repeated(less, asked.releases)) > terms.limit.capacity or alone.cost(less) > alone.capacity
+    assert (
+        terms.limit.cost(Repeated(less, asked.releases)) > terms.limit.capacity
+        or alone.cost(less) > alone.capacity
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "budget"), [(0.97, 1.0), (0.99, 1.0), (2.9, 3.0), (7.9, 8.0), (19.0, 20.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "budget"), [(0.97, 1.0), (0.99, 1.0), (2.9, 3.0), (7.9, 8.0), (19.0, 20.0)]
+)
 def test_a_sum_that_nearly_fills_its_budget_has_the_noise_of_its_own_epsilon(epsilon, budget):
     def sum_of(noise: float) -> NoisySumGaussian:
         return NoisySumGaussian(noise * 2**16, 2**32, 40, ONE_ENTITY)
@@ -68,7 +83,10 @@ def test_a_sum_that_nearly_fills_its_budget_has_the_noise_of_its_own_epsilon(eps
 
 
 def test_a_small_share_leaves_a_new_ledger_that_all_kinds_of_releases_fit_into():
-    small, first_of_months = Asked(0.5, 2.0, 1, 1e-5, given=False), Asked(0.99, 1.0, 1, 1e-5, given=False, named=True)
+    small, first_of_months = (
+        Asked(0.5, 2.0, 1, 1e-5, given=False),
+        Asked(0.99, 1.0, 1, 1e-5, given=False, named=True),
+    )
     for asked in (small, first_of_months):
         assert terms_of(asked, Accounting.GAUSSIAN, None).accounting is Accounting.RENYI
 

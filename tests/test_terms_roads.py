@@ -51,12 +51,18 @@ class Case:
         self.folder, self.ledger = folder, folder / "people.ledger"
         self.by_schema = draw.random() < 0.6
         wished = {name: draw.choice(values) for name, values in WISHES.items()}
-        self.asked = {name: one for name, one in wished.items() if draw.random() < (0.2 if name == "delta" else 0.5)}
+        self.asked = {
+            name: one
+            for name, one in wished.items()
+            if draw.random() < (0.2 if name == "delta" else 0.5)
+        }
         self.noise = draw.choice([20.0, 60.0]) if draw.random() < 0.2 else None
         if draw.random() < 0.5:
             accounting = draw.choice(["renyi", "gaussian"]) if self.by_schema else "renyi"
             epsilon = draw.choice([0.5, 1.0, 3.0])
-            ledger = Ledger.create(self.ledger, epsilon=epsilon, delta=1e-5, unit=UNIT, accounting=accounting)
+            ledger = Ledger.create(
+                self.ledger, epsilon=epsilon, delta=1e-5, unit=UNIT, accounting=accounting
+            )
             spent: Event = NoisyArgmaxGaussian(20.0, 2, UNIT)
             if accounting == "gaussian":
                 spent = NoisySumGaussian(40.0, 16, 3, UNIT)
@@ -64,12 +70,19 @@ class Case:
                 settle(ledger, reserve(ledger, spent, 1), {}, spent)
 
     def in_python(self) -> tuple[Any, ...]:
-        mechanism: Any = self.noise and (NoisySum(self.noise) if self.by_schema else GNMax(self.noise))
+        mechanism: Any = self.noise and (
+            NoisySum(self.noise) if self.by_schema else GNMax(self.noise)
+        )
         method: Method = Additive(mechanism) if self.by_schema else votes_by(mechanism)
         own = {"columns": Schema({"age": (0, 99)})} if self.by_schema else {}
         given = {} if self.by_schema else {"X_public": {"age": OLD}}
         shared: dict[str, Any] = {"classes": ["no", "yes"], "unit": "row", "ledger": self.ledger}
-        return answer_of(lambda: PATEClassifier(method=method, **own, **shared, **self.asked), {"age": AGE}, ILL, given)
+        return answer_of(
+            lambda: PATEClassifier(method=method, **own, **shared, **self.asked),
+            {"age": AGE},
+            ILL,
+            given,
+        )
 
     def in_toml(self) -> tuple[Any, ...]:
         lines = [f"{age},{ill}" for age, ill in zip(AGE, ILL, strict=True)]
@@ -77,7 +90,10 @@ class Case:
         (self.folder / "public.csv").write_text("\n".join(["age", *map(str, OLD), ""]))
         (self.folder / "schema.toml").write_text("[schema]\nage = [0, 99]\n")
         method = 'name = "teacher-votes"\nteacher = "ClassMeans"\nn_teachers = 20\nn_queries = 10\n'
-        public, mechanism = 'file = "public.csv"', f'mechanism = {{ name = "gnmax", sigma = {self.noise} }}\n'
+        public, mechanism = (
+            'file = "public.csv"',
+            f'mechanism = {{ name = "gnmax", sigma = {self.noise} }}\n',
+        )
         if self.by_schema:
             method, public = 'name = "additive"\n', 'schema = "schema.toml"'
             mechanism = f'mechanism = {{ name = "noisy-sum", noise_multiplier = {self.noise} }}\n'
@@ -91,7 +107,9 @@ class Case:
         except TutelageError as error:
             return "refused", str(error)
         given = arguments(settings, data)
-        return answer_of(lambda: build_estimator(settings, data), given.pop("X"), given.pop("y"), given)
+        return answer_of(
+            lambda: build_estimator(settings, data), given.pop("X"), given.pop("y"), given
+        )
 
 
 def votes_by(mechanism: Any) -> Method:
@@ -106,14 +124,21 @@ def answer_of(made: Any, X: Any, y: Any, given: dict[str, Any]) -> tuple[Any, ..
         budget, method, sizes = intended.budget, intended.method, intended.public.sizes
         ledger, event = budget.opened(method, sizes), method.event(sizes)
     except TutelageError as error:
-        return "refused", sorted(problem.name.rpartition(".")[2] for problem in getattr(error, "problems", ()))
-    limit, found = budget.limit_for(event), data_independent.epsilon(event, budget.asked.delta).epsilon
+        return "refused", sorted(
+            problem.name.rpartition(".")[2] for problem in getattr(error, "problems", ())
+        )
+    limit, found = (
+        budget.limit_for(event),
+        data_independent.epsilon(event, budget.asked.delta).epsilon,
+    )
     assert found <= (budget.asked.epsilon or np.inf) * (1 + 1e-12)
     assert budget.asked.given or found <= limit.epsilon * (1 + 1e-12)
     return "released", str(method.mechanism), str(limit), ledger.limit.epsilon, found
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(8, 120))])
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.rest) for seed in range(8, 120))]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_both_roads_give_one_answer_and_nothing_costs_more_than_was_asked(seed, tmp_path):
     case = Case(seed, tmp_path)

@@ -15,7 +15,13 @@ from sklearn.preprocessing import normalize
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicColumns, PublicEncoder, PublicRows, PublicTransformer, text_features
+from tutelage.features import (
+    PublicColumns,
+    PublicEncoder,
+    PublicRows,
+    PublicTransformer,
+    text_features,
+)
 from tutelage.students import load_student
 
 WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")
@@ -28,7 +34,10 @@ def labelled(n, seed):
     """Return made-up messages and whether each is an advertisement."""
     rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 2, n)
-    words = (["home", "mother", "dinner", "train", "call", "now"], ["prize", "claim", "free", "winner", "call", "now"])
+    words = (
+        ["home", "mother", "dinner", "train", "call", "now"],
+        ["prize", "claim", "free", "winner", "call", "now"],
+    )
     texts = [" ".join(rng.choice(words[kind], 6)) + f" {rng.integers(1000)}" for kind in kinds]
     return np.array(texts, dtype=object), kinds
 
@@ -38,7 +47,9 @@ def labelled(n, seed):
 
 def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
     words: Any = TfidfVectorizer(sublinear_tf=True, min_df=2, stop_words="english").fit(TEXTS[:80])
-    letters: Any = TfidfVectorizer(sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5)).fit(TEXTS[:80])
+    letters: Any = TfidfVectorizer(
+        sublinear_tf=True, min_df=2, analyzer="char_wb", ngram_range=(3, 5)
+    ).fit(TEXTS[:80])
 
     def counts(texts):
         return normalize(np.hstack([one.transform(texts).toarray() for one in (words, letters)]))
@@ -46,13 +57,17 @@ def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
     svd = TruncatedSVD(6, algorithm="arpack", random_state=0).fit(counts(TEXTS[:80]))
     expected: Any = normalize(svd.transform(counts(TEXTS)))
     found = MADE.transform(TEXTS)
-    assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4  # up to the sign of each axis
+    # Up to the sign of each axis.
+    assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4
 
 
 @settings(max_examples=8)
 @given(
     st.lists(
-        st.lists(st.sampled_from([*WORDS, "zeta", "Élan", "naïve", "8", "."]), max_size=12).map(" ".join) | st.text(),
+        st.lists(st.sampled_from([*WORDS, "zeta", "Élan", "naïve", "8", "."]), max_size=12).map(
+            " ".join
+        )
+        | st.text(),
         min_size=1,
         max_size=12,
     ),
@@ -82,7 +97,11 @@ NOTES, _ = labelled(300, 0)
 
 def test_text_of_several_words_becomes_features_after_numbers_and_codes():
     rng = np.random.default_rng(0)
-    rows = {"age": rng.integers(18, 90, 300), "note": NOTES, "ward": rng.choice(["A", "B", ""], 300)}
+    rows = {
+        "age": rng.integers(18, 90, 300),
+        "note": NOTES,
+        "ward": rng.choice(["A", "B", ""], 300),
+    }
     columns = PublicColumns.learn(rows)
     assert columns.kinds == {"age": "number", "note": "text", "ward": ["", "A", "B"]}
     found = columns.transform(rows)
@@ -92,16 +111,23 @@ def test_text_of_several_words_becomes_features_after_numbers_and_codes():
 @pytest.mark.parametrize("name", ["id", "Jo Doe"])
 def test_ids_and_names_stay_refused_unless_they_are_declared(name):
     cells = [f"{name}{number}" for number in range(60)]
-    with pytest.raises(InvalidDataError, match=r"too short to learn from.*kinds=\{'who': 'text'\}.*`entity_ids`"):
+    with pytest.raises(
+        InvalidDataError, match=r"too short to learn from.*kinds=\{'who': 'text'\}.*`entity_ids`"
+    ):
         PublicColumns.learn({"who": cells})
     assert PublicColumns.learn({"who": cells}, kinds={"who": "text"}).kinds == {"who": "text"}
     assert len(PublicColumns.learn({"who": cells}, kinds={"who": "category"}).kinds["who"]) == 60
 
 
 def test_columns_take_no_map_of_texts_whose_rows_may_meet():
-    for each in (PublicTransformer.learn(TfidfVectorizer(), PUBLIC, row_by_row=False), PublicEncoder(len, "lengths")):
+    for each in (
+        PublicTransformer.learn(TfidfVectorizer(), PUBLIC, row_by_row=False),
+        PublicEncoder(len, "lengths"),
+    ):
         columns = PublicColumns(("note",), (None,), (), ("note",), (each,))  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameterError, match="of PublicColumns must be maps made by `text_features`"):
+        with pytest.raises(
+            InvalidParameterError, match="of PublicColumns must be maps made by `text_features`"
+        ):
             columns.transform({"note": TEXTS})
 
 
@@ -110,8 +136,14 @@ def test_columns_take_no_map_of_texts_whose_rows_may_meet():
 
 def test_kinds_may_be_declared():
     rows = {"age": ["1", "2", "x"], "grade": ["a", "b", "a"], "code": [1, 2, 1]}
-    columns = PublicColumns.learn(rows, kinds={"age": "category", "grade": ["c", "b", "a"], "code": [1, 2, 3]})
-    assert columns.kinds == {"age": ["1", "2", "x"], "grade": ["c", "b", "a"], "code": ["1", "2", "3"]}
+    columns = PublicColumns.learn(
+        rows, kinds={"age": "category", "grade": ["c", "b", "a"], "code": [1, 2, 3]}
+    )
+    assert columns.kinds == {
+        "age": ["1", "2", "x"],
+        "grade": ["c", "b", "a"],
+        "code": ["1", "2", "3"],
+    }
     assert columns.transform({"age": ["x"], "grade": ["d"], "code": [3]}).tolist() == [[2, -1, 2]]
 
 

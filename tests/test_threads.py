@@ -17,7 +17,11 @@ from tutelage.features.rowwise import in_chunks
 
 def test_results_come_in_the_order_of_the_items_from_several_threads():
     started = threading.Barrier(min(2, cpu_count()), timeout=60)
-    names = list(on_all_cores(lambda item: (item, started.wait(), threading.current_thread().name), range(10)))
+    names = list(
+        on_all_cores(
+            lambda item: (item, started.wait(), threading.current_thread().name), range(10)
+        )
+    )
     assert [item for item, _, _ in names] == list(range(10))
     assert len({name for _, _, name in names}) == min(2, cpu_count())
 
@@ -40,7 +44,10 @@ def test_few_items_are_taken_before_their_results_are():
 def test_work_within_work_stays_in_its_thread():
     def inner(_):
         own = threading.current_thread().name
-        return all(name == own for name in on_all_cores(lambda _: threading.current_thread().name, range(5)))
+        return all(
+            name == own
+            for name in on_all_cores(lambda _: threading.current_thread().name, range(5))
+        )
 
     assert list(on_all_cores(inner, range(5))) == [True] * 5
     rows = np.arange(5000.0).reshape(-1, 1)
@@ -79,11 +86,17 @@ def test_no_warning_escapes_while_any_thread_is_inside_and_the_filters_come_back
 
 def test_libraries_with_threads_are_looked_for_again_only_after_an_import(monkeypatch):
     looked = []
-    monkeypatch.setattr(threads, "ThreadpoolController", lambda: looked.append(1) or ThreadpoolController())
+    monkeypatch.setattr(
+        threads, "ThreadpoolController", lambda: looked.append(1) or ThreadpoolController()
+    )
     threads._controller.cache_clear()
     for _ in range(3):
         with one_thread("blas"):
-            used = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+            used = [
+                library["num_threads"]
+                for library in threadpool_info()
+                if library["user_api"] == "blas"
+            ]
             assert used == [1] * len(used) != []
     assert len(looked) == 1
     monkeypatch.setitem(sys.modules, "imported_since", ModuleType("imported_since"))

@@ -40,11 +40,15 @@ from tutelage.teachers.nearest import FewVotes
 
 pytestmark = [
     pytest.mark.usefixtures("repeatable"),
-    pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning", "ignore:.*continues a budget"),
+    pytest.mark.filterwarnings(
+        "ignore::tutelage.exceptions.OneClassWarning", "ignore:.*continues a budget"
+    ),
 ]
 
 
-ClassFrequencies: Any = runpy.run_path(str(REPOSITORY / "examples" / "own_method.py"))["ClassFrequencies"]
+ClassFrequencies: Any = runpy.run_path(str(REPOSITORY / "examples" / "own_method.py"))[
+    "ClassFrequencies"
+]
 del METHODS[ClassFrequencies.name]
 
 
@@ -60,7 +64,9 @@ PUBLIC = rng.normal(size=(100, 3))
 
 
 def of(method: Method, **settings: Any) -> PATEClassifier:
-    return PATEClassifier(method=method, classes=[0, 1], noise=SimulationNoise(0), random_state=0, **settings)
+    return PATEClassifier(
+        method=method, classes=[0, 1], noise=SimulationNoise(0), random_state=0, **settings
+    )
 
 
 def few_votes() -> asked.Wishes:
@@ -73,15 +79,22 @@ def test_only_its_owner_sees_what_people_cast():
     assert len(model.ballots_) == 1  # pyright: ignore[reportAttributeAccessIssue]
     assert not hasattr(deepcopy(model), "ballots_")
     card = model.card()
-    assert (card.student.name, card.release.selection) == ("DummyClassifier", "all public rows of the run")
+    assert (card.student.name, card.release.selection) == (
+        "DummyClassifier",
+        "all public rows of the run",
+    )
 
 
 def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
     rows = {"a": X[:, 0], "b": X[:, 1]}
-    model = of(ClassFrequencies(), epsilon=1.0, columns=Schema({"a": (-9.5, 9.5), "b": (-9.5, 9.5)})).fit(rows, Y)
+    model = of(
+        ClassFrequencies(), epsilon=1.0, columns=Schema({"a": (-9.5, 9.5), "b": (-9.5, 9.5)})
+    ).fit(rows, Y)
     assert model.predict_proba({"a": [0.0], "b": [0.0]})[0] == pytest.approx([0.2, 0.8], abs=0.1)
     schema = Schema({"a": (-9.5, 9.5)})
-    numbers = PATERegressor(epsilon=1.0, target_range=(0, 1), method=ClassFrequencies(), columns=schema)
+    numbers = PATERegressor(
+        epsilon=1.0, target_range=(0, 1), method=ClassFrequencies(), columns=schema
+    )
     with pytest.raises(InvalidParameterError, match="predicts classes"):
         numbers.fit(rows, Y)
 
@@ -90,7 +103,9 @@ def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
     sums = agreed(tmp_path / "founded", method="class-frequencies").consortium.sums()
     asked = sums.begun("first")
     assert asked.shape == (2, 1)
-    total = np.sum([ballots_of(sums, asked, *people(seed)).totals for seed in range(ENTITIES)], axis=0)
+    total = np.sum(
+        [ballots_of(sums, asked, *people(seed)).totals for seed in range(ENTITIES)], axis=0
+    )
     student = sums.round_after(asked, total, NAMES).classifier
     yes = np.mean([label for seed in range(ENTITIES) for label in people(seed)[1]])
     row = {name: cells[:1] for name, cells in people(0)[0].items()}
@@ -117,7 +132,9 @@ class AsksTwice(ClassFrequencies):
 
 def test_members_of_a_consortium_have_one_file_and_ask_for_what_it_says(tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, AsksTwice.name, AsksTwice)
-    with pytest.raises(InvalidParameterError, match="must ask for the sums that its `event_of_one` has"):
+    with pytest.raises(
+        InvalidParameterError, match="must ask for the sums that its `event_of_one` has"
+    ):
         agreed(tmp_path / "twice", method="asks-twice")
     consortium = agreed(tmp_path / "founded", method="class-frequencies").consortium
     assert replace(consortium, name="Other").method_hash == consortium.method_hash
@@ -138,7 +155,9 @@ class Longer(ClassFrequencies):
     shutil.copy(REPOSITORY / "examples" / "own_method.py", tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     assert agreement(8) != agreement(9)
-    monkeypatch.setitem(METHODS, "local", type("Local", (ClassFrequencies,), {"__module__": "nowhere"}))
+    monkeypatch.setitem(
+        METHODS, "local", type("Local", (ClassFrequencies,), {"__module__": "nowhere"})
+    )
     with pytest.raises(InvalidParameterError, match="must be written in a file"):
         agreed(tmp_path / "local", method="local")
 
@@ -163,11 +182,24 @@ def test_a_hospital_sends_nothing_if_it_paid_for_other_ballots(tmp_path, monkeyp
 
 
 def test_the_terms_of_a_consortium_name_it(tmp_path):
-    terms = {"name": "Play", "classes": ["no", "yes"], "quorum": 3, "hospitals": dict.fromkeys("abc", 100)}
+    terms = {
+        "name": "Play",
+        "classes": ["no", "yes"],
+        "quorum": 3,
+        "hospitals": dict.fromkeys("abc", 100),
+    }
     terms["privacy"] = {"unit": "patient", "epsilon": 1.0, "delta": 1e-5}
-    terms |= {"parties": {f"party-{n}": f"localhost:{n}" for n in (1, 2, 3)}, "schema": {"age": [0, 99]}}
-    drafts = {name: TermsFile.of({**terms, "method": name}).draft() for name in ("additive", "class-frequencies")}
-    assert drafts["class-frequencies"].sums().method == ClassFrequencies(drafts["class-frequencies"].mechanism)
+    terms |= {
+        "parties": {f"party-{n}": f"localhost:{n}" for n in (1, 2, 3)},
+        "schema": {"age": [0, 99]},
+    }
+    drafts = {
+        name: TermsFile.of({**terms, "method": name}).draft()
+        for name in ("additive", "class-frequencies")
+    }
+    assert drafts["class-frequencies"].sums().method == ClassFrequencies(
+        drafts["class-frequencies"].mechanism
+    )
     assert [len(one.sums().events) for one in drafts.values()] == [3, 1]
     with_own = drafts["class-frequencies"]
     assert replace(with_own, method=None).fingerprint != with_own.fingerprint
@@ -180,7 +212,9 @@ def test_the_terms_of_a_consortium_name_it(tmp_path):
     lambda _, prepared, asked, __: BallotSum(np.ones((3, 1), dtype=int), 1, asked.form.unit),
     lambda *_: BallotSum(np.ones((2, 1), dtype=int), 1, unit_of_single_people("patient", named=True)),
 ])  # fmt: skip
-def test_ballots_of_another_form_than_is_charged_are_refused_and_nothing_is_spent(cast, monkeypatch, tmp_path):
+def test_ballots_of_another_form_than_is_charged_are_refused_and_nothing_is_spent(
+    cast, monkeypatch, tmp_path
+):
     monkeypatch.setattr(BallotOfRows, "cast", cast)
     with pytest.raises(InvalidBallotError, match="not have the form"):
         of(ClassFrequencies(), epsilon=1.0, ledger=tmp_path / "a.ledger").fit(X, Y, X_public=PUBLIC)
@@ -188,8 +222,11 @@ def test_ballots_of_another_form_than_is_charged_are_refused_and_nothing_is_spen
 
 
 def test_the_audit_finds_that_each_person_casts_one_ballot():
-    found = check_fit(of(ClassFrequencies(), epsilon=1.0), PrivateRows(X, Y), PUBLIC, draws=2_000, entities=2)
-    assert {one.verdict for one in found} == {"pass", "note"}  # rows without ids are told to be the unit
+    found = check_fit(
+        of(ClassFrequencies(), epsilon=1.0), PrivateRows(X, Y), PUBLIC, draws=2_000, entities=2
+    )
+    # Rows without ids are told to be the unit.
+    assert {one.verdict for one in found} == {"pass", "note"}
     assert found[-1].verdict == "pass"
 
 
@@ -222,7 +259,9 @@ def test_a_plan_tries_it_and_writes_its_section(monkeypatch):
     (option,) = (one for one in found.options if one.method.title == "class frequencies")
     assert 0.999 < option.epsilon.epsilon <= 1.0
     assert (
-        replace(found, recommended=option).as_config().startswith('[method]\nname = "class-frequencies"\n\n[privacy]')
+        replace(found, recommended=option)
+        .as_config()
+        .startswith('[method]\nname = "class-frequencies"\n\n[privacy]')
     )
 
 
@@ -244,14 +283,21 @@ CASES: list[tuple[type[Method], dict[str, Any], str]] = [
      TEACHER + 'mechanism = { name = "confident", threshold = 200.0, sigma_threshold = 150.0, sigma = 40.0 }'),
 ]  # fmt: skip
 TARGET = Target(
-    epsilon=1.0, delta=1e-5, unit=unit_of_single_people("row", named=False), people=2_000, public_rows=100, classes=2
+    epsilon=1.0,
+    delta=1e-5,
+    unit=unit_of_single_people("row", named=False),
+    people=2_000,
+    public_rows=100,
+    classes=2,
 )
 
 
 @pytest.mark.parametrize(("kind", "settings", "section"), CASES)
 def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, section, tmp_path):
     method = kind(**settings)
-    changed: Any = of(kind()).set_params(**{f"method__{name}": value for name, value in settings.items()})
+    changed: Any = of(kind()).set_params(
+        **{f"method__{name}": value for name, value in settings.items()}
+    )
     assert changed.method == method
     config: Any = load_config(configured(tmp_path, section))
     assert config.method == method
@@ -264,4 +310,7 @@ def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, sectio
 @pytest.mark.parametrize("place", range(len(methods_for(TARGET))))
 def test_a_configuration_reads_what_a_plan_writes(place, tmp_path):
     proposed = replace(methods_for(TARGET)[place], mechanism=None)  # type: ignore[type-var]
-    assert load_config(configured(tmp_path, section_of(proposed).partition("\n")[2])).method == proposed
+    assert (
+        load_config(configured(tmp_path, section_of(proposed).partition("\n")[2])).method
+        == proposed
+    )

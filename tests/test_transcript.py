@@ -92,7 +92,9 @@ def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
 
 def test_a_repeat_needs_no_place_in_the_file(binary_rows, tmp_path):
     (X, y), path = binary_rows, tmp_path / "a.ledger"
-    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(X, y, X_public=X[:60])
+    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=path, random_state=0).fit(
+        X, y, X_public=X[:60]
+    )
     before, labels = path.read_bytes(), model.release_.labels
     with pytest.warns(BudgetContinuedWarning):
         model.set_params(ledger=Ledger.open(path, read_only=True)).fit(X, y, X_public=X[:60])
@@ -103,8 +105,15 @@ def test_a_repeat_needs_no_place_in_the_file(binary_rows, tmp_path):
 
 def test_a_refused_release_confirms_no_change_for_the_next_one(binary_rows, tmp_path):
     X, y = binary_rows
-    settings = {"classes": [0, 1], "ledger": tmp_path / "a.ledger", "budget": 1.0, "random_state": 0}
-    model = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(60.0)), **settings).fit(X, y, X_public=X[:60])
+    settings = {
+        "classes": [0, 1],
+        "ledger": tmp_path / "a.ledger",
+        "budget": 1.0,
+        "random_state": 0,
+    }
+    model = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(60.0)), **settings).fit(
+        X, y, X_public=X[:60]
+    )
     too_much = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(0.5)), **settings)
     with pytest.raises(BudgetExceededError):
         too_much.fit(X + 1, y, X_public=X[:60], data_changed=True)
@@ -123,8 +132,12 @@ def test_every_release_leaves_the_same_trace_of_its_data(tmp_path):
             bind(ledger, data_digest(data), changed=True)
             reserve(ledger, ONE, 1)
         traces.append(ledger.export())
-    assert [[entry["kind"] for entry in trace] for trace in traces] == [["opened", *["bound", "reserved"] * 3]] * 4
-    fingerprints = [entry["fingerprint"] for trace in traces for entry in trace if entry["kind"] == "bound"]
+    assert [[entry["kind"] for entry in trace] for trace in traces] == [
+        ["opened", *["bound", "reserved"] * 3]
+    ] * 4
+    fingerprints = [
+        entry["fingerprint"] for trace in traces for entry in trace if entry["kind"] == "bound"
+    ]
     assert len(set(fingerprints)) == len(fingerprints)
     assert len({len(fingerprint) for fingerprint in fingerprints}) == 1
 
@@ -147,7 +160,11 @@ def test_a_fit_has_one_day_and_one_binding_and_the_file_nothing_without_a_reserv
         fitted = model.fit(rows, y[: len(rows)], X_public=X[:60], data_changed=True)
         entries = fitted.open_ledger_.export()
         last = max(place for place, entry in enumerate(entries) if entry["kind"] == "kept")
-        assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().release.created}
+        assert (
+            {entry["written"] for entry in entries[last:]}
+            == {model.day_}
+            == {model.card().release.created}
+        )
     sums = NoisyMoments().rounds
     of_a_fit = ["kept", "intended", "bound", *["reserved", "answered"] * sums]
     assert [entry["kind"] for entry in entries] == ["opened", *of_a_fit * 3]
@@ -172,8 +189,12 @@ def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_ro
 
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.FewPublicRowsWarning")
-@pytest.mark.parametrize(("public", "entity_ids"), [(np.ones((20, 4)), None), (np.ones((1, 4)), np.arange(400) // 2)])
-def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(public, entity_ids, binary_rows, tmp_path):
+@pytest.mark.parametrize(
+    ("public", "entity_ids"), [(np.ones((20, 4)), None), (np.ones((1, 4)), np.arange(400) // 2)]
+)
+def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(
+    public, entity_ids, binary_rows, tmp_path
+):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
 
@@ -209,7 +230,9 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_removed(tmp_path):
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(binary_rows, tmp_path, monkeypatch):
+def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(
+    binary_rows, tmp_path, monkeypatch
+):
     X, y = binary_rows
     path, cast = tmp_path / "a.ledger", VectorBallots.cast
 
@@ -303,7 +326,11 @@ class World:
     @staticmethod
     def check_votes(one, other, mechanism):
         moved = np.abs(one.counts - other.counts)
-        assert moved.sum() <= 2 * mechanism.cap if isinstance(mechanism, CappedGNMax) else moved.sum(axis=1).max() <= 2
+        assert (
+            moved.sum() <= 2 * mechanism.cap
+            if isinstance(mechanism, CappedGNMax)
+            else moved.sum(axis=1).max() <= 2
+        )
 
 
 @pytest.fixture
@@ -313,8 +340,12 @@ def world(monkeypatch, repeatable):
 
 # What the rows of one of the people become.
 CHANGES = {
-    "another label": lambda rows: [{**row, "ill": "no" if row["ill"] == "yes" else "yes"} for row in rows],
-    "other values": lambda rows: [{**row, "age": "7", "dose": "9", "ward": "south"} for row in rows],
+    "another label": lambda rows: [
+        {**row, "ill": "no" if row["ill"] == "yes" else "yes"} for row in rows
+    ],
+    "other values": lambda rows: [
+        {**row, "age": "7", "dose": "9", "ward": "south"} for row in rows
+    ],
     "more rows": lambda rows: rows + [{**rows[0], "age": str(20 + number)} for number in range(60)],
     "leaves": lambda _: [],
     "somebody joins": lambda rows: [*rows, {**rows[0], "patient": "p-new", "ill": "yes"}],
@@ -357,7 +388,9 @@ def change_one_person(folder, change):
 
 def files_of(folder):
     """Return all files that may be published."""
-    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("private")]
+    found = [
+        path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("private")
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
@@ -415,13 +448,21 @@ IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by == "votes of people"
 
 
 @pytest.mark.parametrize("by", IN_TIERS)
-def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path, monkeypatch):
-    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)  # a model of public labels sees no private row
+def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(
+    by, world, called, tmp_path, monkeypatch
+):
+    # A model of public labels sees no private row.
+    monkeypatch.setattr("tutelage.features.scored._FOLDS", 2)
     method, changes = BY[by]
     one, *others = neighbors(world, called, tmp_path, method, [CHANGES[name] for name in changes])
     for name, other in zip(changes, others, strict=True):
         assert (name, differing(one, other)) == (name, [])
-    assert {Path(name).name for name in one} >= {"card.json", "card.html", "labels.csv", "student.skops"}
+    assert {Path(name).name for name in one} >= {
+        "card.json",
+        "card.html",
+        "labels.csv",
+        "student.skops",
+    }
     assert b"2031-05-17" in one["out/card.json"]
 
 
@@ -452,16 +493,29 @@ def bind_if_changed(beginning, write, honest=Beginning.write):
 
 INIT = "init --private private.csv --person patient --label ill --public public.csv --goal accuracy --epsilon 1"
 SCREENS = [
-    *(f"{INIT} --output init.toml", "schema public.csv", "plan --for config.toml --people 150 --json"),
-    *("run config.toml", "run config.toml --overwrite --json", "card out --effects", "card out --json"),
+    *(
+        f"{INIT} --output init.toml",
+        "schema public.csv",
+        "plan --for config.toml --people 150 --json",
+    ),
+    *(
+        "run config.toml",
+        "run config.toml --overwrite --json",
+        "card out --effects",
+        "card out --json",
+    ),
     *("ledger list .", f"ledger head {LEDGER}", f"ledger show {LEDGER} --html budget.html"),
     *(f"ledger exposure {LEDGER} --json", f"ledger verify {LEDGER} --json --release out"),
-    *(f"ledger backup {LEDGER} private.ledger", f"ledger raise {LEDGER} --epsilon 9 --by A --why B --json"),
+    *(
+        f"ledger backup {LEDGER} private.ledger",
+        f"ledger raise {LEDGER} --epsilon 9 --by A --why B --json",
+    ),
 ]
 # Verbs that read no private row, or that print what their docs call private.
 UNSEEN = {
     "predict",  # new rows, by what is published
-    "example", "key", "reproduce", "consortium",  # whose members send sealed shares: tests/test_serving.py
+    # Whose members send sealed shares: tests/test_serving.py.
+    "example", "key", "reproduce", "consortium",
     "label", "account", "publish",  # of votes: below, and tests/test_publishing.py
     "audit",  # of made-up rows and of a run, for its owner
 }  # fmt: skip
@@ -473,7 +527,9 @@ UNSEEN = {
 def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
     assert {screen.split()[0] for screen in SCREENS} | UNSEEN == set(_VERBS)
     without_public = ("init", "schema", "plan") if by != "sums" else ()
-    commands = [tuple(screen.split()) for screen in SCREENS if screen.split()[0] not in without_public]
+    commands = [
+        tuple(screen.split()) for screen in SCREENS if screen.split()[0] not in without_public
+    ]
     one, other = neighbors(world, called, tmp_path, BY[by][0], [CHANGES["more rows"]], commands)
     assert differing(one, other) == []
     assert b"that is spent" in one["budget.html"]
@@ -491,7 +547,9 @@ PUBLISHED = {
 def test_planted_faults_show_in_the_transcript(world, called, tmp_path, monkeypatch):
     for place, name, planted in PUBLISHED.values():
         monkeypatch.setattr(place, name, planted)
-    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES["leaves"]], TWICE, from_command=1)
+    one, other = neighbors(
+        world, called, tmp_path, VECTORS, [CHANGES["leaves"]], TWICE, from_command=1
+    )
     commands = [f"output of {number}: {' '.join(TWICE[number])}" for number in (1, 2)]
     assert {*commands, "out/card.json", "out/student.skops"} <= set(differing(one, other))
 
@@ -506,7 +564,17 @@ def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world,
         world.begin(recording=number == 0)
         gnmax = ("--mechanism", "gnmax", "--sigma", "40", "--output", "labels.csv")
         commands = [
-            ("ledger", "init", LEDGER, "--epsilon", "5", "--delta", "1e-5", "--neighbors", "ballot"),
+            (
+                "ledger",
+                "init",
+                LEDGER,
+                "--epsilon",
+                "5",
+                "--delta",
+                "1e-5",
+                "--neighbors",
+                "ballot",
+            ),
             ("label", "public.csv", "--votes", "private-votes.npz", "--ledger", LEDGER, *gnmax),
             ("ledger", "export", LEDGER),
         ]
@@ -524,25 +592,47 @@ def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, worl
         id=np.arange(300) // 2, y=np.where(cells[:, 0] > 0.5, "yes", "no")
     )
     rows_of_one = np.full(n_rows, 14)
-    for number, rows in enumerate((frame, frame[[*range(300), *rows_of_one]], frame.filter(polars.col("id") != 7))):
+    for number, rows in enumerate(
+        (frame, frame[[*range(300), *rows_of_one]], frame.filter(polars.col("id") != 7))
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
         rows.sort("id").write_parquet(folder / "rows.parquet")
         world.begin(recording=number == 0)
-        settings = {"epsilon": 1.0, "classes": ["no", "yes"], "unit": "person", "ledger": folder / LEDGER}
+        settings = {
+            "epsilon": 1.0,
+            "classes": ["no", "yes"],
+            "unit": "person",
+            "ledger": folder / LEDGER,
+        }
         model = PATEClassifier(**settings)
-        model.fit(read_batches(folder / "rows.parquet", rows_at_once=100), "y", X_public=public, entity_ids="id")
+        model.fit(
+            read_batches(folder / "rows.parquet", rows_at_once=100),
+            "y",
+            X_public=public,
+            entity_ids="id",
+        )
         model.save(folder / "out")
         export = "\n".join(map(json.dumps, model.open_ledger_.export())).encode()
-        files = {name: content for name, content in files_of(folder).items() if name.startswith("out")}
+        files = {
+            name: content for name, content in files_of(folder).items() if name.startswith("out")
+        }
         transcripts.append(unlinked({**files, "export": export}, model.open_ledger_))
     assert [differing(transcripts[0], other) for other in transcripts[1:]] == [[], []]
 
 
-def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, binary_rows, tmp_path):
+def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(
+    world, binary_rows, tmp_path
+):
     X, y = binary_rows
-    names, everybody, transcripts = np.array([f"p{row // 2}" for row in range(400)]), np.arange(400), []
-    for number, kept in enumerate((everybody, everybody[everybody != 14], np.r_[everybody, [14] * 50])):
+    names, everybody, transcripts = (
+        np.array([f"p{row // 2}" for row in range(400)]),
+        np.arange(400),
+        [],
+    )
+    for number, kept in enumerate(
+        (everybody, everybody[everybody != 14], np.r_[everybody, [14] * 50])
+    ):
         world.begin(recording=number == 0)
         people = NearestQueries(cap=3).fit(
             X[kept], y[kept], Shards.of_single_people(len(kept), names[kept]), n_classes=2
@@ -553,7 +643,11 @@ def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, 
         session, released = LabelingSession(people, CappedGNMax(20.0, 3), ledger), []
         for first in range(0, 60, 12):
             release = session.ask(X[first : first + 12])
-            released.append([release.labels.tolist(), release.cost, session.n_drawn, session.fitting])
+            released.append(
+                [release.labels.tolist(), release.cost, session.n_drawn, session.fitting]
+            )
         parts = {"labels": released, "export": ledger.export(), "state": ledger.state().as_dict()}
-        transcripts.append(unlinked({name: json.dumps(part).encode() for name, part in parts.items()}, ledger))
+        transcripts.append(
+            unlinked({name: json.dumps(part).encode() for name, part in parts.items()}, ledger)
+        )
     assert [differing(transcripts[0], other) for other in transcripts[1:]] == [[], []]

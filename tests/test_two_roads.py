@@ -32,13 +32,32 @@ duckdb, polars, pyarrow = map(pytest.importorskip, ("duckdb", "polars", "pyarrow
 
 
 def configured(
-    folder: Path, private: Any, public: Any, unit: str, classes: str = '["no", "yes"]', more: str = ""
+    folder: Path,
+    private: Any,
+    public: Any,
+    unit: str,
+    classes: str = '["no", "yes"]',
+    more: str = "",
 ) -> Any:
     """Return a configuration of two csv files, whose label is `ill`, with more in [public]."""
     private.to_csv(folder / "private.csv", index=False)
     public.to_csv(folder / "public.csv", index=False)
-    lines = ["[private]", 'file = "private.csv"', unit, "[target]", 'column = "ill"', f"classes = {classes}"]
-    lines += ["[public]", 'file = "public.csv"', 'label = "ill"', more, "[method]", 'name = "noisy-moments"']
+    lines = [
+        "[private]",
+        'file = "private.csv"',
+        unit,
+        "[target]",
+        'column = "ill"',
+        f"classes = {classes}",
+    ]
+    lines += [
+        "[public]",
+        'file = "public.csv"',
+        'label = "ill"',
+        more,
+        "[method]",
+        'name = "noisy-moments"',
+    ]
     lines += ["[privacy]", "epsilon = 1", 'ledger = "one.ledger"', "[output]", 'folder = "out"']
     (folder / "run.toml").write_text("\n".join(lines))
     return load_config(folder / "run.toml")
@@ -64,7 +83,10 @@ def test_a_ledger_of_a_configuration_is_that_of_python(tmp_path):
 
 
 def test_whole_numbers_are_classes_of_a_csv_file_in_python_as_in_a_configuration(tmp_path):
-    private, public = (frame.assign(ill=(frame["ill"] == "yes").astype(int)) for frame in (rows(300, 1), rows(120, 2)))
+    private, public = (
+        frame.assign(ill=(frame["ill"] == "yes").astype(int))
+        for frame in (rows(300, 1), rows(120, 2))
+    )
     settings = configured(tmp_path, private, public, 'unit = "row"', classes="[0, 1]")
     prepared(settings, load_sources(settings))
     tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
@@ -82,8 +104,12 @@ n_queries = 5
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("labels", [["no", "yes"], [0, 1], [0.0, 1.0]])
-@pytest.mark.parametrize("method", [NoisyMoments(), TeacherVotes(DecisionTreeClassifier(), n_teachers=10, n_queries=5)])
-def test_classes_are_those_of_public_labels_in_python_as_in_a_configuration(labels, method, tmp_path):
+@pytest.mark.parametrize(
+    "method", [NoisyMoments(), TeacherVotes(DecisionTreeClassifier(), n_teachers=10, n_queries=5)]
+)
+def test_classes_are_those_of_public_labels_in_python_as_in_a_configuration(
+    labels, method, tmp_path
+):
     private, public = (
         frame.assign(ill=np.array(labels, dtype=object)[(frame["ill"] == "yes").to_numpy(int)])
         for frame in (rows(300, 1), rows(120, 2))
@@ -98,23 +124,31 @@ def test_classes_are_those_of_public_labels_in_python_as_in_a_configuration(labe
     by_file = prepared(settings, load_sources(settings), insist=True)
     given = {name: read_table(tmp_path / f"{name}.csv") for name in ("private", "public")}
     model = PATEClassifier(epsilon=1.0, unit="row", method=method, random_state=0)
-    in_python = model.prepare(given["private"], "ill", X_public=given["public"], y_public="ill", insist=True)
+    in_python = model.prepare(
+        given["private"], "ill", X_public=given["public"], y_public="ill", insist=True
+    )
     of_frame = model.prepare(
         private.infer_objects(), "ill", X_public=public.infer_objects(), y_public="ill", insist=True
     )
     assert by_file.public.classes.tolist() == in_python.public.classes.tolist()
-    assert repr(of_frame.public.classes.tolist()) == repr(["no", "yes"] if "no" in labels else [0, 1])
+    assert repr(of_frame.public.classes.tolist()) == repr(
+        ["no", "yes"] if "no" in labels else [0, 1]
+    )
     assert (in_python.public.labels is None) == isinstance(method, TeacherVotes)
     model.set_params(classes=in_python.public.classes.tolist())
     if isinstance(method, TeacherVotes):  # which has no use for them
         with pytest.raises(InvalidParameterError, match="does not learn from public labels"):
-            model.prepare(given["private"], "ill", X_public=given["public"], y_public="ill", insist=True)
+            model.prepare(
+                given["private"], "ill", X_public=given["public"], y_public="ill", insist=True
+            )
 
 
 def test_public_labels_of_one_class_say_no_classes(tmp_path):
     public = rows(120, 2).assign(ill="no")
     with pytest.raises(InvalidDataError, match="public labels must hold at least 2 classes"):
-        PATEClassifier(1.0, unit="row").prepare(rows(300, 1), "ill", X_public=public, y_public="ill")
+        PATEClassifier(1.0, unit="row").prepare(
+            rows(300, 1), "ill", X_public=public, y_public="ill"
+        )
     configured(tmp_path, rows(300, 1), public, 'unit = "row"')
     text = (tmp_path / "run.toml").read_text().replace('classes = ["no", "yes"]\n', "")
     (tmp_path / "run.toml").write_text(text)
@@ -124,12 +158,16 @@ def test_public_labels_of_one_class_say_no_classes(tmp_path):
 
 
 def test_a_class_of_public_labels_like_a_formula_is_refused_before_a_release(tmp_path):
-    private, public = (frame.replace({"ill": {"no": "=1+1"}}) for frame in (rows(300, 1), rows(120, 2)))
+    private, public = (
+        frame.replace({"ill": {"no": "=1+1"}}) for frame in (rows(300, 1), rows(120, 2))
+    )
     configured(tmp_path, private, public, 'unit = "row"')
     text = (tmp_path / "run.toml").read_text().replace('classes = ["no", "yes"]\n', "")
     (tmp_path / "run.toml").write_text(text)
     settings = load_config(tmp_path / "run.toml")
-    with pytest.raises(ConfigError, match=r"must not begin like a formula.*\[target\] lists no classes"):
+    with pytest.raises(
+        ConfigError, match=r"must not begin like a formula.*\[target\] lists no classes"
+    ):
         prepared(settings, load_sources(settings))
 
 
@@ -176,7 +214,9 @@ FILES: dict[str, Callable[[Any, Path], None]] = {
     "csv": lambda frame, path: frame.to_csv(path, index=False),
     "csv.gz": lambda frame, path: frame.to_csv(path, index=False),
     "parquet": lambda frame, path: frame.to_parquet(path, index=False),
-    "npz": lambda frame, path: np.savez(path, X=frame[NUMBERS].to_numpy(), ill=np.array(frame["ill"].tolist())),
+    "npz": lambda frame, path: np.savez(
+        path, X=frame[NUMBERS].to_numpy(), ill=np.array(frame["ill"].tolist())
+    ),
 }
 IN_MEMORY: dict[str, Callable[[Any], Any]] = {
     "pandas": lambda frame: frame,
@@ -198,7 +238,9 @@ def released(model: Any, **given: Any) -> bytes:
 def answers_by_form(labels: str, folder: Path) -> dict[str, bytes]:
     """Return what is released of rows with these labels, by form and road."""
     frames = {"private": rows(300, 1)[[*NUMBERS, "ill"]], "public": rows(120, 2)[[*NUMBERS, "ill"]]}
-    frames = {name: one.assign(ill=KINDS_OF_LABELS[labels](one["ill"])) for name, one in frames.items()}
+    frames = {
+        name: one.assign(ill=KINDS_OF_LABELS[labels](one["ill"])) for name, one in frames.items()
+    }
     private, public = frames["private"], frames["public"]
     classes = [False, True] if labels == "truth values" else [0, 1]
     model = PATEClassifier(1.0, classes, unit="row", question="ill")
@@ -210,15 +252,21 @@ def answers_by_form(labels: str, folder: Path) -> dict[str, bytes]:
     for ending, written in FILES.items():
         for name, frame in frames.items():
             written(frame, folder / f"{name}.{ending}")
-        text = RUN_TOML.format(ending=ending, classes='["False", "True"]' if labels == "truth values" else "[0, 1]")
+        text = RUN_TOML.format(
+            ending=ending, classes='["False", "True"]' if labels == "truth values" else "[0, 1]"
+        )
         (folder / "run.toml").write_text(text)
         settings = load_config(folder / "run.toml")
         data = load_sources(settings)
         model_of_file = build_estimator(settings, data)
-        answers[f"{ending} by a configuration"] = released(model_of_file, **arguments(settings, data))
+        answers[f"{ending} by a configuration"] = released(
+            model_of_file, **arguments(settings, data)
+        )
         if ending != "npz":
             tables = [read_table(folder / f"{name}.{ending}") for name in frames]
-            answers[f"{ending} in Python"] = released(model, X=tables[0], y="ill", X_public=tables[1])
+            answers[f"{ending} in Python"] = released(
+                model, X=tables[0], y="ill", X_public=tables[1]
+            )
     return answers
 
 
@@ -252,7 +300,11 @@ def test_a_label_that_is_no_class_is_refused_in_every_form(label, tmp_path):
     private.loc[7, "ill"] = label
     settings = configured(tmp_path, private, rows(120, 2), 'unit = "row"')
     model = PATEClassifier(1.0, ["no", "yes"], unit="row")
-    forms = [(made(private), made(rows(120, 2))) for form, made in IN_MEMORY.items() if form not in ("array", "Dask")]
+    forms = [
+        (made(private), made(rows(120, 2)))
+        for form, made in IN_MEMORY.items()
+        if form not in ("array", "Dask")
+    ]
     forms.append((read_table(tmp_path / "private.csv"), read_table(tmp_path / "public.csv")))
     said = set[str]()
     for X, public in forms:
@@ -271,7 +323,9 @@ def test_a_label_that_is_no_class_is_refused_in_every_form(label, tmp_path):
 ])  # fmt: skip
 def test_classes_between_which_one_cell_could_move_all_others_are_refused(classes):
     model = PATEClassifier(1.0, classes, unit="row")
-    with pytest.raises(InvalidParameterError, match=r"1.0, '1' and True are one value|2\*\*53|each label once"):
+    with pytest.raises(
+        InvalidParameterError, match=r"1.0, '1' and True are one value|2\*\*53|each label once"
+    ):
         model.prepare(rows(300, 1)[NUMBERS], [1] * 300, X_public=rows(120, 2)[NUMBERS])
 
 
@@ -297,7 +351,10 @@ folder = "out"
 def test_arrays_are_one_data_set_whichever_label_is_predicted(tmp_path):
     frame = rows(300, 1)
     X = frame[NUMBERS].to_numpy()
-    labels = {"ill": (frame["ill"] == "yes").to_numpy(int), "old": (frame["age"] > 50).to_numpy(int)}
+    labels = {
+        "ill": (frame["ill"] == "yes").to_numpy(int),
+        "old": (frame["age"] > 50).to_numpy(int),
+    }
     np.savez(tmp_path / "private.npz", X=X, **labels)
     np.savez(tmp_path / "public.npz", X=rows(120, 2)[NUMBERS].to_numpy())
 
@@ -310,17 +367,25 @@ def test_arrays_are_one_data_set_whichever_label_is_predicted(tmp_path):
     with pytest.raises(LedgerMismatchError, match="contains the budget of these data"):
         release("old", "two")
     release("old", "one").release()
-    model = PATEClassifier(0.5, [0, 1], budget=1.0, unit="row", question="ill", ledger=tmp_path / "one.ledger")
+    model = PATEClassifier(
+        0.5, [0, 1], budget=1.0, unit="row", question="ill", ledger=tmp_path / "one.ledger"
+    )
     assert model.fit(X, labels["ill"], X_public=rows(120, 2)[NUMBERS].to_numpy()).release_.cost == 0
 
 
 def test_rows_that_only_score_are_refused_before_the_release_of_batches(tmp_path):
     public = rows(120, 2)
     public.loc[119, "dose"] = np.inf
-    configured(tmp_path, rows(300, 1), public, 'unit = "row"', more="evaluate_last = 20\nlater = true")
+    configured(
+        tmp_path, rows(300, 1), public, 'unit = "row"', more="evaluate_last = 20\nlater = true"
+    )
     rows(300, 1).to_parquet(tmp_path / "private.parquet", index=False)
     public.to_parquet(tmp_path / "public.parquet", index=False)
-    text = (tmp_path / "run.toml").read_text().replace('private.csv"', 'private.parquet"\nbatches = true')
+    text = (
+        (tmp_path / "run.toml")
+        .read_text()
+        .replace('private.csv"', 'private.parquet"\nbatches = true')
+    )
     text = text.replace("public.csv", "public.parquet")
     (tmp_path / "run.toml").write_text(text)
     settings = load_config(tmp_path / "run.toml")
@@ -331,5 +396,7 @@ def test_rows_that_only_score_are_refused_before_the_release_of_batches(tmp_path
 def test_a_thousand_columns_of_an_array_have_two_steps_each():
     random = np.random.default_rng(0)
     X, public = random.normal(size=(40, 1_100)), random.normal(size=(60, 1_100))
-    release = PATEClassifier(1.0, [0, 1], unit="row").prepare(X, [0, 1] * 20, X_public=public, insist=True)
+    release = PATEClassifier(1.0, [0, 1], unit="row").prepare(
+        X, [0, 1] * 20, X_public=public, insist=True
+    )
     assert release.public.teacher_rows.shape == (60, 2_200)

@@ -28,7 +28,9 @@ def model(**changes):
 
 
 def fitted(public=PUBLIC, ids=None, *, data_changed=False, **changes) -> Any:
-    return model(**changes).fit(PRIVATE, LABELS, X_public=public, entity_ids=ids, data_changed=data_changed)
+    return model(**changes).fit(
+        PRIVATE, LABELS, X_public=public, entity_ids=ids, data_changed=data_changed
+    )
 
 
 def test_the_closed_form_takes_each_row_by_itself():
@@ -53,7 +55,8 @@ def ledger(tmp_path):
 
 def test_it_is_nearly_as_right_as_a_model_without_privacy(plain):
     open_model = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
-    assert plain.score(TEST, TRUE) > open_model - 0.05  # of which steps lose two where all is linear
+    # Of which steps lose two where all is linear.
+    assert plain.score(TEST, TRUE) > open_model - 0.05
     chances = plain.predict_proba(TEST)
     assert_allclose(chances.sum(axis=1), 1)
     assert np.mean(chances.argmax(axis=1) == plain.predict(TEST)) > 0.99
@@ -72,15 +75,23 @@ def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     # Two ballots' lengths apart in each of two rounds, μ² = Σ(2c/σ)² (Balle and Wang 2018, Theorem 8).
     mu = np.sqrt(sum(4 * event.norm_squared / event.sigma**2 for event in rounds))
     assert (rounds[0].sigma / rounds[1].sigma) ** 2 == pytest.approx(3 / 7)
-    delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(-epsilon / mu - mu / 2)
+    delta = normal.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * normal.cdf(
+        -epsilon / mu - mu / 2
+    )
     assert 0.97e-5 < delta <= 1e-5
 
 
 def test_the_number_of_people_is_released_under_noise_where_it_is_private():
     found = fitted(ids=np.repeat(np.arange(1000), 3), unit="patient")
-    assert found.epsilon_.unit == PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+    assert found.epsilon_.unit == PrivacyUnit(
+        "patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    )
     assert found.epsilon_.epsilon <= 1
-    assert [part.event.dimension == 1 for part in found.release_.event.flatten()] == [True, False, False]
+    assert [part.event.dimension == 1 for part in found.release_.event.flatten()] == [
+        True,
+        False,
+        False,
+    ]
     assert 0 < abs(found.n_teachers_ - 1000) < 1000
     assert "1000" not in repr(found.ballots_)
 
@@ -99,7 +110,12 @@ def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(ledge
 def test_no_count_of_people_lets_half_a_campaign_through(tmp_path):
     unit = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=unit)
-    fits: Any = {"ledger": ledger, "method": NoisyMoments(mechanism=NoisySum(7.0)), "epsilon": None, "noise": None}
+    fits: Any = {
+        "ledger": ledger,
+        "method": NoisyMoments(mechanism=NoisySum(7.0)),
+        "epsilon": None,
+        "noise": None,
+    }
     fits["ids"] = np.arange(len(PRIVATE))
     with pytest.raises(BudgetExceededError):  # nor does one that is paid first
         fitted(**{**fits, "method": NoisyMoments(mechanism=NoisySum(0.5))})
@@ -117,7 +133,9 @@ def test_no_count_of_people_lets_half_a_campaign_through(tmp_path):
 
 def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     write_student(plain.whole_student(), tmp_path / "student.skops")
-    assert np.array_equal(load_student(tmp_path / "student.skops").predict(TEST), plain.predict(TEST))
+    assert np.array_equal(
+        load_student(tmp_path / "student.skops").predict(TEST), plain.predict(TEST)
+    )
     stored = pickle.loads(pickle.dumps(plain))  # noqa: S301
     assert not hasattr(stored, "ballots_")
     assert np.array_equal(stored.predict(TEST), plain.predict(TEST))
@@ -138,11 +156,16 @@ def test_parameters_that_mean_nothing_are_refused(of_method, changes, said):
 @pytest.mark.parametrize("rounds", [1, 2, 7])
 def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
     teacher = VectorBallots(rounds=rounds)
-    assert sum(teacher.noise_of_round(3.0, number) ** -2 for number in range(rounds)) == pytest.approx(3.0**-2)
+    assert sum(
+        teacher.noise_of_round(3.0, number) ** -2 for number in range(rounds)
+    ) == pytest.approx(3.0**-2)
 
 
 def test_parameters_of_a_sum_mean_nothing_to_voters():
-    changes: list[dict[str, Any]] = [{"mechanism": NoisySum(10.0)}, {"student": NoisySumClassifier()}]
+    changes: list[dict[str, Any]] = [
+        {"mechanism": NoisySum(10.0)},
+        {"student": NoisySumClassifier()},
+    ]
     for change in changes:
         with pytest.raises(InvalidParameterError, match="NoisyMoments"):
             TeacherVotes(n_teachers=20, **change)
@@ -158,8 +181,10 @@ def test_a_student_of_one_class_is_warned_of():
 @pytest.mark.parametrize(("share", "least"), [
     (lambda noise: 54321.0 / noise, 54321.0),
     (lambda noise: (0.004321 / noise) ** 2, 0.004321),
-    (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
-    (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
+    # No power, and then nothing.
+    (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),
+    # A better bound ends before that.
+    (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),
     (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
 ])  # fmt: skip
 def test_least_noise_is_the_smallest_to_five_digits(share, least):
@@ -186,7 +211,9 @@ def test_moments_without_noise_give_least_squares():
 
 def test_a_second_round_mends_what_differs_between_public_and_private_rows():
     """With public rows of other correlations, one round leaves a part of the classes untold that a second tells."""
-    one, three = (fitted(PUBLIC[:60], method=NoisyMoments(rounds=rounds), epsilon=20.0) for rounds in (1, 3))
+    one, three = (
+        fitted(PUBLIC[:60], method=NoisyMoments(rounds=rounds), epsilon=20.0) for rounds in (1, 3)
+    )
     assert three.score(TEST, TRUE) > one.score(TEST, TRUE)
 
 

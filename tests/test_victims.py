@@ -56,14 +56,26 @@ parties = { left = "127.0.0.1:1", middle = "127.0.0.1:2", right = "127.0.0.1:3" 
 privacy = { unit = "patient", epsilon = 4.0, delta = 1e-5 }
 schema = { age = [20, 95] }
 """
-RESULTS = ("", "card.json", "card.md", "card.html", "manifest.json", "manifest.signature.json", "notes.txt")
+RESULTS = (
+    "",
+    "card.json",
+    "card.md",
+    "card.html",
+    "manifest.json",
+    "manifest.signature.json",
+    "notes.txt",
+)
 KEYS = ("", "n.private.json", "n.public.json")
 HOME = ("", "settings.json", "ledger", "registry.private.json", "one.private.json")
 INIT = "init --private private.csv --person patient --label ill --public public.csv"
-JOIN = "consortium join registry/invites/one.invite --data one.csv --id patient --label ill --home o"
+JOIN = (
+    "consortium join registry/invites/one.invite --data one.csv --id patient --label ill --home o"
+)
 
 
-def to(words: str, output: str = "o", places: tuple[str, ...] = ("",)) -> tuple[list[str], str, tuple[str, ...]]:
+def to(
+    words: str, output: str = "o", places: tuple[str, ...] = ("",)
+) -> tuple[list[str], str, tuple[str, ...]]:
     """Return what is called, and the places that it writes to: files, or a folder ("") and files in it."""
     return words.split(), output, places
 
@@ -73,11 +85,17 @@ PLAN = ("", "plan.json", "plan.html", "notes.txt")
 WRITTEN = {
     "example output": to("example adult --output o"),
     "init output": to(f"{INIT} --goal accuracy --epsilon 1 --output o"),
-    "plan output": to("plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN),
-    "run config": to("run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")),
+    "plan output": to(
+        "plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN
+    ),
+    "run config": to(
+        "run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")
+    ),
     "predict output": to("predict s.skops rows.csv --output o"),
     "label output": to(f"label rows.npz {VOTES} --output o"),
-    "consortium new home": to("consortium new terms.toml --mailbox mail --home o", places=(*HOME, "invites")),
+    "consortium new home": to(
+        "consortium new terms.toml --mailbox mail --home o", places=(*HOME, "invites")
+    ),
     "consortium join home": to(JOIN, places=HOME),
     "ledger init file": to("ledger init o --epsilon 1 --delta 1e-5 --neighbors row"),
     "ledger show html": to("ledger show a.ledger --html o"),
@@ -86,7 +104,9 @@ WRITTEN = {
     "key folder": to("key n --folder o", places=KEYS),
     "ledger export output": to("ledger export a.ledger --output o"),
     "ledger head output": to("ledger head a.ledger --sign keys/n.private.json --output o"),
-    "publish propose output": to(f"publish propose votes.npz --ledger b.ledger {LNMAX} --delta 1e-5 --output o"),
+    "publish propose output": to(
+        f"publish propose votes.npz --ledger b.ledger {LNMAX} --delta 1e-5 --output o"
+    ),
     "publish test output": to(f"publish test p.json rows.npz {VOTES} --output o"),
     "card output": to("card --ledger a.ledger --output o", places=RESULTS),
     "card sign": to("card --ledger a.ledger --output o --sign keys/n.private.json", places=RESULTS),
@@ -130,7 +150,10 @@ def a_link(path: Path) -> None:
 
 
 def a_plan(path: Path) -> None:
-    with claimed_folder(path, ("plan.json",), "stop", kind="plan") as claim, released(claim, kind="plan") as part:
+    with (
+        claimed_folder(path, ("plan.json",), "stop", kind="plan") as claim,
+        released(claim, kind="plan") as part,
+    ):
         (part / "plan.json").write_text("{}")
 
 
@@ -200,12 +223,16 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., Any], filled: Path) -> Path:
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., Any], filled: Path
+) -> Path:
     """A folder from which the command of a test can be called."""
     name, folder = request.getfixturevalue("name"), tmp_path / "place"
     shutil.copytree(filled, folder)
     if name.split()[0] in ("publish", "card", "ledger"):
-        proposed = f"publish propose votes.npz --ledger a.ledger {LNMAX} --delta 1e-5 --output p.json"
+        proposed = (
+            f"publish propose votes.npz --ledger a.ledger {LNMAX} --delta 1e-5 --output p.json"
+        )
         for words in (proposed, f"label rows.npz {VOTES} --output labels.csv"):
             assert called(*words.split(), cwd=folder).returncode == 0
     return folder
@@ -216,12 +243,20 @@ def seen(folder: Path) -> dict[str, object]:
     kinds: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
-        content: object = path.read_bytes() if stat.S_ISREG(mode) else os.readlink(path) if path.is_symlink() else None  # noqa: PTH115
+        content: object = (
+            path.read_bytes()
+            if stat.S_ISREG(mode)
+            else os.readlink(path)  # noqa: PTH115
+            if path.is_symlink()
+            else None
+        )
         kinds[str(path.relative_to(folder))] = (stat.S_IFMT(mode), content)
     return kinds
 
 
-def cells(name: str, place: Path, output: str, places: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+def cells(
+    name: str, place: Path, output: str, places: tuple[str, ...]
+) -> Iterator[tuple[str, Path]]:
     """Put each kind of victim at every place, each in a copy; yield which, and look afterwards whether it is there."""
     for number, (at, kind) in enumerate(product(places, VICTIMS)):
         if kind in ("empty file", "link to nowhere") and name in LEDGERS:

@@ -16,7 +16,11 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 
 
-@given(ballots=arrays(np.int16, st.tuples(st.integers(1, 30), st.integers(0, 10)), elements=st.integers(-1, 3)))
+@given(
+    ballots=arrays(
+        np.int16, st.tuples(st.integers(1, 30), st.integers(0, 10)), elements=st.integers(-1, 3)
+    )
+)
 def test_counts_are_the_ballots_per_class(ballots):
     votes = tally(ballots, 5)
     assert votes.counts.shape == (ballots.shape[1], 5)
@@ -40,7 +44,9 @@ def test_counts_that_are_no_votes_are_refused_and_not_quoted(counts, teachers):
 
 
 def test_counts_stay_as_they_are_and_where_they_are():
-    votes = VoteHistogram(np.array([[200, 50, 5], [11, 22, 33], [1, 1, 1]], dtype=np.uint8), 255, PATIENT)
+    votes = VoteHistogram(
+        np.array([[200, 50, 5], [11, 22, 33], [1, 1, 1]], dtype=np.uint8), 255, PATIENT
+    )
     assert votes.counts.sum() == 324
     with pytest.raises(ValueError, match="read-only"):
         votes.counts[0, 0] = 9

@@ -10,7 +10,8 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "figures" / "badges"
-_HEIGHT, _MARGIN, _LETTER = 20, 7, 6.6  # pixels; letters are stretched to what is reckoned for them, whatever the font
+# Pixels; letters are stretched to what is reckoned for them, whatever the font.
+_HEIGHT, _MARGIN, _LETTER = 20, 7, 6.6
 _GREEN, _BLUE, _GREY, _RED = "#2e7d32", "#1565c0", "#555", "#b71c1c"
 
 
@@ -49,14 +50,18 @@ def badges() -> dict[str, str]:
     }
     record = ROOT / "docs" / "results" / "planted-faults.json"
     if record.is_file():
-        drawn["planted-faults.svg"] = _planted_faults(json.loads(record.read_text(encoding="utf-8"))["rows"])
+        drawn["planted-faults.svg"] = _planted_faults(
+            json.loads(record.read_text(encoding="utf-8"))["rows"]
+        )
     return drawn
 
 
 def _planted_faults(rows: list[dict]) -> str:
     (found,) = [row for row in rows if row["name"].startswith("caught of ")]
     caught, planted = int(found["ours"]), int(found["at_least"])
-    return badge("planted faults caught", f"{caught} of {planted}", _GREEN if caught == planted else _RED)
+    return badge(
+        "planted faults caught", f"{caught} of {planted}", _GREEN if caught == planted else _RED
+    )
 
 
 if __name__ == "__main__":

@@ -47,7 +47,9 @@ def main(archive: str) -> None:
 def columns(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return each column of each part in the smallest integer type that holds it, but education, which has a number."""
     for table in parts.values():
-        text, number = (table[:, adult.BUNDLED.index(name)] for name in ("education", "education-num"))
+        text, number = (
+            table[:, adult.BUNDLED.index(name)] for name in ("education", "education-num")
+        )
         if not np.array_equal(np.array(adult.EDUCATION_BY_NUMBER)[number - 1], text):
             sys.exit("education does not follow from education-num")
     return {

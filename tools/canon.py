@@ -63,7 +63,13 @@ from tutelage.teachers import ClassMeans, NearestQueries, Ridge
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for consortia on this machine
 
 DRAWS = ("discrete_laplace", "discrete_gaussian", "happens", "gumbel_argmax", "exponential_argmax")
-MECHANISMS = (LNMax(20.0), GNMax(40.0), GNMax(9.0), ConfidentGNMax(150.0, 60.0, 20.0), ExponentialMax(0.1))
+MECHANISMS = (
+    LNMax(20.0),
+    GNMax(40.0),
+    GNMax(9.0),
+    ConfidentGNMax(150.0, 60.0, 20.0),
+    ExponentialMax(0.1),
+)
 
 
 class RecordedNoise(SimulationNoise):  # pyright: ignore[reportGeneralTypeIssues]
@@ -112,13 +118,19 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
         "LNMax": ([row(method=teachers(mechanism=LNMax(20.0)))], {}),
         "GNMax of entities": ([patient(2.0, method=teachers())], of_entities),
         "forests": ([row(4.0, method=forests)], {}),
-        "silos": ([row(method=TeacherVotes(ClassMeans(), n_queries=60, mechanism=GNMax(5.0)))], of_silos),
+        "silos": (
+            [row(method=TeacherVotes(ClassMeans(), n_queries=60, mechanism=GNMax(5.0)))],
+            of_silos,
+        ),
         "entities within silos": (
             [patient(method=TeacherVotes(Ridge(), n_queries=60, mechanism=GNMax(5.0)))],
             {**of_silos, **of_entities},
         ),
         "confident": ([row(method=teachers(mechanism=ConfidentGNMax(18.0, 12.0, 6.0)))], {}),
-        "interactive": ([row(method=teachers(rounds=2, mechanism=interactive, student=logistic))], {}),
+        "interactive": (
+            [row(method=teachers(rounds=2, mechanism=interactive, student=logistic))],
+            {},
+        ),
         "exponential": ([row(method=teachers(mechanism=ExponentialMax(0.2)))], {}),
         "permute and flip": ([row(method=teachers(mechanism=PermuteAndFlip(0.2)))], {}),
         "rounds by margin": (
@@ -130,11 +142,20 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
             {},
         ),
         "capped votes": ([row(1.0, method=CappedVotes(5, n_queries=60))], {}),
-        "capped votes in rounds": ([patient(1.0, method=CappedVotes(3, n_queries=60, rounds=2))], of_entities),
+        "capped votes in rounds": (
+            [patient(1.0, method=CappedVotes(3, n_queries=60, rounds=2))],
+            of_entities,
+        ),
         "two rounds of sums": ([row(1.0)], {}),
-        "one round of sums of entities": ([patient(0.5, method=NoisyMoments(rounds=1))], of_entities),
+        "one round of sums of entities": (
+            [patient(0.5, method=NoisyMoments(rounds=1))],
+            of_entities,
+        ),
         "sums from memory": ([row(1.0), row(1.0)], {}),
-        "two questions of sums": ([row(0.7, budget=2.0, question=one) for one in ("one", "two")], of_entities),
+        "two questions of sums": (
+            [row(0.7, budget=2.0, question=one) for one in ("one", "two")],
+            of_entities,
+        ),
     }
     for name, (models, given) in made.items():
         given = given if models[0].unit != "row" or "silos" in given else {}
@@ -146,7 +167,9 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "consortium of sums of three", _consortium_of_sums(3)
 
 
-def _released(models: list[PATEClassifier], rows: Any, labels: Any, public: Any, given: dict[str, Any]) -> Any:
+def _released(
+    models: list[PATEClassifier], rows: Any, labels: Any, public: Any, given: dict[str, Any]
+) -> Any:
     noise, found = RecordedNoise(7), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -222,15 +245,21 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
     boundary.SystemNoise = lambda: noise  # type: ignore[misc, assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            members = found(Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms)
+            members = found(
+                Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms
+            )
             names = [member.name for member in members.consortium.entities]
             for _ in range(rounds):
                 aggregator, box = members.aggregator(), members.mailbox
-                batch: Any = aggregator.ask_sum("first", box) if terms else aggregator.ask(public, box)
+                batch: Any = (
+                    aggregator.ask_sum("first", box) if terms else aggregator.ask(public, box)
+                )
                 for name in names:
                     cast(members, name, batch, random)
                 compute(members, batch)
-                collect = members.aggregator().collect_sum if terms else members.aggregator().collect
+                collect = (
+                    members.aggregator().collect_sum if terms else members.aggregator().collect
+                )
                 got: Any = collect(batch, members.mailbox)
                 released.append(_exact(got.values if terms else got.labels))
             ledgers = {name: _entries(members.ledger(name)) for name in ("aggregator", *names)}
@@ -241,10 +270,20 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
 
 def _entries(ledger: Ledger) -> Any:
     """Return what a ledger says, without what is random or a day."""
-    state, left_out = ledger.state(), {"hash", "key", "previous", "written", "fingerprint", "digest", "votes", "batch"}
-    entries = [{name: value for name, value in one.items() if name not in left_out} for one in ledger.export()]
+    state, left_out = (
+        ledger.state(),
+        {"hash", "key", "previous", "written", "fingerprint", "digest", "votes", "batch"},
+    )
+    entries = [
+        {name: value for name, value in one.items() if name not in left_out}
+        for one in ledger.export()
+    ]
     entries = [{name: value for name, value in one.items() if name != "owner"} for one in entries]
-    return {"entries": _plain(entries), "spent": repr(state.spent), "remaining": repr(state.remaining)}
+    return {
+        "entries": _plain(entries),
+        "spent": repr(state.spent),
+        "remaining": repr(state.remaining),
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -288,7 +327,9 @@ def accounting() -> Iterator[tuple[str, Any]]:
                 f"{event!r} ×{times}, δ = {delta:g}",
                 {
                     "replaced": _exact(data_independent.epsilon(whole, delta)),
-                    "added or removed": _exact(data_independent.epsilon_if_added_or_removed(whole, delta)),
+                    "added or removed": _exact(
+                        data_independent.epsilon_if_added_or_removed(whole, delta)
+                    ),
                     "at order 20": _exact(data_independent.epsilon_at(whole, delta, 20.0)),
                 },
             )

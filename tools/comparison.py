@@ -30,7 +30,8 @@ NAMES = {
     "Species": "Small animals of 29 species",
     "MNIST": "MNIST, 60,000 images",
 }
-Table = dict[str, dict[str, tuple[float, float]]]  # by data and kind: the best alternative, and tutelage
+# By data and kind: the best alternative, and tutelage.
+Table = dict[str, dict[str, tuple[float, float]]]
 
 
 def means(name: str) -> dict[str, dict[str, float]]:
@@ -55,12 +56,21 @@ def table() -> Table:
     for source in OF_RIVALS:
         ours, other = points(source, EPSILON)
         made[NAMES.get(source, source)]["rows"] = other.mean, ours.mean
-    for kind, name, method in ((KINDS[0], "labels", "ballots with labels"), (KINDS[2], "packaged", "tutelage")):
+    for kind, name, method in (
+        (KINDS[0], "labels", "ballots with labels"),
+        (KINDS[2], "packaged", "tutelage"),
+    ):
         for data, methods in means(name).items():
             others = [
-                mean for other, mean in methods.items() if other not in (method, "ballots") and "told" not in other
+                mean
+                for other, mean in methods.items()
+                if other not in (method, "ballots") and "told" not in other
             ]
-            shown = "MNIST, 20,000 images" if (name, data) == ("labels", "MNIST") else NAMES.get(data, data)
+            shown = (
+                "MNIST, 20,000 images"
+                if (name, data) == ("labels", "MNIST")
+                else NAMES.get(data, data)
+            )
             made[shown][kind] = max(others), methods[method]
     return made
 
@@ -72,12 +82,18 @@ def lines() -> list[str]:
     def worst(data: str) -> float:
         return min(ours - other for other, ours in found[data].values())
 
-    heads = ["| |" + "".join(f" {kind}: best alternative | tutelage |" for kind in KINDS), "|---" * 7 + "|"]
+    heads = [
+        "| |" + "".join(f" {kind}: best alternative | tutelage |" for kind in KINDS),
+        "|---" * 7 + "|",
+    ]
     rows = []
     for data in sorted(found, key=worst):
         cells = [found[data].get(kind) for kind in KINDS]
         rows.append(
-            f"| {data} |" + "".join(" | |" if cell is None else f" {cell[0]:.1f} | {cell[1]:.1f} |" for cell in cells)
+            f"| {data} |"
+            + "".join(
+                " | |" if cell is None else f" {cell[0]:.1f} | {cell[1]:.1f} |" for cell in cells
+            )
         )
     return [*heads, *rows]
 
@@ -88,7 +104,10 @@ def main() -> None:
     text = page.read_text(encoding="utf-8")
     shown = "\n".join(lines())
     page.write_text(
-        re.sub(r"^\| \|.*?(?=\n\n)", lambda _: shown, text, count=1, flags=re.MULTILINE | re.DOTALL), encoding="utf-8"
+        re.sub(
+            r"^\| \|.*?(?=\n\n)", lambda _: shown, text, count=1, flags=re.MULTILINE | re.DOTALL
+        ),
+        encoding="utf-8",
     )
 
 

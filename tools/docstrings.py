@@ -24,7 +24,8 @@ RECORDS: dict[str, griffe.Expr] = {
     "by_identity": DATACLASS,
     "by_keywords": griffe.ExprCall(DATACLASS, [griffe.ExprKeyword("kw_only", "True")]),
 }
-WITH_CONSTRUCTOR = ("NamedTuple", "Part", "Section", "Settings")  # bases whose classes take their fields
+# Bases whose classes take their fields.
+WITH_CONSTRUCTOR = ("NamedTuple", "Part", "Section", "Settings")
 GROUPED = ("PATEClassifier", "PATERegressor")
 GROUPS = {
     "Privacy": "epsilon delta budget ledger releases unit noise",
@@ -37,7 +38,13 @@ GROUPS = {
 class Readable(griffe.Extension):
     """Makes what the reference shows readable."""
 
-    def on_class_members(self, *, node: ast.AST | griffe.ObjectNode, cls: griffe.Class, **_: Any) -> None:  # noqa: ARG002  griffe's signature
+    def on_class_members(
+        self,
+        *,
+        node: ast.AST | griffe.ObjectNode,  # noqa: ARG002  griffe's signature
+        cls: griffe.Class,
+        **_: Any,
+    ) -> None:
         """Look at a class whose members are known."""
         for decorator in cls.decorators:
             decorator.value = RECORDS.get(str(decorator.value), decorator.value)
@@ -104,10 +111,15 @@ def describe(documented: griffe.Object, docstring: griffe.Docstring) -> None:
     stated = dict(types_in(docstring.value))
     signature = {one.name: one for one in getattr(documented, "parameters", ())}
     lists = [section.value for section in docstring.parsed if isinstance(section.value, list)]
-    for item in (one for items in lists for one in items if isinstance(one, griffe.DocstringElement)):
+    for item in (
+        one for items in lists for one in items if isinstance(one, griffe.DocstringElement)
+    ):
         name = getattr(item, "name", "")
         if isinstance(item, griffe.DocstringParameter) and (own := signature.get(name)):
-            item.value, item.annotation = own.default, None if own.annotation == "Any" else own.annotation
+            item.value, item.annotation = (
+                own.default,
+                None if own.annotation == "Any" else own.annotation,
+            )
         item.annotation = stated.get(name) or as_prose(item.annotation)
     if documented.name in GROUPED:
         docstring.parsed = list(grouped(docstring.parsed))
@@ -118,14 +130,18 @@ def types_in(text: str) -> Iterator[tuple[str, str]]:
     for words, stated in DESCRIBED.findall(text):
         names, shared = words.split(", "), NOT_A_TYPE.sub("", stated).strip("{}")
         types = BETWEEN_TYPES.split(shared)
-        yield from zip(names, types if len(types) == len(names) > 1 else [shared] * len(names), strict=True)
+        yield from zip(
+            names, types if len(types) == len(names) > 1 else [shared] * len(names), strict=True
+        )
 
 
 def as_prose(annotation: Any) -> str | None:
     """Return a Python type in words."""
     if annotation is None:
         return None
-    return re.sub(r"(\w+)\[(\w+)(?:, \.\.\.)?\]", r"\1 of \2", str(annotation)).replace(" | ", " or ")
+    return re.sub(r"(\w+)\[(\w+)(?:, \.\.\.)?\]", r"\1 of \2", str(annotation)).replace(
+        " | ", " or "
+    )
 
 
 def grouped(sections: list[griffe.DocstringSection]) -> Iterator[griffe.DocstringSection]:
@@ -137,6 +153,8 @@ def grouped(sections: list[griffe.DocstringSection]) -> Iterator[griffe.Docstrin
                 members = [left.pop(name) for name in names.split() if name in left]
                 members += left.values() if title == "Running" else ()
                 if members:
-                    yield griffe.DocstringSectionParameters(members, title=f"Parameters: {title.lower()}")
+                    yield griffe.DocstringSectionParameters(
+                        members, title=f"Parameters: {title.lower()}"
+                    )
         else:
             yield section

@@ -42,7 +42,9 @@ def typeset(content: str) -> str:
     prose, literals = parts[::3], parts[1::3]
     for text in prose:
         if "$$" in text or re.search(r"\\[a-z]", text):
-            raise ValueError(f"{text.strip()[:80]!r} has LaTeX outside of dollars; put blank lines around $$.")
+            raise ValueError(
+                f"{text.strip()[:80]!r} has LaTeX outside of dollars; put blank lines around $$."
+            )
     done = [SUPERSCRIPT.sub(r"<sup>\1</sup>", text) for text in prose]
     return "".join(text + literal for text, literal in zip(done, [*literals, ""], strict=True))
 
@@ -66,16 +68,22 @@ def _stretched(latex: str) -> str:
 def mathml(latex: str, display: str) -> str:
     """Return LaTeX as MathML."""
     if escape := ESCAPE.search(latex):
-        raise ValueError(f"LaTeX ${latex}$ has {escape[0]}, which Markdown changes on the repository; avoid it.")
+        raise ValueError(
+            f"LaTeX ${latex}$ has {escape[0]}, which Markdown changes on the repository; avoid it."
+        )
     try:
         root = ET.fromstring(convert(_stretched(latex), display=display))  # noqa: S314  made here
     except Exception as error:  # the library has no common class of errors
         raise ValueError(f"LaTeX ${latex}$ cannot be converted; correct it.") from error
     read = "".join(root.itertext())
     if "\\" in read or "&" in read:
-        raise ValueError(f"LaTeX ${latex}$ has a command that latex2mathml does not know; use another one.")
+        raise ValueError(
+            f"LaTeX ${latex}$ has a command that latex2mathml does not know; use another one."
+        )
     if display == "inline" and len(read) > WIDEST:
-        raise ValueError(f"LaTeX ${latex}$ is too wide for a line on a phone; set it between $$ or in parts.")
+        raise ValueError(
+            f"LaTeX ${latex}$ is too wide for a line on a phone; set it between $$ or in parts."
+        )
     for parent in root.iter():
         space(parent)
     for script in [*root.iter(f"{{{NAMESPACE}}}msup"), *root.iter(f"{{{NAMESPACE}}}msubsup")]:
@@ -96,7 +104,9 @@ def space(parent: ET.Element) -> None:
             child.attrib = {"lspace": "0", "rspace": "0"}
         elif text in SIGNS:
             child.tag = f"{{{NAMESPACE}}}mo"
-            child.attrib = {"form": "prefix"} if not place or before in RELATIONS else {"form": "infix"}
+            child.attrib = (
+                {"form": "prefix"} if not place or before in RELATIONS else {"form": "infix"}
+            )
         elif text in (":", "~", ";"):
             child.tag = f"{{{NAMESPACE}}}mo"
             child.attrib = {"lspace": "0" if text == ";" else "0.28em", "rspace": "0.28em"}

@@ -21,7 +21,8 @@ from typing import Any
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROW = re.compile(r"^\| \[([\w.]+)\]\(\1\) \| (.+) \|$", re.MULTILINE)
-LANGUAGES = {".py": "python", ".toml": "toml", ".service": "ini", "": "dockerfile"}  # "": a Containerfile
+# "": a Containerfile.
+LANGUAGES = {".py": "python", ".toml": "toml", ".service": "ini", "": "dockerfile"}
 PICTURES = {"adult.toml": "![The first page of its card](../docs/figures/card.png)"}
 WIDTH = 88  # characters of a line of output
 FOLDER = re.compile(rf"{re.escape(tempfile.gettempdir())}/\w+/")
@@ -30,7 +31,11 @@ FOLDER = re.compile(rf"{re.escape(tempfile.gettempdir())}/\w+/")
 def sections(readme: Path) -> str:
     """Return a section for each example in the folder of a README, in the order of its table if it has one."""
     shown = dict(ROW.findall(readme.read_text()))
-    files = sorted(path for path in readme.parent.iterdir() if path.is_file() and path.suffix in {*LANGUAGES, ".ipynb"})
+    files = sorted(
+        path
+        for path in readme.parent.iterdir()
+        if path.is_file() and path.suffix in {*LANGUAGES, ".ipynb"}
+    )
     listed = [readme.parent / name for name in shown if (readme.parent / name).is_file()]
     return "\n\n".join(
         part
@@ -55,7 +60,12 @@ def body(path: Path, purpose: str) -> Iterator[str]:
     yield purpose
     if path.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
-        yield from (shown for cell in cells for output in cell.get("outputs", ()) if (shown := result(output)))
+        yield from (
+            shown
+            for cell in cells
+            for output in cell.get("outputs", ())
+            if (shown := result(output))
+        )
         yield folded(path.name, "\n\n".join(source(cell) for cell in cells))
     else:
         if stored.exists():
@@ -67,7 +77,11 @@ def body(path: Path, purpose: str) -> Iterator[str]:
 def source(cell: dict[str, Any]) -> str:
     """Return a cell of a notebook as Markdown."""
     lines = "".join(cell["source"])
-    return fenced(lines, "python") if cell["cell_type"] == "code" else re.sub(r"^#+ (.+)", r"**\1**", lines)
+    return (
+        fenced(lines, "python")
+        if cell["cell_type"] == "code"
+        else re.sub(r"^#+ (.+)", r"**\1**", lines)
+    )
 
 
 def result(output: dict[str, Any]) -> str:
@@ -103,9 +117,13 @@ def printed_by(path: Path) -> str:
         run = ["-m", "tutelage", "run"] if path.suffix == ".toml" else []
         command = [sys.executable, *run, f"examples/{path.name}"]
         environment = {**os.environ, "COLUMNS": str(WIDTH)}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+        )
     lines = (line.rstrip() for line in FOLDER.sub("", done.stdout).splitlines())
-    return "".join(f"{textwrap.fill(line, WIDTH) if len(line) > WIDTH else line}\n" for line in lines)
+    return "".join(
+        f"{textwrap.fill(line, WIDTH) if len(line) > WIDTH else line}\n" for line in lines
+    )
 
 
 if __name__ == "__main__":

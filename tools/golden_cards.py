@@ -12,4 +12,6 @@ TESTS = Path(__file__).parents[1] / "tests"
 if __name__ == "__main__":
     for page in (TESTS / "golden" / "cards").glob("*.md"):
         page.unlink()
-    pytest.main([str(TESTS / "test_cards_of_ledgers.py"), "-q", "-m", "", "--tb=line", "--durations=15"])
+    pytest.main(
+        [str(TESTS / "test_cards_of_ledgers.py"), "-q", "-m", "", "--tb=line", "--durations=15"]
+    )

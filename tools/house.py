@@ -91,21 +91,32 @@ class Module:
     @cached_property
     def docstring_lines(self) -> set[int]:
         """Numbers of the lines in docstrings."""
-        documented = (node.body[0] for node in self.nodes if isinstance(node, _Documented) and _has_docstring(node))
-        return set().union(*(range(first.lineno, (first.end_lineno or 0) + 1) for first in documented))
+        documented = (
+            node.body[0]
+            for node in self.nodes
+            if isinstance(node, _Documented) and _has_docstring(node)
+        )
+        return set().union(
+            *(range(first.lineno, (first.end_lineno or 0) + 1) for first in documented)
+        )
 
     @cached_property
     def code_lines(self) -> set[int]:
         """Numbers of the lines with code."""
         tokens = tokenize.generate_tokens(io.StringIO(self._text).readline)
-        spans = (range(token.start[0], token.end[0] + 1) for token in tokens if token.type not in _LAYOUT)
+        spans = (
+            range(token.start[0], token.end[0] + 1) for token in tokens if token.type not in _LAYOUT
+        )
         return set().union(*spans) - self.docstring_lines
 
     @cached_property
     def function_lengths(self) -> list[int]:
         """Code lines of each function."""
         functions = (node for node in self.nodes if isinstance(node, _Function))
-        return [len(self.code_lines.intersection(range(it.lineno, (it.end_lineno or 0) + 1))) for it in functions]
+        return [
+            len(self.code_lines.intersection(range(it.lineno, (it.end_lineno or 0) + 1)))
+            for it in functions
+        ]
 
     def imports(self, known: set[str], *, while_loading: bool = False) -> set[str]:
         """Return the modules of the package that this one imports."""
@@ -158,7 +169,11 @@ def _undocumented(node: _Documented, name: str) -> Iterator[str]:
     if isinstance(node, _Function):
         return
     for child in node.body:
-        if isinstance(child, _Function | ast.ClassDef) and not child.name.startswith("_") and not _is_described(child):
+        if (
+            isinstance(child, _Function | ast.ClassDef)
+            and not child.name.startswith("_")
+            and not _is_described(child)
+        ):
             yield from _undocumented(child, f"{name}.{child.name}")
 
 
@@ -173,12 +188,20 @@ def packages(folder: Path) -> list[Path]:
     if (folder / "__init__.py").is_file():
         return [folder]
     project = folder / "pyproject.toml"
-    tools = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}) if project.is_file() else {}
-    named = tools.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {}).get("packages")
+    tools = (
+        tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {})
+        if project.is_file()
+        else {}
+    )
+    named = (
+        tools.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {}).get("packages")
+    )
     if named is not None:
         return [folder / name for name in named]
     home = folder / "src" if (folder / "src").is_dir() else folder
-    return sorted(found.parent for found in home.glob("*/__init__.py") if found.parent.name != "tests")
+    return sorted(
+        found.parent for found in home.glob("*/__init__.py") if found.parent.name != "tests"
+    )
 
 
 def modules_of(package: Path) -> Iterator[Module]:
@@ -191,7 +214,9 @@ def modules_of(package: Path) -> Iterator[Module]:
 def cycles(imports: dict[str, set[str]]) -> list[list[str]]:
     """Return the groups of at least two modules that reach each other."""
     reached = {module: _reached(module, imports) for module in imports}
-    groups = {frozenset(other for other in reached[one] if one in reached[other]) for one in imports}
+    groups = {
+        frozenset(other for other in reached[one] if one in reached[other]) for one in imports
+    }
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
@@ -208,7 +233,9 @@ def measure(folder: Path) -> House:
     """Return the numbers of a checkout or package."""
     modules = [module for package in packages(folder) for module in modules_of(package)]
     if not modules:
-        raise SystemExit(f"FOLDER must be a package or a checkout with one. {folder} has no package.")
+        raise SystemExit(
+            f"FOLDER must be a package or a checkout with one. {folder} has no package."
+        )
     known = {module.name for module in modules}
     imports = {module.name: module.imports(known) for module in modules}
     importers = Counter(name for names in imports.values() for name in names)
@@ -229,10 +256,16 @@ def measure(folder: Path) -> House:
         functions_of_at_most_three_lines=sum(length <= 3 for length in lengths),
         median_module=statistics.median(code.values()),
         longest_modules=dict(sorted(code.items(), key=lambda item: (-item[1], item[0]))[:10]),
-        modules_with_one_importer=[it.name for it in modules if importers[it.name] == 1 and not it.is_package],
-        import_cycles=cycles({module.name: module.imports(known, while_loading=True) for module in modules}),
+        modules_with_one_importer=[
+            it.name for it in modules if importers[it.name] == 1 and not it.is_package
+        ],
+        import_cycles=cycles(
+            {module.name: module.imports(known, while_loading=True) for module in modules}
+        ),
         import_cycles_with_deferred_imports=cycles(imports),
-        public_names_without_docstring=[name for module in modules for name in module.undocumented()],
+        public_names_without_docstring=[
+            name for module in modules for name in module.undocumented()
+        ],
     )
 
 
@@ -246,7 +279,11 @@ def table(house: House) -> str:
             continue
         rows.append((label, value if isinstance(value, int | float) else len(value)))
         if isinstance(value, list) and key != "modules_with_one_importer" and value:
-            named += ["", f"{label}:", *(f"  {name if isinstance(name, str) else ' '.join(name)}" for name in value)]
+            named += [
+                "",
+                f"{label}:",
+                *(f"  {name if isinstance(name, str) else ' '.join(name)}" for name in value),
+            ]
     width = max(len(label) for label, _ in rows)
     return "\n".join([*(f"{label:<{width}}  {number:>8,}" for label, number in rows), *named])
 

@@ -27,7 +27,15 @@ ROOT = Path(__file__).parent.parent
 FAULTS = Path(__file__).with_suffix(".toml")
 _PACKAGES = {"tutelage": ROOT / "src", "tutelage_reproductions": ROOT / "reproductions" / "src"}
 _COPIED = ("src", "tests", "reproductions", "docs", "examples", "tools", "benchmarks")
-_OF_WORDS = ("test_docs", "test_hosting", "test_language", "test_mutants", "test_sentences", "test_size")  # no guards
+# No guards.
+_OF_WORDS = (
+    "test_docs",
+    "test_hosting",
+    "test_language",
+    "test_mutants",
+    "test_sentences",
+    "test_size",
+)
 _QUICK, _REST = "not rest and not slow", "rest and not slow"
 _NEAR = 2  # imports between a test and the module
 _AT_ONCE = 40  # files of tests
@@ -48,7 +56,9 @@ class Fault(NamedTuple):
         """Return the text of the file with the fault."""
         text = (ROOT / self.file).read_text(encoding="utf-8")
         if text.count(self.was) != 1:
-            raise ValueError(f"{self.name}: the text to change must occur once in {self.file}. Update {FAULTS.name}.")
+            raise ValueError(
+                f"{self.name}: the text to change must occur once in {self.file}. Update {FAULTS.name}."
+            )
         return text.replace(self.was, self.becomes)
 
 
@@ -82,10 +92,17 @@ def _imported(path: Path) -> Iterator[Path]:
             for alias in node.names:
                 inner = _file_of(f"{node.module}.{alias.name}")
                 package = _file_of(node.module)
-                if inner is None and package is not None and package.name == "__init__.py" and package != path:
+                if (
+                    inner is None
+                    and package is not None
+                    and package.name == "__init__.py"
+                    and package != path
+                ):
                     yield from _where_defined(package, alias.name)
                 else:
-                    names.append(f"{node.module}.{alias.name}" if inner is not None else node.module)
+                    names.append(
+                        f"{node.module}.{alias.name}" if inner is not None else node.module
+                    )
         for name in names:
             found = _file_of(name)
             if found is not None:
@@ -99,7 +116,11 @@ def _imports(path: Path) -> tuple[Path, ...]:
 
 def _where_defined(package: Path, name: str) -> Iterator[Path]:
     for node in ast.walk(_tree(package)):
-        if isinstance(node, ast.ImportFrom) and node.module and name in {alias.name for alias in node.names}:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and name in {alias.name for alias in node.names}
+        ):
             found = _file_of(node.module)
             if found is not None:
                 yield found
@@ -121,21 +142,44 @@ def distances(changed: Path) -> dict[Path, int]:
         found |= dict.fromkeys(next_ones, distance)
     far = max(found.values()) + 1  # of those that call the command line, or read files
     tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.stem not in _OF_WORDS]
-    return {path: found.get(path, far) for path in sorted(tests, key=lambda path: found.get(path, far))}
+    return {
+        path: found.get(path, far) for path in sorted(tests, key=lambda path: found.get(path, far))
+    }
 
 
 def _likeliest(changed: Path, tests: Iterable[Path]) -> list[str]:
     """Return files of tests for `pytest`: those first whose names share most words with the changed file."""
-    words = {word.rstrip("s") for word in (*changed.stem.split("_"), *changed.parent.name.split("_"))}
-    shared = {path: len(words & {word.rstrip("s") for word in path.stem.split("_")}) for path in tests}
-    return [str(path.relative_to(ROOT)) for path in sorted(shared, key=shared.__getitem__, reverse=True)]
+    words = {
+        word.rstrip("s") for word in (*changed.stem.split("_"), *changed.parent.name.split("_"))
+    }
+    shared = {
+        path: len(words & {word.rstrip("s") for word in path.stem.split("_")}) for path in tests
+    }
+    return [
+        str(path.relative_to(ROOT)) for path in sorted(shared, key=shared.__getitem__, reverse=True)
+    ]
 
 
 def _failing(copy: Path, tests: list[str], marks: str) -> str | None:
     """Return the first of some tests, or of those in some files, that fails in a copy, if any does."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-m", marks]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        marks,
+    ]
     places = [f"{copy / folder}" for folder in ("src", "reproductions/src")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(places),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     for start in range(0, len(tests), _AT_ONCE):
         ended = subprocess.run(  # noqa: S603
             [*command, *tests[start : start + _AT_ONCE]],
@@ -146,7 +190,9 @@ def _failing(copy: Path, tests: list[str], marks: str) -> str | None:
             check=False,
         )
         if ended.returncode not in (0, *_NOTHING_RAN):
-            lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            lines = [
+                line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))
+            ]
             return (lines or [f"exit code {ended.returncode}"])[0].split(" - ")[0]
     return None
 
@@ -156,7 +202,9 @@ def _copied(folder: str) -> Path:
     copy = Path(folder) / "tutelage"
     copy.mkdir()
     for name in _COPIED:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
     for path in (*ROOT.glob("*.*"), ROOT / "Makefile"):
         if path.is_file():
             shutil.copy2(path, copy)
@@ -211,10 +259,16 @@ def _record(fault: Fault, test: str) -> None:
 
 def main() -> int:
     """Plant the faults, and print a line for each and the sum; return 1 if no test sees one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("words", nargs="*", help="of the names or files of faults")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults at the same time")
-    parser.add_argument("--record", action="store_true", help="write which test sees each into the list of faults")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="faults at the same time"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write which test sees each into the list of faults"
+    )
     given = parser.parse_args()
     chosen = faults(given.words)
     for one in chosen:

@@ -27,7 +27,8 @@ NAMES = re.compile(r"^<!-- names of ([\w.]+) -->$", re.MULTILINE)
 ROOT = Path(__file__).parent.parent
 HEADING = re.compile(r'<h2 id="([\w.]+)" class="doc doc-heading">.*?</h2>', re.DOTALL)
 BASES = re.compile(
-    r'(<h\d id="([\w.]+)" class="doc doc-heading">(?:(?!<h\d ).)*?)<p class="doc doc-class-bases">.*?</p>', re.DOTALL
+    r'(<h\d id="([\w.]+)" class="doc doc-heading">(?:(?!<h\d ).)*?)<p class="doc doc-class-bases">.*?</p>',
+    re.DOTALL,
 )
 CODE = re.compile(r'(?<=<code>)[^<]+(?=</code>)|(?<=<span class="n">)\w+(?=</span>)')
 NO_BASES = (object, tuple, ABC, Generic, Protocol)
@@ -107,7 +108,11 @@ def public_names(module: str) -> list[str]:
         around = module.rpartition(".")[0]
         there = importlib.import_module(around).__all__ if "." in around else ()
         return [name for name in listed if name not in there]
-    own = {name: value for name, value in vars(found).items() if getattr(value, "__module__", None) == module}
+    own = {
+        name: value
+        for name, value in vars(found).items()
+        if getattr(value, "__module__", None) == module
+    }
     return [
         name
         for name, value in own.items()
@@ -157,8 +162,16 @@ def sections(command: Any, path: list[str]) -> Iterator[str]:
 def described(command: Any, context: Any, path: list[str]) -> str:
     """Return the section of one command: what it does, how it is called, what can be given."""
     usage = " ".join([*path, *command.collect_usage_pieces(context)])
-    given = (parameter.get_help_record(context) for parameter in command.params if parameter.name != "help")
-    rows = [f"| `{names}` | {' '.join(meaning.split())} |" for names, meaning in filter(None, given)]
+    given = (
+        parameter.get_help_record(context)
+        for parameter in command.params
+        if parameter.name != "help"
+    )
+    rows = [
+        f"| `{names}` | {' '.join(meaning.split())} |" for names, meaning in filter(None, given)
+    ]
     table = ["| argument or option | meaning |", "|---|---|", *rows] if rows else []
     heading = f"{'#' * len(path)} {' '.join(path)}"
-    return "\n\n".join([heading, inspect.cleandoc(command.help), f"```text\n{usage}\n```", "\n".join(table)])
+    return "\n\n".join(
+        [heading, inspect.cleandoc(command.help), f"```text\n{usage}\n```", "\n".join(table)]
+    )

@@ -40,12 +40,16 @@ def points(source: str, epsilon: float) -> tuple[Point, Point]:
 
 def without_privacy(source: str) -> float:
     """Return the accuracy of the best model without privacy on a data set."""
-    (found,) = (row["ours"] for row in _rows() if row["name"].startswith(f"{source}, without privacy: "))
+    (found,) = (
+        row["ours"] for row in _rows() if row["name"].startswith(f"{source}, without privacy: ")
+    )
     return found
 
 
 def _rows() -> list[dict]:
-    return json.loads((ROOT / "docs" / "results" / "rivals.json").read_text(encoding="utf-8"))["rows"]
+    return json.loads((ROOT / "docs" / "results" / "rivals.json").read_text(encoding="utf-8"))[
+        "rows"
+    ]
 
 
 def main() -> None:
@@ -53,15 +57,29 @@ def main() -> None:
     from matplotlib.figure import Figure  # the test of the numbers does not need it
 
     canvas = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
-    for number, (axes, source) in enumerate(zip(canvas.subplots(1, len(SOURCES)), SOURCES, strict=True)):
+    for number, (axes, source) in enumerate(
+        zip(canvas.subplots(1, len(SOURCES)), SOURCES, strict=True)
+    ):
         axes.axhline(without_privacy(source), color="0.35", linestyle=":", label="without privacy")
         names = ("tutelage, default", "best alternative")
         for place, label in enumerate(names):
             curve = [points(source, epsilon)[place] for epsilon in EPSILONS]
             errors = ([one.mean - one.low for one in curve], [one.high - one.mean for one in curve])
             x = [epsilon * (_ASIDE if place else 1 / _ASIDE) for epsilon in EPSILONS]
-            style = {"color": _COLORS[place], "linestyle": "--" if place else "-", "marker": "s" if place else "o"}
-            axes.errorbar(x, [one.mean for one in curve], errors, label=label, capsize=3, markersize=5, **style)
+            style = {
+                "color": _COLORS[place],
+                "linestyle": "--" if place else "-",
+                "marker": "s" if place else "o",
+            }
+            axes.errorbar(
+                x,
+                [one.mean for one in curve],
+                errors,
+                label=label,
+                capsize=3,
+                markersize=5,
+                **style,
+            )
         axes.set(title=SOURCES[source], xlabel="ε at δ = 1e-5", xscale="log")
         axes.minorticks_off()
         axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])

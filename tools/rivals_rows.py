@@ -31,13 +31,17 @@ def with_rows(record: Record, rows: Iterable[Row]) -> Record:
     """
     new = {row.name: row for row in rows}
     if missing := new.keys() - {row.name for row in record.rows}:
-        raise SystemExit(f"The record has no row {min(missing)!r}. Run `tutelage reproduce rivals`.")
+        raise SystemExit(
+            f"The record has no row {min(missing)!r}. Run `tutelage reproduce rivals`."
+        )
     return replace(record, rows=tuple(new.get(row.name, row) for row in record.rows))
 
 
 def main() -> None:
     """Measure, and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("source", choices=[source.name for source in SOURCES])
     parser.add_argument("--ours", action="store_true", help="measure the methods of tutelage only")
     parser.add_argument("--records", type=Path, default=RECORDS)

@@ -35,8 +35,12 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     **EXAMPLES,
 }
-FOUND_LAST = re.compile("reference/|proofs/|results/|(?:architecture|changelog|contributing|dependencies|security).md")
-LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?((?:\s+\"[^\"]*\")?)\)")
+FOUND_LAST = re.compile(
+    "reference/|proofs/|results/|(?:architecture|changelog|contributing|dependencies|security).md"
+)
+LINK = re.compile(
+    r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?((?:\s+\"[^\"]*\")?)\)"
+)
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+")
 CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
 CODE = re.compile(r"(?<=<code>)[^<]*")
@@ -56,9 +60,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Drop edit links without a repository and pages without a file; published versions can be chosen."""
     if not config.repo_url:
         config.edit_uri = None
-    if os.environ.get("MIKE_DOCS_VERSION"):  # published with other versions, whose list a page fetches; never on a disk
+    # Published with other versions, whose list a page fetches; never on a disk.
+    if os.environ.get("MIKE_DOCS_VERSION"):
         config.extra["version"] = {"provider": "mike"}
-    config.nav = without(config.nav, {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()})
+    config.nav = without(
+        config.nav, {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()}
+    )
     return config
 
 
@@ -87,7 +94,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
 
 def on_page_content(html: str, **_: Any) -> str:
     """Let tables scroll in a box of their own, say where long names in them may break, and give figures a caption."""
-    return FIGURE.sub(lambda found: figure(found[1]), boxed(CELL.sub(lambda cell: readable(cell[0]), html)))
+    return FIGURE.sub(
+        lambda found: figure(found[1]), boxed(CELL.sub(lambda cell: readable(cell[0]), html))
+    )
 
 
 def on_post_page(output: str, *, page: Page, **_: Any) -> str:
@@ -162,7 +171,11 @@ def readable(cell: str) -> str:
     names = len(CODE.findall(cell))
     cell = CODE.sub(lambda code: breakable(code[0]), cell)
     if names > MANY and not re.search(r"</code>(?!, <code>|</td>)", cell):
-        cell = re.sub(r"(<td[^>]*>)(.*)</td>", rf"\1<details><summary>{names} names</summary>\2</details></td>", cell)
+        cell = re.sub(
+            r"(<td[^>]*>)(.*)</td>",
+            rf"\1<details><summary>{names} names</summary>\2</details></td>",
+            cell,
+        )
     return cell.replace("<td", '<td class="prose"', 1) if len(words_of(cell)) > PROSE else cell
 
 

@@ -44,11 +44,20 @@ THEOREMS = {
         ("Distance of two bounded ballots; cost of a noisy sum", "events:NoisySumGaussian"),
         ("One count of an argmax changes", "accounting.argmax_bound:gaussian_single_change"),
         ("A cap on all votes of a teacher; Feldman and Zrnic 2021", "events:CappedArgmaxGaussian"),
-        ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
+        (
+            "Discrete noise is rounded continuous noise; Peikert 2010",
+            "accounting.composition:rounding_variance",
+        ),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
-        ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
+        (
+            "A budget of μ² for adaptive releases; Smith and Thakurta 2022",
+            "accounting.filter:GaussianFilter",
+        ),
         ("A public map depends on one row at a time", "features.stored:map_from_bytes"),
-        ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
+        (
+            "Ballots that are only added or removed",
+            "accounting.data_independent:epsilon_if_added_or_removed",
+        ),
         ("Length of the ballot that weighs public labels", "students.stacking:joint_norm"),
         ("Ballots without negative numbers, and their mean over rows", "ballots:sum_of_cells"),
     ],
@@ -72,7 +81,10 @@ THEOREMS = {
         ("A budget for each cohort of people", "ledger:Ledger"),
     ],
     "local.md": [
-        ("The worst pair of votes under a local response", "accounting.data_independent:response_rdp"),
+        (
+            "The worst pair of votes under a local response",
+            "accounting.data_independent:response_rdp",
+        ),
         ("Composition of local responses", "accounting.data_independent:response_composition"),
         ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
     ],
@@ -87,7 +99,10 @@ THEOREMS = {
         ("A sum of discrete Gaussians is nearly one", "accounting.composition:log_ratio"),
         ("Cost of summed noise", "accounting.composition:log_distance"),
         ("Guarantee if fewer members are honest", "federation.schemes:epsilon_if_fewer_honest"),
-        ("View of two computing parties: votes", "federation.schemes:epsilon_for_two_computing_parties"),
+        (
+            "View of two computing parties: votes",
+            "federation.schemes:epsilon_for_two_computing_parties",
+        ),
         ("View of two computing parties: sums", "federation.sharing:added"),
         ("Bits of secure comparisons", "federation.schemes:SharedVotes"),
         ("Size of an honest sum of ballots", "federation.sums:SharedSums"),
@@ -101,7 +116,10 @@ THEOREMS = {
 
 def page() -> str:
     """Return the page as it should be."""
-    trees = {f"tests/{path.name}": ast.parse(path.read_text()) for path in sorted((ROOT / "tests").glob("test_*.py"))}
+    trees = {
+        f"tests/{path.name}": ast.parse(path.read_text())
+        for path in sorted((ROOT / "tests").glob("test_*.py"))
+    }
     lines = [
         "# Theorems, functions, tests",
         "",
@@ -109,13 +127,21 @@ def page() -> str:
         "[The notation](notation.md) lists the papers.",
         "",
     ]
-    for proof, theorem, where in [(proof, *entry) for proof, entries in THEOREMS.items() for entry in entries]:
+    for proof, theorem, where in [
+        (proof, *entry) for proof, entries in THEOREMS.items() for entry in entries
+    ]:
         module, name = where.split(":")
         function = f"`{module}.{name}`"
         if function not in (ROOT / "docs" / "proofs" / proof).read_text():
-            raise SystemExit(f"{proof} does not name {function}; add it behind the theorem that it uses.")
+            raise SystemExit(
+                f"{proof} does not name {function}; add it behind the theorem that it uses."
+            )
         applied = getattr(importlib.import_module(f"tutelage.{module}"), name)
-        uses = {path: number for path, tree in trees.items() if (number := tests_that_use(applied, tree))}
+        uses = {
+            path: number
+            for path, tree in trees.items()
+            if (number := tests_that_use(applied, tree))
+        }
         if not uses:
             raise SystemExit(f"No test uses {function}; add one.")
         most = min(uses, key=lambda path: (-uses[path], path))
@@ -126,11 +152,16 @@ def page() -> str:
 def tests_that_use(applied: Any, tree: ast.Module) -> int:
     """Return how many tests of a file use a function that it imports, themselves or through a helper of that file."""
     spellings = spellings_of(applied, tree)
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)} if spellings else {}
+    functions = (
+        {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if spellings
+        else {}
+    )
     used = {name: names_in(node) for name, node in functions.items()}
     tests = [name for name in functions if name.startswith("test_")]
     return sum(
-        bool(spellings & used[test].union(*(used[name] for name in used[test] & functions.keys()))) for test in tests
+        bool(spellings & used[test].union(*(used[name] for name in used[test] & functions.keys())))
+        for test in tests
     )
 
 
@@ -141,7 +172,10 @@ def spellings_of(applied: Any, tree: ast.Module) -> set[str]:
         within = f"{name}.{applied.__name__}"
         if original == applied.__name__ and imported(module, original) is applied:
             found.add(name)
-        elif within in names_in(tree) and getattr(imported(module, original), applied.__name__, None) is applied:
+        elif (
+            within in names_in(tree)
+            and getattr(imported(module, original), applied.__name__, None) is applied
+        ):
             found.add(within)
     return found
 
@@ -149,21 +183,33 @@ def spellings_of(applied: Any, tree: ast.Module) -> set[str]:
 @cache
 def imports_in(tree: ast.Module) -> list[tuple[str, str, str]]:
     """Return what a file imports from the package: from where, its name there, and its name here."""
-    found = [(node.module or "", node.names) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    found = [
+        (node.module or "", node.names)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+    ]
     ours = [(module, names) for module, names in found if module.split(".")[0] == "tutelage"]
-    return [(module, alias.name, alias.asname or alias.name) for module, names in ours for alias in names]
+    return [
+        (module, alias.name, alias.asname or alias.name)
+        for module, names in ours
+        for alias in names
+    ]
 
 
 def imported(module: str, name: str) -> Any:
     """Return what `from module import name` binds."""
     home = importlib.import_module(module)
-    return getattr(home, name) if hasattr(home, name) else importlib.import_module(f"{module}.{name}")
+    return (
+        getattr(home, name) if hasattr(home, name) else importlib.import_module(f"{module}.{name}")
+    )
 
 
 @cache
 def names_in(node: ast.AST) -> set[str]:
     """Return every name and dotted name that is mentioned in a piece of code."""
-    return {ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
+    return {
+        ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)
+    }
 
 
 if __name__ == "__main__":

@@ -17,9 +17,15 @@ import time
 from pathlib import Path
 
 from tutelage.partition import Shards
-from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, split_by_patient
+from tutelage_reproductions.datasets.diabetes import (
+    FEATURES,
+    HospitalStays,
+    load_diabetes,
+    split_by_patient,
+)
 
-KEYS = b"split of the play", b"hospitals of the play"  # published, so that every run deals the same patients
+# Published, so that every run deals the same patients.
+KEYS = b"split of the play", b"hospitals of the play"
 PARTIES, COORDINATOR, CLASSES = ("left", "middle", "right"), "registry", ("yes", "no")
 TERMS = """\
 name = "Readmission within 30 days"
@@ -66,7 +72,10 @@ def main(folder: Path, n_hospitals: int, server: str | None) -> None:
     terms = TERMS.format(
         quorum=max(3, n_hospitals - 2),
         hospitals="\n".join(f"{name} = {people:.0f}" for name in names),
-        parties="\n".join(f'{name} = "127.0.0.1:{port}"' for name, port in zip(PARTIES, free_ports(3), strict=True)),
+        parties="\n".join(
+            f'{name} = "127.0.0.1:{port}"'
+            for name, port in zip(PARTIES, free_ports(3), strict=True)
+        ),
     )
     (folder / "terms.toml").write_text(terms)
     where = ["--mailbox", folder / "mailbox"] if server is None else ["--server", server]
@@ -77,18 +86,35 @@ def main(folder: Path, n_hospitals: int, server: str | None) -> None:
         table = ["--data", folder / f"{name}.csv", "--id", "patient", "--label", "readmitted"]
         invite = folder / COORDINATOR / "invites" / f"{name}.invite"
         here("join", invite, "--home", folder / name, *(table if name in names else []))
-    serving = [start("serve", folder / name, "--yes", log=folder / f"{name}.log") for name in (*names, *PARTIES)]
+    serving = [
+        start("serve", folder / name, "--yes", log=folder / f"{name}.log")
+        for name in (*names, *PARTIES)
+    ]
     try:
         say("all serve, and the coordinator asks for a release")
         score = ["--test", test, "--label", "readmitted"]
-        said = start("run", folder / COORDINATOR, "--as", "first", *score, "--json", log=folder / "registry.log")
+        said = start(
+            "run",
+            folder / COORDINATOR,
+            "--as",
+            "first",
+            *score,
+            "--json",
+            log=folder / "registry.log",
+        )
         if said.wait():
             raise SystemExit((folder / "registry.log").read_text())
     finally:
         for process in serving:
             process.terminate()
             process.wait()
-    report(json.loads(re.search(r"^\{.*^\}", (folder / "registry.log").read_text(), re.DOTALL | re.MULTILINE)[0]))  # type: ignore[index]
+    report(
+        json.loads(
+            re.search(r"^\{.*^\}", (folder / "registry.log").read_text(), re.DOTALL | re.MULTILINE)[
+                0
+            ]
+        )
+    )  # type: ignore[index]
     say(f"done; all files are in {folder}")
 
 
@@ -146,7 +172,9 @@ def start(*words: object, log: Path) -> "subprocess.Popen[str]":
     answers = log.with_suffix(".answers")
     answers.write_text("y\n")
     with log.open("w") as file, answers.open() as operator:
-        return subprocess.Popen(command(*words), stdin=operator, stdout=file, stderr=file, text=True)  # noqa: S603
+        return subprocess.Popen(  # noqa: S603
+            command(*words), stdin=operator, stdout=file, stderr=file, text=True
+        )
 
 
 def say(text: str) -> None:

@@ -36,7 +36,9 @@ def test_a_student_learns_after_each_round_from_the_answers_to_what_was_asked_an
     assert seen[0] < seen[1] < seen[2]
     assert accuracies.shape == (3,)
     assert np.all((accuracies > 60) & (accuracies <= 100))
-    wanted = [100 * np.mean(pool.answers[sorted(rows)] == pool.truth[sorted(rows)]) for rows in seen]
+    wanted = [
+        100 * np.mean(pool.answers[sorted(rows)] == pool.truth[sorted(rows)]) for rows in seen
+    ]
     assert right == pytest.approx(wanted)
 
 
@@ -48,13 +50,19 @@ def test_rules_start_from_the_same_random_batch():
         return GaussianNB().fit(X, labels)
 
     for then in (RandomRows(), LeastConfident()):
-        learned(small_pool(), Plan(name="rule", first=RandomRows(), then=then), student, (30,), seed=5)
+        learned(
+            small_pool(), Plan(name="rule", first=RandomRows(), then=then), student, (30,), seed=5
+        )
     assert np.array_equal(*first)
 
 
 def test_answers_are_known_of_asked_rows_only():
     before = PublicKnowledge.before(np.zeros((4, 1)))
-    known = answered(answered(before, np.array([2]), np.array([5, 6, 7, 8])), np.array([0]), np.array([5, 6, 7, 8]))
+    known = answered(
+        answered(before, np.array([2]), np.array([5, 6, 7, 8])),
+        np.array([0]),
+        np.array([5, 6, 7, 8]),
+    )
     assert known.labels.tolist() == [5, -1, 7, -1]
     assert not before.asked.any()
 
@@ -95,14 +103,18 @@ def distilled(**parameters):
     pytest.importorskip("torch")
     from tutelage_reproductions.distillation import DistilledStudent
 
-    return DistilledStudent(linear, **({"steps": 400, "learning_rate": 0.1, "random_state": 0} | parameters))
+    return DistilledStudent(
+        linear, **({"steps": 400, "learning_rate": 0.1, "random_state": 0} | parameters)
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 4.0])
 def test_a_distilled_student_gives_the_probabilities_of_its_teacher_at_temperature_one(temperature):
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(300, 3)), rng.normal(size=(3, 4))
-    student = distilled(temperature=temperature, steps=300).fit(X, softmax(X @ weights / temperature, axis=1))
+    student = distilled(temperature=temperature, steps=300).fit(
+        X, softmax(X @ weights / temperature, axis=1)
+    )
     assert np.abs(student.predict_proba(X) - softmax(X @ weights, axis=1)).max() < 0.05
     assert np.mean(student.predict(X) == (X @ weights).argmax(axis=1)) > 0.95
 
@@ -130,13 +142,22 @@ def test_a_distilled_student_follows_its_seed_and_leaves_the_streams_alone():
     ],
 )
 def test_targets_that_are_no_probabilities_are_refused(targets):
-    with pytest.raises(InvalidDataError, match="`targets` of DistilledStudent must hold one vector of probabilities"):
+    with pytest.raises(
+        InvalidDataError,
+        match="`targets` of DistilledStudent must hold one vector of probabilities",
+    ):
         distilled().fit(np.zeros((4, 3)), targets)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("temperature", 0), ("steps", 0), ("batch_size", 0), ("learning_rate", -1), ("random_state", -1)],
+    [
+        ("temperature", 0),
+        ("steps", 0),
+        ("batch_size", 0),
+        ("learning_rate", -1),
+        ("random_state", -1),
+    ],
 )
 def test_settings_of_a_distilled_student_are_checked_in_fit(name, value):
     with pytest.raises(InvalidParameterError, match=f"`{name}` of DistilledStudent"):
@@ -155,7 +176,9 @@ def less_mnist(monkeypatch, data_folder, tmp_path):
     )  # fmt: skip
     likely = np.full((400, 10), 0.02)
     likely[np.arange(400), less.y_test[:400]] += 0.8
-    np.savez(tmp_path / "votes.npz", mnist_250_teachers=np.random.default_rng(0).multinomial(250, likely))
+    np.savez(
+        tmp_path / "votes.npz", mnist_250_teachers=np.random.default_rng(0).multinomial(250, likely)
+    )
     for module in (active_learning, fig5):
         monkeypatch.setattr(module, "load_mnist", lambda download: less)
         monkeypatch.setattr(module, "_SEEDS", 3)
@@ -182,7 +205,8 @@ def test_active_learning_is_reproduced_quickly_without_networks(less_mnist, monk
     assert record.quick
     assert 50 < rows["logistic, 100 random: %"].ours < 100
     assert rows["logistic, 100 random: correct labels, %"].ours > 98
-    assert "logistic, 50 least confident first: gain" not in rows  # no student before the first batch
+    # No student before the first batch.
+    assert "logistic, 50 least confident first: gain" not in rows
     assert abs(rows["logistic, 100 least confident first: gain"].ours) < 20
     assert rows["logistic, experts of 200 queries: undecided rows"].published == 500
     assert not any("network" in name or "siamese" in name for name in rows)
@@ -222,7 +246,9 @@ def test_distillation_is_reproduced(less_mnist):
     assert record.name == "fig5"
     assert rows["plurality of 10 teachers: %"].ours > 80
     assert set(rows) == {"plurality of 10 teachers: %"} | {
-        f"{n} samples, {what}" for n in (100, 200) for what in ("plurality: %", "T = 1: gain", "T = 5: gain")
+        f"{n} samples, {what}"
+        for n in (100, 200)
+        for what in ("plurality: %", "T = 1: gain", "T = 5: gain")
     }
     assert 30 < rows["200 samples, plurality: %"].ours < 100
 
@@ -238,7 +264,8 @@ def test_students_ask_what_teachers_disagree_on(data_folder):
     record = active_learning.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
     by_student, at_random = (
-        rows[f"logistic, 1,000 {rule}: correct labels, %"] for rule in ("least confident first", "random")
+        rows[f"logistic, 1,000 {rule}: correct labels, %"]
+        for rule in ("least confident first", "random")
     )
     assert by_student.ours < at_random.ours - 5
 

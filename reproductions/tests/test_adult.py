@@ -72,5 +72,7 @@ def test_files_that_are_not_adult_are_refused(tmp_path):
 
 def test_a_forest_on_all_rows_reaches_the_papers_baseline(bundled):
     forest = RandomForestClassifier(n_estimators=30, random_state=0, n_jobs=-1)
-    accuracy = forest.fit(bundled.X_private, bundled.y_private).score(bundled.X_public, bundled.y_public)
+    accuracy = forest.fit(bundled.X_private, bundled.y_private).score(
+        bundled.X_public, bundled.y_public
+    )
     assert accuracy == pytest.approx(0.85, abs=0.01)  # PATE 2017, Appendix C: 85 %

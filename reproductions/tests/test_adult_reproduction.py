@@ -36,7 +36,12 @@ def less_adult(monkeypatch):
     monkeypatch.setattr(adult, "SelfTrainingStudent", adult.RandomForestClassifier)
     teachers = adult._Teachers(30, 1.0, 2)
     monkeypatch.setattr(
-        adult, "_POINTS", (adult._Point(teachers, 400, 200.0, 0.1, reaches=80.0), adult._Point(teachers, 400, 5.0, 0.1))
+        adult,
+        "_POINTS",
+        (
+            adult._Point(teachers, 400, 200.0, 0.1, reaches=80.0),
+            adult._Point(teachers, 400, 5.0, 0.1),
+        ),
     )
     return less
 
@@ -57,7 +62,9 @@ def test_the_papers_setting_and_ours_stand_side_by_side(less_adult):
     )
     assert by_votes < by_bound
     assert by_votes < any_votes
-    hidden, plain = (rows[f"30 ridge, GNMax {sigma}, 400 queries: student, %"] for sigma in (200, 5))
+    hidden, plain = (
+        rows[f"30 ridge, GNMax {sigma}, 400 queries: student, %"] for sigma in (200, 5)
+    )
     assert hidden.at_least == 80.0
     assert plain.ours > 79 > hidden.ours
     assert rows["30 ridge, GNMax 200, 400 queries: worst-case ε"].at_most == 1.5
@@ -72,10 +79,19 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
     rows, last = load_adult(), -(settings.public.evaluate_last or 0)
     trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X_private, rows.y_private)
     measured = trees.score(rows.X_public[last:], rows.y_public[last:])
-    assert measured == pytest.approx(bare.student_accuracy, abs=0.0015)  # which differs with the version of the trees
-    recorded = {row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "adult.json").rows}
-    assert 100 * papers.student_accuracy == recorded["250 forests, LNMax 20, 500 queries: forest, %"].published
-    assert papers.epsilon == recorded["250 forests, LNMax 20, 500 queries: vote-dependent ε, bound of 2017"].published
+    # Which differs with the version of the trees.
+    assert measured == pytest.approx(bare.student_accuracy, abs=0.0015)
+    recorded = {
+        row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "adult.json").rows
+    }
+    assert (
+        100 * papers.student_accuracy
+        == recorded["250 forests, LNMax 20, 500 queries: forest, %"].published
+    )
+    assert (
+        papers.epsilon
+        == recorded["250 forests, LNMax 20, 500 queries: vote-dependent ε, bound of 2017"].published
+    )
 
 
 def test_nothing_is_objected_to_in_the_demo():
@@ -103,9 +119,14 @@ def test_rows_are_encoded_by_public_rows_alone(less_adult):
 
 
 def test_rows_that_are_there_several_times_weigh_as_much_and_stay_with_their_teacher(less_adult):
-    X, queries = (adult._encoded(rows, less_adult) for rows in (less_adult.X_private, less_adult.X_public[:200]))
+    X, queries = (
+        adult._encoded(rows, less_adult)
+        for rows in (less_adult.X_private, less_adult.X_public[:200])
+    )
     votes = adult._ridge_votes(adult._Teachers(30, 0.5, 3), X, less_adult.y_private, queries, run=0)
-    weighted = EstimatorTeachers(RidgeClassifier(0.5, class_weight={0: 1.0, 1: 3.0}), n_classes=2, seed=0)
+    weighted = EstimatorTeachers(
+        RidgeClassifier(0.5, class_weight={0: 1.0, 1: 3.0}), n_classes=2, seed=0
+    )
     ballots = weighted.fit_ballots(X, less_adult.y_private, adult._shards(X, 30, 0), queries)
     assert np.array_equal(votes.counts[:, 1], (ballots == 1).sum(axis=0))
     assert votes.unit.name == "row"
@@ -119,6 +140,8 @@ def test_the_student_is_never_shown_an_evaluation_row(less_adult):
 
     encoded = adult._encoded(less_adult.X_public, less_adult)
     asked = np.arange(0, 500, 5)
-    score = adult.score(Watcher(), encoded, asked, less_adult.y_public[asked], less_adult.y_public, 0)
+    score = adult.score(
+        Watcher(), encoded, asked, less_adult.y_public[asked], less_adult.y_public, 0
+    )
     assert np.array_equal(Watcher.seen, encoded[asked])
     assert 70 < score < 90

@@ -35,9 +35,14 @@ def test_every_choice_has_its_accuracy_and_its_epsilon(less_work):
     assert record.name == "adult-sweep"
     ours = {(row.name.split(", ε")[0], row.name.split(": ", 1)[1]): row for row in record.rows}
     assert len(record.rows) == 2 * 3 * 3 + 1
-    clear, drowned = (ours[f"500 labels, scale {scale}", "forest, %"].ours for scale in ("0.5", "1000"))
+    clear, drowned = (
+        ours[f"500 labels, scale {scale}", "forest, %"].ours for scale in ("0.5", "1000")
+    )
     assert clear > 78 > drowned
-    costs = [ours[f"500 labels, scale {scale}", "exact vote-dependent ε"].ours for scale in ("0.5", "20", "1000")]
+    costs = [
+        ours[f"500 labels, scale {scale}", "exact vote-dependent ε"].ours
+        for scale in ("0.5", "20", "1000")
+    ]
     assert costs == sorted(costs, reverse=True)
     papers = ours["500 labels, scale 20", "forest, %"]
     assert papers.published == 83.0
@@ -47,7 +52,9 @@ def test_every_choice_has_its_accuracy_and_its_epsilon(less_work):
     assert [row.published for row in record.rows].count(None) == len(record.rows) - 2
 
 
-def test_the_figure_has_a_panel_per_number_of_labels_over_the_epsilon_that_may_be_published(less_work):
+def test_the_figure_has_a_panel_per_number_of_labels_over_the_epsilon_that_may_be_published(
+    less_work,
+):
     found = adult_sweep.reproduce(quick=False, download=False, progress=False).figure
     assert isinstance(found, Panels)
     assert [panel.title for panel in found.figures] == ["50 labels", "500 labels"]
@@ -57,14 +64,19 @@ def test_the_figure_has_a_panel_per_number_of_labels_over_the_epsilon_that_may_b
     assert all(less < more for less, more in zip(few.x, many.x, strict=True))
     assert many.x[1] == pytest.approx(adult.publishable(adult_sweep.LNMax(20.0), 500))
     assert many.interval is not None
-    assert all(low <= y <= high for low, y, high in zip(many.interval[0], many.y, many.interval[1], strict=True))
+    assert all(
+        low <= y <= high
+        for low, y, high in zip(many.interval[0], many.y, many.interval[1], strict=True)
+    )
     assert (papers.x, papers.y) == ((2.66,), (83.0,))
 
 
 def test_runs_on_the_same_votes_draw_noise_of_their_own(less_work, monkeypatch):
     taught = []
     monkeypatch.setattr(
-        adult_sweep, "score", lambda student, X, asked, labels, y, run: float(taught.append(labels) or 0)
+        adult_sweep,
+        "score",
+        lambda student, X, asked, labels, y, run: float(taught.append(labels) or 0),
     )
     divided = VoteHistogram(np.tile([125, 125], (200, 1)), 250)
     for run in (0, 1, 0):

@@ -27,13 +27,21 @@ from tutelage_reproductions.students.networks import scores_of
 
 
 def student(**settings):
-    small = {"hidden": (32, 32), "generator_units": 32, "steps": 20, "random_state": 0, "device": "cpu"}
+    small = {
+        "hidden": (32, 32),
+        "generator_units": 32,
+        "steps": 20,
+        "random_state": 0,
+        "device": "cpu",
+    }
     return AdversarialStudent(**{**small, **settings})
 
 
 @parametrize_with_checks(
     [student(hidden=(16,), generator_units=16, steps=80, batch_size=10)],
-    expected_failed_checks=lambda _: {"check_classifiers_classes": "has a class -1, which marks unlabeled rows"},
+    expected_failed_checks=lambda _: {
+        "check_classifiers_classes": "has a class -1, which marks unlabeled rows"
+    },
 )
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 @pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%:UserWarning")
@@ -72,7 +80,9 @@ def test_unlabelled_rows_teach_what_few_labels_do_not():
 
 
 def test_wrong_labels_do_not_win_over_the_cluster_they_lie_in():
-    X, classes = map(np.asarray, make_blobs(400, n_features=10, centers=3, cluster_std=4.0, random_state=1)[:2])
+    X, classes = map(
+        np.asarray, make_blobs(400, n_features=10, centers=3, cluster_std=4.0, random_state=1)[:2]
+    )
     y = classes[:200].copy()
     y[:60] = (y[:60] + 1) % 3
     fitted = student(steps=200, label_noise=0.4, random_state=1).fit(X[:200], y)
@@ -82,7 +92,9 @@ def test_wrong_labels_do_not_win_over_the_cluster_they_lie_in():
 
 def test_the_same_seed_gives_the_same_student_and_another_one_another(moons):
     X, y, X_new, _ = moons
-    first, again, other = (student(random_state=seed).fit(X, y).predict_proba(X_new) for seed in (3, 3, 4))
+    first, again, other = (
+        student(random_state=seed).fit(X, y).predict_proba(X_new) for seed in (3, 3, 4)
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -99,7 +111,9 @@ def test_a_student_comes_back_from_disk(moons, tmp_path):
     X, y, X_new, _ = moons
     fitted = student().fit(X, np.where(y == -1, -1, np.array(["left", "right"], dtype=object)[y]))
     write_student(fitted, tmp_path / "student.skops")
-    back = load_student(tmp_path / "student.skops", trusted=(f"{adversarial.__name__}.AdversarialStudent",))
+    back = load_student(
+        tmp_path / "student.skops", trusted=(f"{adversarial.__name__}.AdversarialStudent",)
+    )
     assert np.array_equal(back.predict_proba(X_new), fitted.predict_proba(X_new))
     assert set(back.predict(X_new)) <= {"left", "right"}
     assert all(type(weights) is np.ndarray for weights in fitted.weights_.values())
@@ -163,21 +177,45 @@ def test_rows_that_cannot_be_learned_from_are_refused():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden": ()}, r"`hidden` of AdversarialStudent must be a tuple of at least one layer's size. Got \(\)"),
+        (
+            {"hidden": ()},
+            r"`hidden` of AdversarialStudent must be a tuple of at least one layer's size. Got \(\)",
+        ),
         ({"hidden": [32]}, "`hidden` of AdversarialStudent must be a tuple of at least one"),
         ({"hidden": (32, 0)}, "`hidden` of AdversarialStudent must be an integer >= 1. Got 0"),
         ({"generator_units": 0}, "`generator_units` of AdversarialStudent must be an integer >= 1"),
         ({"steps": 2.5}, "`steps` of AdversarialStudent must be an integer >= 1"),
         ({"batch_size": 1}, "`batch_size` of AdversarialStudent must be an integer >= 2"),
-        ({"labeled_batch_size": 0}, "`labeled_batch_size` of AdversarialStudent must be an integer >= 1"),
-        ({"unlabeled_weight": -1}, "`unlabeled_weight` of AdversarialStudent must be a number, at least 0"),
-        ({"entropy_weight": 100}, "`entropy_weight` of AdversarialStudent must be a number, at least 0"),
-        ({"label_noise": 1}, "`label_noise` of AdversarialStudent must be a number, at least 0 and below 1"),
+        (
+            {"labeled_batch_size": 0},
+            "`labeled_batch_size` of AdversarialStudent must be an integer >= 1",
+        ),
+        (
+            {"unlabeled_weight": -1},
+            "`unlabeled_weight` of AdversarialStudent must be a number, at least 0",
+        ),
+        (
+            {"entropy_weight": 100},
+            "`entropy_weight` of AdversarialStudent must be a number, at least 0",
+        ),
+        (
+            {"label_noise": 1},
+            "`label_noise` of AdversarialStudent must be a number, at least 0 and below 1",
+        ),
         ({"input_noise": np.nan}, "`input_noise` of AdversarialStudent must be a number"),
         ({"hidden_noise": None}, "`hidden_noise` of AdversarialStudent must be a number"),
-        ({"averaging": 1.0}, "`averaging` of AdversarialStudent must be a number, at least 0 and below 1"),
-        ({"learning_rate": 0}, "`learning_rate` of AdversarialStudent must be a finite number above 0"),
-        ({"device": "abacus"}, "`device` of AdversarialStudent must be a device that torch can use here"),
+        (
+            {"averaging": 1.0},
+            "`averaging` of AdversarialStudent must be a number, at least 0 and below 1",
+        ),
+        (
+            {"learning_rate": 0},
+            "`learning_rate` of AdversarialStudent must be a finite number above 0",
+        ),
+        (
+            {"device": "abacus"},
+            "`device` of AdversarialStudent must be a device that torch can use here",
+        ),
         ({"random_state": -1}, "`random_state` of AdversarialStudent must be an integer >= 0"),
     ],
 )
@@ -189,8 +227,11 @@ def test_settings_out_of_range_are_named(settings, message):
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
 def test_the_further_class_has_score_zero(size):
-    scores = size * torch.randn(200, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    every = torch.cat([scores, torch.zeros(200, 1)], dim=1).log_softmax(dim=1)  # all k + 1 classes, written out
+    scores = size * torch.randn(
+        200, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    # All k + 1 classes, written out.
+    every = torch.cat([scores, torch.zeros(200, 1)], dim=1).log_softmax(dim=1)
     assert torch.allclose(real_loss(scores), -every[:, :7].logsumexp(dim=1))
     assert torch.allclose(generated_loss(scores), -every[:, 7])
     among_classes = every[:, :7] - every[:, :7].logsumexp(dim=1, keepdim=True)
@@ -213,13 +254,17 @@ def test_a_released_label_may_have_been_drawn_from_all_classes(noise):
     released = (
         scores.softmax(dim=1) @ ((1 - noise) * torch.eye(4) + noise / 4).double()
     )  # brute force: all replacements
-    assert torch.allclose(corrected_loss(scores, labels, noise), -released[torch.arange(50), labels].log())
+    assert torch.allclose(
+        corrected_loss(scores, labels, noise), -released[torch.arange(50), labels].log()
+    )
 
 
 def test_a_contradicted_label_pulls_less_where_labels_may_be_wrong():
     scores = torch.tensor([[12.0, 0.0]], requires_grad=True)
     pulls = [
-        torch.autograd.grad(corrected_loss(scores, torch.tensor([1]), noise).sum(), scores)[0].abs().sum()
+        torch.autograd.grad(corrected_loss(scores, torch.tensor([1]), noise).sum(), scores)[0]
+        .abs()
+        .sum()
         for noise in (0.0, 0.1)
     ]
     assert pulls[1] < 0.01 * pulls[0]
@@ -237,7 +282,11 @@ def test_weights_have_the_directions_and_lengths_they_say():
     network = Discriminator(6, (5, 4), 3, 0.3, 0.5)
     for depth, layer in enumerate(network.layers):
         direction = layer.parametrizations.weight.original1  # type: ignore[union-attr]
-        assert torch.allclose(layer.weight, lengths_of(layer) * functional.normalize(direction, dim=1), atol=1e-6)  # type: ignore[operator]
+        assert torch.allclose(
+            layer.weight,  # type: ignore[arg-type]
+            lengths_of(layer) * functional.normalize(direction, dim=1),  # type: ignore[arg-type]
+            atol=1e-6,
+        )
         assert lengths_of(layer).requires_grad == (depth == 2)
 
 
@@ -277,7 +326,8 @@ def test_each_network_descends_its_own_loss_from_where_both_were():
     product = first * second
     descend(optimisers, [product, 3 * product], 0.1)
     assert first.item() == pytest.approx(2 - 0.1 * 2)
-    assert second.item() == pytest.approx(2 - 0.1 * 3 * 2)  # not 3 * 1.8: the first had not moved yet
+    # Not 3 * 1.8: the first had not moved yet.
+    assert second.item() == pytest.approx(2 - 0.1 * 3 * 2)
 
 
 def test_features_are_matched_by_the_generator_alone():
@@ -290,7 +340,9 @@ def test_features_are_matched_by_the_generator_alone():
     generator = Generator(6, rows.amin(dim=0), rows.amax(dim=0))
     networks = (discriminator, generator)
     before = [copy.deepcopy(network.state_dict()) for network in networks]
-    learning = [[value for value in network.parameters() if value.requires_grad] for network in networks]
+    learning = [
+        [value for value in network.parameters() if value.requires_grad] for network in networks
+    ]
 
     def losses():
         torch.manual_seed(1)
@@ -298,7 +350,9 @@ def test_features_are_matched_by_the_generator_alone():
 
     wanted = [torch.autograd.grad(losses()[which], learning[which]) for which in (0, 1)]
     descend([torch.optim.SGD(parameters) for parameters in learning], losses(), 0.5)
-    for network, parameters, start, gradients in zip(networks, learning, before, wanted, strict=True):
+    for network, parameters, start, gradients in zip(
+        networks, learning, before, wanted, strict=True
+    ):
         names = [name for name, value in network.named_parameters() if value.requires_grad]
         for name, parameter, gradient in zip(names, parameters, gradients, strict=True):
             assert torch.allclose(parameter, start[name] - 0.5 * gradient, atol=1e-6)
@@ -309,7 +363,9 @@ def test_features_are_matched_by_the_generator_alone():
 
 def test_the_discriminators_loss_is_that_of_one_softmax_over_all_classes_and_the_further_one():
     rows, labels, known = torch.randn(30, 4), torch.tensor([2, 0, 1]), torch.tensor([7, 3, 3])
-    made = student(hidden=(6,), batch_size=9, unlabeled_weight=0.7, entropy_weight=0.0, label_noise=0.0)
+    made = student(
+        hidden=(6,), batch_size=9, unlabeled_weight=0.7, entropy_weight=0.0, label_noise=0.0
+    )
     made.set_params(input_noise=0.0, hidden_noise=0.0).n_features_in_ = 4
     discriminator = made._module(3)
     generator = Generator(6, rows.amin(dim=0), rows.amax(dim=0))
@@ -331,11 +387,22 @@ def test_the_discriminators_loss_is_that_of_one_softmax_over_all_classes_and_the
 
 def test_training_may_stop_when_the_classes_of_public_rows_stay(monkeypatch):
     monkeypatch.setattr(adversarial, "_BETWEEN_LOOKS", 5)
-    X, y = (np.arange(40)[:, None] % 2 * 8.0 + np.arange(80).reshape(40, 2) / 80).astype(np.float32), np.full(40, -1)
+    X, y = (
+        (np.arange(40)[:, None] % 2 * 8.0 + np.arange(80).reshape(40, 2) / 80).astype(np.float32),
+        np.full(40, -1),
+    )
     y[:4] = np.arange(4) % 2
     looks = []
-    monkeypatch.setattr(adversarial, "scores_of", lambda *given: looks.append(1) or scores_of(*given))
-    settings = {"hidden": (8, 8), "generator_units": 4, "batch_size": 10, "random_state": 0, "steps": 200}
+    monkeypatch.setattr(
+        adversarial, "scores_of", lambda *given: looks.append(1) or scores_of(*given)
+    )
+    settings = {
+        "hidden": (8, 8),
+        "generator_units": 4,
+        "batch_size": 10,
+        "random_state": 0,
+        "steps": 200,
+    }
     AdversarialStudent(**settings).fit(X, y)
     assert looks == []
     AdversarialStudent(**settings, settled=0.01).fit(X, y)

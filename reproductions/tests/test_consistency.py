@@ -22,7 +22,14 @@ from tutelage_reproductions.students.networks import (
     step_size,
 )
 
-STILL: dict[str, Any] = {"shift": 0, "rotation": 0.0, "scaling": 0.0, "shear": 0.0, "elastic": 0.0, "cover": 0.0}
+STILL: dict[str, Any] = {
+    "shift": 0,
+    "rotation": 0.0,
+    "scaling": 0.0,
+    "shear": 0.0,
+    "elastic": 0.0,
+    "cover": 0.0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +52,9 @@ def few_labels(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def tiny(**settings) -> ConsistencyStudent:
-    return ConsistencyStudent((8, 8), **{"steps": 3, "batch_size": 4, "random_state": 0, **settings})
+    return ConsistencyStudent(
+        (8, 8), **{"steps": 3, "batch_size": 4, "random_state": 0, **settings}
+    )
 
 
 def test_unlabelled_images_teach_what_few_labels_do_not():
@@ -53,7 +62,9 @@ def test_unlabelled_images_teach_what_few_labels_do_not():
     truth = load_digits().y_test
     cheap = {"steps": 300, "batch_size": 32, "unlabeled_ratio": 2, "averaging": 0.95}
     right = {
-        weight: np.mean(tiny(**cheap, unlabeled_weight=weight).fit(X, labels).predict(X_test) == truth)
+        weight: np.mean(
+            tiny(**cheap, unlabeled_weight=weight).fit(X, labels).predict(X_test) == truth
+        )
         for weight in (0.0, 1.0)
     }
     assert right[1.0] > 0.85
@@ -82,14 +93,20 @@ def test_classes_keep_the_users_words_and_may_be_one():
     assert alone.predict_proba(X_test[:1]).tolist() == [[1.0]]
     everything = tiny().fit(X, load_digits().y_train)
     assert np.allclose(everything.predict_proba(X_test).sum(axis=1), 1)
-    assert np.allclose(everything.predict_proba(X_test[:1]), everything.predict_proba(X_test)[:1], atol=1e-5)
+    assert np.allclose(
+        everything.predict_proba(X_test[:1]), everything.predict_proba(X_test)[:1], atol=1e-5
+    )
 
 
 def test_a_first_student_says_what_is_learned_first():
     X, labels, X_test = few_labels()
     shifted = ShiftedClasses(max_iter=300)
-    student = tiny(steps=150, batch_size=64, unlabeled_weight=0.0, first_student=shifted).fit(X, labels)
-    agree = np.mean(student.predict(X_test) == shifted.fit(X[labels >= 0], labels[labels >= 0]).predict(X_test))
+    student = tiny(steps=150, batch_size=64, unlabeled_weight=0.0, first_student=shifted).fit(
+        X, labels
+    )
+    agree = np.mean(
+        student.predict(X_test) == shifted.fit(X[labels >= 0], labels[labels >= 0]).predict(X_test)
+    )
     assert agree > 0.7  # without it, no more than a tenth would be one too high
 
 
@@ -103,7 +120,11 @@ class ShiftedClasses(LogisticRegression):
 def test_color_images_and_own_modules_are_learned():
     X = np.random.default_rng(0).random((12, 4 * 4 * 3)) * 255
     student = ConsistencyStudent(
-        (4, 4, 3), factory=lambda n_classes: nn.Linear(48, n_classes), steps=2, batch_size=2, bfloat16=True
+        (4, 4, 3),
+        factory=lambda n_classes: nn.Linear(48, n_classes),
+        steps=2,
+        batch_size=2,
+        bfloat16=True,
     )
     assert student.fit(X, np.array([0, 1, *[-1] * 10])).predict_proba(X).shape == (12, 2)
     assert set(student.weights_) == {"weight", "bias"}
@@ -131,7 +152,10 @@ def test_color_images_and_own_modules_are_learned():
         ({"image_shape": (8, 9)}, "must have 72 columns"),
         ({"device": "nowhere"}, "`device`"),
         ({"first_student": "label-propagation"}, "must be a scikit-learn classifier"),
-        ({"first_student": LinearRegression()}, "`first_student` of ConsistencyStudent must be a scikit-learn"),
+        (
+            {"first_student": LinearRegression()},
+            "`first_student` of ConsistencyStudent must be a scikit-learn",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
@@ -153,7 +177,11 @@ def test_a_student_comes_back_from_disk(tmp_path):
     assert back.factory == factory
 
 
-@given(q=st.floats(0.01, 0.99), scores=st.lists(st.floats(-8, 8), min_size=3, max_size=3), label=st.integers(0, 2))
+@given(
+    q=st.floats(0.01, 0.99),
+    scores=st.lists(st.floats(-8, 8), min_size=3, max_size=3),
+    label=st.integers(0, 2),
+)
 def test_the_robust_loss_is_its_formula(q, scores, label):
     odds = np.exp(np.array(scores) - max(scores))
     p = odds[label] / odds.sum()
@@ -162,12 +190,16 @@ def test_the_robust_loss_is_its_formula(q, scores, label):
 
 
 def test_the_robust_loss_lies_between_cross_entropy_and_absolute_error_and_pulls_less_where_contradicted():
-    scores, labels = torch.tensor([[4.0, 0.0], [0.0, 4.0]], requires_grad=True), torch.tensor([0, 0])
+    scores, labels = (
+        torch.tensor([[4.0, 0.0], [0.0, 4.0]], requires_grad=True),
+        torch.tensor([0, 0]),
+    )
     p = scores.softmax(dim=1)[:, 0]
     assert torch.allclose(robust_loss(scores, labels, 0.0), -p.log())
     assert torch.allclose(robust_loss(scores, labels, 0.999), 1 - p, atol=2e-3)
     pulls = [
-        torch.autograd.grad(robust_loss(scores, labels, q).sum(), scores)[0].abs().sum(dim=1)[1] for q in (0.0, 0.7)
+        torch.autograd.grad(robust_loss(scores, labels, q).sum(), scores)[0].abs().sum(dim=1)[1]
+        for q in (0.0, 0.7)
     ]
     assert pulls[1] < 0.1 * pulls[0]
 
@@ -234,7 +266,11 @@ def test_changed_images_keep_their_shape_and_range(shape, n_images, seed, streng
 def test_a_weak_change_is_a_shift_of_all_colors_together():
     image = torch.zeros(9, 9, 3)
     image[4, 4] = torch.tensor([1.0, 2.0, 3.0])
-    moved = ImageAugmentation((9, 9, 3), shift=2).weak(image.reshape(1, -1).repeat(400, 1)).reshape(400, 9, 9, 3)
+    moved = (
+        ImageAugmentation((9, 9, 3), shift=2)
+        .weak(image.reshape(1, -1).repeat(400, 1))
+        .reshape(400, 9, 9, 3)
+    )
     assert torch.equal(moved.sum(dim=(1, 2)), torch.tensor([1.0, 2.0, 3.0]).repeat(400, 1))
     places = torch.nonzero(moved[..., 0])
     assert {(line, column) for _, line, column in places.tolist()} == {
@@ -252,7 +288,9 @@ def test_without_strength_nothing_changes():
 def test_each_strong_change_does_what_it_says():
     torch.manual_seed(0)
     rows = torch.rand(200, 16 * 16)
-    brighter = ImageAugmentation((16, 16), **STILL, brightness=0.05).strong(0.2 + 0.5 * rows) - (0.2 + 0.5 * rows)
+    brighter = ImageAugmentation((16, 16), **STILL, brightness=0.05).strong(0.2 + 0.5 * rows) - (
+        0.2 + 0.5 * rows
+    )
     assert brighter.abs().max() <= 0.05 * 0.5 + 1e-5
     inner = (brighter - brighter.median(dim=1, keepdim=True).values).abs() < 1e-5
     assert inner.float().mean() > 0.9  # one offset per image, but where it would leave the range
@@ -263,17 +301,23 @@ def test_each_strong_change_does_what_it_says():
     covered = ImageAugmentation((16, 16), **{**STILL, "cover": 0.5}).strong(rows)
     gone = ~torch.isclose(covered, rows, atol=1e-5)
     assert 0 < gone.float().mean() < 0.25
-    assert torch.allclose(covered[gone], rows.mean(dim=1, keepdim=True).expand_as(rows)[gone], atol=1e-5)
+    assert torch.allclose(
+        covered[gone], rows.mean(dim=1, keepdim=True).expand_as(rows)[gone], atol=1e-5
+    )
 
 
 def test_turning_moves_a_line_by_no_more_than_the_angle():
     torch.manual_seed(0)
     image = torch.zeros(33, 33)
     image[16] = 1
-    turned = ImageAugmentation((33, 33), **{**STILL, "rotation": 20.0}).strong(image.reshape(1, -1).repeat(300, 1))
+    turned = ImageAugmentation((33, 33), **{**STILL, "rotation": 20.0}).strong(
+        image.reshape(1, -1).repeat(300, 1)
+    )
     lines, columns = torch.meshgrid(torch.arange(33.0) - 16, torch.arange(33.0) - 16, indexing="ij")
     bright = turned.reshape(300, 33, 33) > 0.5
-    angles = torch.rad2deg(torch.atan2(lines, columns.abs()))[None].expand(300, -1, -1)[bright & (columns > 8)]
+    angles = torch.rad2deg(torch.atan2(lines, columns.abs()))[None].expand(300, -1, -1)[
+        bright & (columns > 8)
+    ]
     assert 15 < angles.abs().max() < 24
 
 

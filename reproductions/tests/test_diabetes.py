@@ -8,7 +8,12 @@ import pytest
 
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions.datasets import diabetes, releases
-from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, split_by_patient
+from tutelage_reproductions.datasets.diabetes import (
+    FEATURES,
+    HospitalStays,
+    load_diabetes,
+    split_by_patient,
+)
 
 KEY = b"the key of a test"
 HEADER = (
@@ -48,7 +53,9 @@ def stays():
     X = rng.integers(0, 30, (4000, len(FEATURES)))
     X[:, FEATURES.index("discharge_disposition_id")] = rng.choice([1, 3, 6, 11, 13], 4000)
     y = (rng.random(4000) > 0.1139).astype(np.int64)
-    return HospitalStays(X, y, patients=rng.integers(0, 1500, 4000), encounters=rng.permutation(4000))
+    return HospitalStays(
+        X, y, patients=rng.integers(0, 1500, 4000), encounters=rng.permutation(4000)
+    )
 
 
 @pytest.fixture
@@ -87,7 +94,9 @@ def test_stays_are_read_column_by_column(tiny, tmp_path):
 # finding
 
 
-@pytest.mark.parametrize("name", ["diabetes130.csv.gz", "diabetic_data.csv", "diabetes130/diabetic_data.csv.gz"])
+@pytest.mark.parametrize(
+    "name", ["diabetes130.csv.gz", "diabetic_data.csv", "diabetes130/diabetic_data.csv.gz"]
+)
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"], ids=["unix", "windows"])
 def test_the_file_is_read_as_people_have_it(name, ending, tiny, tmp_path, monkeypatch):
     path = tmp_path / "data" / name
@@ -119,9 +128,15 @@ def test_a_download_is_kept_in_the_cache(tiny, nothing_found, monkeypatch):
 
 @pytest.mark.parametrize(
     ("member", "content", "message"),
-    [("diabetic_data.csv", b"other", "SHA-256"), ("other.csv", b"", "damaged"), (None, b"<html>", "SHA-256")],
+    [
+        ("diabetic_data.csv", b"other", "SHA-256"),
+        ("other.csv", b"", "damaged"),
+        (None, b"<html>", "SHA-256"),
+    ],
 )
-def test_a_download_of_something_else_is_refused(member, content, message, tiny, nothing_found, monkeypatch):
+def test_a_download_of_something_else_is_refused(
+    member, content, message, tiny, nothing_found, monkeypatch
+):
     serve(packed(member, content) if member else content, monkeypatch)
     with pytest.raises(InvalidDataError, match=message):
         load_diabetes(download=True)
@@ -135,7 +150,9 @@ def test_no_patient_is_in_two_parts_and_every_stay_in_at_most_one(stays):
     parts = (split.private, split.public, split.test)
     patients = [set(part.patients.tolist()) for part in parts]
     assert not patients[0] & patients[1] | patients[0] & patients[2] | patients[1] & patients[2]
-    could_return = ~np.isin(stays.X[:, FEATURES.index("discharge_disposition_id")], diabetes.NO_RETURN)
+    could_return = ~np.isin(
+        stays.X[:, FEATURES.index("discharge_disposition_id")], diabetes.NO_RETURN
+    )
     kept = np.concatenate([part.encounters for part in parts])
     assert sorted(kept) == sorted(stays.encounters[could_return])
     shares = [len(ids) / sum(map(len, patients)) for ids in patients]
@@ -147,10 +164,14 @@ def test_a_patient_who_leaves_or_changes_moves_nobody_else(stays, balanced):
     gone = int(stays.patients[0])
     others = stays.patients != gone
     changed = HospitalStays(
-        np.where(others[:, None], stays.X, 1), np.where(others, stays.y, 0), stays.patients, stays.encounters
+        np.where(others[:, None], stays.X, 1),
+        np.where(others, stays.y, 0),
+        stays.patients,
+        stays.encounters,
     )
     before, after, without = (
-        split_by_patient(table, key=KEY, balanced=balanced) for table in (stays, changed, stays.select(others))
+        split_by_patient(table, key=KEY, balanced=balanced)
+        for table in (stays, changed, stays.select(others))
     )
     for name in ("private", "public", "test"):
         kept = [getattr(split, name) for split in (before, after, without)]
@@ -166,8 +187,12 @@ def test_the_published_table_has_the_known_size(published):
     assert len(np.unique(published.patients)) == diabetes.PATIENTS
     assert len(np.unique(published.encounters)) == diabetes.ROWS
     assert np.bincount(published.y).tolist() == [11_357, 90_409]
-    could_return = ~np.isin(published.X[:, FEATURES.index("discharge_disposition_id")], diabetes.NO_RETURN)
-    assert 1 - published.y[could_return].mean() == pytest.approx(diabetes.SHARE_WITHIN_30_DAYS, abs=5e-5)
+    could_return = ~np.isin(
+        published.X[:, FEATURES.index("discharge_disposition_id")], diabetes.NO_RETURN
+    )
+    assert 1 - published.y[could_return].mean() == pytest.approx(
+        diabetes.SHARE_WITHIN_30_DAYS, abs=5e-5
+    )
     drug = published.X[could_return, FEATURES.index("diabetesMed")]
     assert 1 - drug.mean() == pytest.approx(diabetes.SHARE_WITHOUT_DRUG, abs=5e-5)
     # 34,104 training and 12,702 evaluation rows of PATE 2017 are twice the stays without a diabetes drug.

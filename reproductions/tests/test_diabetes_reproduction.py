@@ -18,14 +18,22 @@ def made_up(n_stays: int, n_patients: int) -> HospitalStays:
     X[:, FEATURES.index("discharge_disposition_id")] = HOME
     takes = rng.random(n_stays) > 0.2277
     for name in ("metformin", "insulin", "change", "diabetesMed"):
-        X[:, FEATURES.index(name)] = takes & (rng.random(n_stays) < (1 if name == "diabetesMed" else 0.5))
+        X[:, FEATURES.index(name)] = takes & (
+            rng.random(n_stays) < (1 if name == "diabetesMed" else 0.5)
+        )
     y = (rng.random(n_stays) > 0.1139).astype(np.int64)
     return HospitalStays(X, y, rng.integers(0, n_patients, n_stays), rng.permutation(n_stays))
 
 
 def asked_for_the_drug(stays: HospitalStays) -> HospitalStays:
     X, y = stays.X[:, :-1], stays.X[:, -1]
-    return replace(stays, X=X, y=y, feature_names=FEATURES[:-1], classes=("no diabetes drug", "a diabetes drug"))
+    return replace(
+        stays,
+        X=X,
+        y=y,
+        feature_names=FEATURES[:-1],
+        classes=("no diabetes drug", "a diabetes drug"),
+    )
 
 
 @pytest.fixture
@@ -43,10 +51,16 @@ def less_work(monkeypatch, stays):
             return stays
         drug = asked_for_the_drug(stays)
         sign = np.where(drug.y == 1, 1, 0)[:, np.newaxis]
-        return drug if features is None else replace(drug, X=np.hstack([drug.X, sign]), feature_names=features)
+        return (
+            drug
+            if features is None
+            else replace(drug, X=np.hstack([drug.X, sign]), feature_names=features)
+        )
 
     monkeypatch.setattr(diabetes, "load_diabetes", load)
-    monkeypatch.setattr(diabetes, "RandomForestClassifier", lambda **seed: RandomForestClassifier(10, **seed))
+    monkeypatch.setattr(
+        diabetes, "RandomForestClassifier", lambda **seed: RandomForestClassifier(10, **seed)
+    )
     monkeypatch.setattr(diabetes, "_TEACHERS", 8)
     monkeypatch.setattr(diabetes, "_ANSWERS", 60)
     monkeypatch.setattr(diabetes, "_MECHANISM", LNMax(0.5))
@@ -59,7 +73,9 @@ def test_both_labels_stand_beside_what_the_paper_says_of_one(less_work, stays):
     assert record.name == "diabetes"
     early = rows["stays with readmitted within 30 days"]
     assert (early.ours, early.published) == (np.sum(stays.y == 0), 23_403)
-    seven_of_eight = rows["diabetesMed by the rule 'metformin or insulin or change is not No', %"].ours
+    seven_of_eight = rows[
+        "diabetesMed by the rule 'metformin or insulin or change is not No', %"
+    ].ours
     assert seven_of_eight == pytest.approx(100 * (1 - 1 / 16), abs=1)
     drug = rows["diabetesMed, 17 columns, by row: student, %"]
     readmission = rows["readmission, by row: student, %"]
@@ -69,7 +85,8 @@ def test_both_labels_stand_beside_what_the_paper_says_of_one(less_work, stays):
     assert all(row.why for row in record.rows if row.falls_short)
     for label in ("readmission", "diabetesMed"):
         apart, by_row = (
-            rows[f"{label}, {deal}: forest without privacy, %"].ours for deal in ("patients apart", "the same by row")
+            rows[f"{label}, {deal}: forest without privacy, %"].ours
+            for deal in ("patients apart", "the same by row")
         )
         leak = rows[f"{label}: by row minus patients apart, forest, points"]
         assert leak.ours == pytest.approx(by_row - apart)
@@ -98,11 +115,15 @@ def test_as_many_stays_train_and_score_as_in_the_paper():
     y = np.zeros(101_766, dtype=np.int64)
     y[23_403:] = 1
     rows = np.arange(len(y))
-    dealt = diabetes._as_the_paper(HospitalStays(np.zeros((len(y), 18), dtype=np.int64), y, rows, rows), 0)
+    dealt = diabetes._as_the_paper(
+        HospitalStays(np.zeros((len(y), 18), dtype=np.int64), y, rows, rows), 0
+    )
     assert len(dealt.private) == len(dealt.shards.assignment) == 34_104
     assert (len(dealt.asked), len(dealt.scored)) == (500, 6_352)
     assert dealt.private.y.mean() == pytest.approx(0.5, abs=0.01)
-    everyone = np.concatenate([part.encounters for part in (dealt.private, dealt.asked, dealt.scored)])
+    everyone = np.concatenate(
+        [part.encounters for part in (dealt.private, dealt.asked, dealt.scored)]
+    )
     assert len(np.unique(everyone)) == len(everyone)
 
 
@@ -111,11 +132,15 @@ def test_a_patient_is_kept_apart_by_patient_and_not_by_row(stays):
     parts = [set(part.patients.tolist()) for part in (apart.private, apart.asked, apart.scored)]
     assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
     teachers_of = {
-        patient: set(apart.shards.assignment[apart.private.patients == patient].tolist()) for patient in parts[0]
+        patient: set(apart.shards.assignment[apart.private.patients == patient].tolist())
+        for patient in parts[0]
     }
     assert {len(teachers) for teachers in teachers_of.values()} == {1}
     assert apart.shards.unit.name == "patient"
-    assert [len(part) for part in (by_row.private, by_row.scored)] == [len(apart.private), len(apart.scored)]
+    assert [len(part) for part in (by_row.private, by_row.scored)] == [
+        len(apart.private),
+        len(apart.scored),
+    ]
     assert set(by_row.private.patients.tolist()) & set(by_row.scored.patients.tolist())
     assert by_row.shards.unit.name == "row"
 

@@ -24,7 +24,9 @@ def made_up(shape: tuple[int, ...], n_train: int, n_test: int) -> ImageSplit:
         top, left = 6 + 8 * (label // 5), 4 + 4 * (label % 5)
         X[row, top : top + 6, left : left + 4] = 255
     X = X.reshape(len(y), -1).astype(np.uint8)
-    return ImageSplit(X[:n_train], y[:n_train], X[n_train:], y[n_train:], shape, DIGIT_NAMES, "made up")
+    return ImageSplit(
+        X[:n_train], y[:n_train], X[n_train:], y[n_train:], shape, DIGIT_NAMES, "made up"
+    )
 
 
 def between(row: Row) -> bool:
@@ -34,7 +36,12 @@ def between(row: Row) -> bool:
 
 def curves(record: Record) -> dict[str, Series]:
     figures = record.figure.figures if isinstance(record.figure, Panels) else (record.figure,)
-    return {series.name: series for figure in figures if isinstance(figure, Figure) for series in figure.series}
+    return {
+        series.name: series
+        for figure in figures
+        if isinstance(figure, Figure)
+        for series in figure.series
+    }
 
 
 def not_found(*arguments: object, **named: object) -> None:
@@ -66,7 +73,9 @@ def test_mnist_without_privacy_has_networks_and_formulas(little_mnist):
     assert network.published == 99.18
     assert between(network)
     assert 80 < network.ours <= 100
-    assert [row.name.removesuffix(": accuracy, %") for row in formulas] == list(mnist_baseline._MODELS)
+    assert [row.name.removesuffix(": accuracy, %") for row in formulas] == list(
+        mnist_baseline._MODELS
+    )
     for row in formulas:
         assert between(row)
         assert row.ours > 80
@@ -205,7 +214,9 @@ def test_noise_hurts_small_ensembles_more(given_ballots):
         interval = drawn[name].interval
         assert interval is not None
         low, high = interval
-        assert all(below <= y <= above for below, y, above in zip(low, drawn[name].y, high, strict=True))
+        assert all(
+            below <= y <= above for below, y, above in zip(low, drawn[name].y, high, strict=True)
+        )
 
 
 def test_more_teachers_that_are_worse_are_reported(given_ballots):

@@ -39,8 +39,12 @@ def made_up_votes(monkeypatch, tmp_path):
     unit = Shards.of_rows(250, 250, key=bytes(16)).unit
     of_nobody = VoteHistogram(np.column_stack([larger, 250 - larger]), 250, unit)
     monkeypatch.setattr(epsilons, "published_votes", lambda: tmp_path / "votes.npz")
-    monkeypatch.setattr(epsilons, "load_adult", lambda: SimpleNamespace(X_public=np.zeros((epsilons._ASKED, 1))))
-    monkeypatch.setattr(epsilons.adult, "forest_votes", lambda split, queries, run, progress: of_nobody)
+    monkeypatch.setattr(
+        epsilons, "load_adult", lambda: SimpleNamespace(X_public=np.zeros((epsilons._ASKED, 1)))
+    )
+    monkeypatch.setattr(
+        epsilons.adult, "forest_votes", lambda split, queries, run, progress: of_nobody
+    )
     public = VoteHistogram(np.tile(few.counts, (10, 1)), few.n_teachers)
     monkeypatch.setattr(publishable, "public_mnist_votes", lambda download: public)
     monkeypatch.setattr(epsilons, "_ASKED_OF_SVHN", 640)
@@ -71,7 +75,8 @@ def test_formulas_give_what_the_papers_print():
 def test_the_published_epsilon_of_diabetes_is_the_floor_of_its_method():
     rows = rows_of(epsilons._diabetes())
     own, bound, exact, any_votes = rows.values()
-    assert own.ours == pytest.approx(np.log(1e5) / 8, abs=2e-3)  # no vote can cost less at eight moments
+    # No vote can cost less at eight moments.
+    assert own.ours == pytest.approx(np.log(1e5) / 8, abs=2e-3)
     assert not own.falls_short
     assert exact.ours < bound.ours < own.ours < any_votes.ours
 
@@ -91,8 +96,13 @@ def test_every_published_epsilon_by_votes_has_every_cost_beside_it(made_up_votes
         assert exact.published is None
     for name in ("2017 MNIST, 100 queries, δ = 1e-05", "2018 MNIST, 640 queries, δ = 1e-05"):
         tested = rows[f"{name}: tested (publishable)"].ours
-        assert rows[f"{name}: exact (private)"].ours < tested < rows[f"{name}: worst case (publishable)"].ours
-        assert rows[f"{name}: chance that the test passes, %"].ours > 90  # the votes are those it was proposed on
+        assert (
+            rows[f"{name}: exact (private)"].ours
+            < tested
+            < rows[f"{name}: worst case (publishable)"].ours
+        )
+        # The votes are those it was proposed on.
+        assert rows[f"{name}: chance that the test passes, %"].ours > 90
     assert isinstance(record.figure, DotChart)
     assert set(record.figure.cases) >= BY_VOTES
     assert {path.suffix for path in record.save(tmp_path)} == {".json", ".csv", ".png", ".svg"}
@@ -107,11 +117,16 @@ def test_an_answer_is_expected_as_often_as_its_check_lets_it_pass():
         one = votes.select(np.array([query]))
         chance = erfc((200 - max(one.counts[0])) / 150 / sqrt(2)) / 2
         assert 0.1 < chance < 0.9
-        (of_check,), (of_answer,) = (pate_bounds.costs_2018(event, one, DEFAULT_ORDERS) for event in (check, answer))
+        (of_check,), (of_answer,) = (
+            pate_bounds.costs_2018(event, one, DEFAULT_ORDERS) for event in (check, answer)
+        )
         sums += of_check + chance * of_answer
         every_answer += of_check + of_answer
     expected, answered = (
-        min(total + log(1e5) / (order - 1) for order, total in zip(DEFAULT_ORDERS, totals, strict=True))
+        min(
+            total + log(1e5) / (order - 1)
+            for order, total in zip(DEFAULT_ORDERS, totals, strict=True)
+        )
         for totals in (sums, every_answer)
     )
     assert answered > 1.05 * expected
@@ -122,7 +137,9 @@ def test_an_answer_is_expected_as_often_as_its_check_lets_it_pass():
     ("data", "asked", "noise", "delta", "expected"),
     [("mnist", 640, (200, 150, 40), 1e-5, 1.9988), ("svhn", 8_500, (300, 200, 40), 1e-6, 4.9152)],
 )
-def test_the_authors_votes_come_to_what_the_paper_of_2018_prints(data, asked, noise, delta, expected, data_folder):
+def test_the_authors_votes_come_to_what_the_paper_of_2018_prints(
+    data, asked, noise, delta, expected, data_folder
+):
     path = data_folder / "pate2018_votes.npz"
     if not path.is_file():
         pytest.skip("pate2018_votes.npz is not in TUTELAGE_DATA")
@@ -146,5 +163,7 @@ def test_cases_that_lack_a_method_have_no_dot_for_it(tmp_path):
     for path in chart.save(tmp_path, "chart"):
         assert path.stat().st_size > 1_000
     with_all = replace(chart, methods=(Dots(name="one", values=(4.0, 3.0)),))
-    fewer, more = ((found.save(tmp_path, "chart")[1]).read_text().count("<use") for found in (chart, with_all))
+    fewer, more = (
+        (found.save(tmp_path, "chart")[1]).read_text().count("<use") for found in (chart, with_all)
+    )
     assert more == fewer + 1

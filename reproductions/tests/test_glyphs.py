@@ -39,11 +39,19 @@ made = cache(lambda name: MAPS[name]())
 @pytest.mark.parametrize("name", MAPS)
 def test_the_features_of_a_row_do_not_depend_on_the_others_in_any_bit(name):
     wild = np.random.default_rng(0).random((50, 64)) * 16
-    X = np.concatenate([DIGITS[600:1200], wild, [np.zeros(64), np.full(64, np.float64(1e300)), np.full(64, -1e300)]])
+    X = np.concatenate(
+        [
+            DIGITS[600:1200],
+            wild,
+            [np.zeros(64), np.full(64, np.float64(1e300)), np.full(64, -1e300)],
+        ]
+    )
     whole, order = made(name).transform(X), np.random.default_rng(1).permutation(len(X))
     assert np.isfinite(whole).all()
     assert np.array_equal(made(name).transform(X[order]), whole[order])
-    assert np.array_equal(np.concatenate([made(name).transform(row[np.newaxis]) for row in X[:40]]), whole[:40])
+    assert np.array_equal(
+        np.concatenate([made(name).transform(row[np.newaxis]) for row in X[:40]]), whole[:40]
+    )
     check_row_by_row(made(name), X)
 
 
@@ -64,7 +72,9 @@ def glyph(shape, seed=0):
     """Return a slanted blurred stroke with some noise, in whole gray levels."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     middle_y, middle_x = shape[0] * 0.4, shape[1] * 0.6
-    stroke = np.exp(-((x - middle_x + 0.5 * (y - middle_y)) ** 2) / 3 - ((y - middle_y) * 3 / shape[0]) ** 4)
+    stroke = np.exp(
+        -((x - middle_x + 0.5 * (y - middle_y)) ** 2) / 3 - ((y - middle_y) * 3 / shape[0]) ** 4
+    )
     return np.rint(255 * stroke * (0.5 + 0.5 * np.random.default_rng(seed).random(shape)))
 
 
@@ -89,7 +99,9 @@ def test_gradients_agree_with_counting_pixel_by_pixel(shape, cell):
     image = glyph(shape)
     found = GlyphGradients(shape, cell=cell).transform(image.reshape(1, -1))[0]
     assert found**2 == pytest.approx(histogram(by_moments(image), cell) ** 2, abs=2e-4)
-    assert np.array_equal(GlyphGradients(shape, white=1.0, cell=cell).transform(image[np.newaxis] / 255)[0], found)
+    assert np.array_equal(
+        GlyphGradients(shape, white=1.0, cell=cell).transform(image[np.newaxis] / 255)[0], found
+    )
 
 
 def accuracy(features):
@@ -140,28 +152,52 @@ def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_
     rows, query = np.split(np.random.default_rng(6).random((90, 3)), [80])
     diffusion = PublicDiffusion.learn(PublicRows(rows, "random"), 4, n_neighbors=6, n_steps=3)
     places = walk_by_hand(rows, 6, 4, 3)
-    assert diffusion.places @ diffusion.places.T == pytest.approx(places @ places.T, rel=0.02, abs=0.05)
+    assert diffusion.places @ diffusion.places.T == pytest.approx(
+        places @ places.T, rel=0.02, abs=0.05
+    )
     squares = cdist(query, rows, "sqeuclidean")
     for row, result in zip(squares, diffusion.transform(query), strict=True):
         *near, furthest = np.argsort(row)[:7]
-        place = ((1 - row[near] / row[furthest])[:, np.newaxis] * diffusion.places[near]).sum(axis=0)
+        place = ((1 - row[near] / row[furthest])[:, np.newaxis] * diffusion.places[near]).sum(
+            axis=0
+        )
         assert result == pytest.approx(place / sqrt(place @ place), abs=0.02)
 
 
 @pytest.mark.parametrize(
     ("error", "message", "learn"),
     [
-        (InvalidParameterError, "`n_components` of .* must be", lambda it: PublicDiffusion.learn(it, 9, n_neighbors=2)),
-        (InvalidParameterError, "`n_neighbors` of .* must be", lambda it: PublicDiffusion.learn(it, 2, n_neighbors=9)),
-        (InvalidParameterError, "`n_neighbors` of .* must be", lambda it: neighbor_covariance(it, n_neighbors=10)),
+        (
+            InvalidParameterError,
+            "`n_components` of .* must be",
+            lambda it: PublicDiffusion.learn(it, 9, n_neighbors=2),
+        ),
+        (
+            InvalidParameterError,
+            "`n_neighbors` of .* must be",
+            lambda it: PublicDiffusion.learn(it, 2, n_neighbors=9),
+        ),
+        (
+            InvalidParameterError,
+            "`n_neighbors` of .* must be",
+            lambda it: neighbor_covariance(it, n_neighbors=10),
+        ),
         (InvalidParameterError, "must be PublicRows", lambda it: glyph_features(it.values, (8, 8))),
         (
             InvalidDataError,
             "must not all be blank",
             lambda it: glyph_features(PublicRows(0 * it.values, ""), (8, 8)),
         ),
-        (InvalidDataError, "Fill the missing", lambda it: GlyphGradients((8, 8)).transform(it.values * np.nan)),
-        (InvalidParameterError, "`cell` of GlyphGradients must be", lambda _: GlyphGradients(cell=33)),
+        (
+            InvalidDataError,
+            "Fill the missing",
+            lambda it: GlyphGradients((8, 8)).transform(it.values * np.nan),
+        ),
+        (
+            InvalidParameterError,
+            "`cell` of GlyphGradients must be",
+            lambda _: GlyphGradients(cell=33),
+        ),
     ],
 )
 def test_more_than_public_rows_can_tell_is_refused(error, message, learn):

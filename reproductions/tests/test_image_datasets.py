@@ -13,7 +13,13 @@ import pytest
 from scipy.io import savemat
 
 from tutelage.exceptions import InvalidDataError
-from tutelage_reproductions.datasets import images, load_fashion_mnist, load_mnist, load_svhn, releases
+from tutelage_reproductions.datasets import (
+    images,
+    load_fashion_mnist,
+    load_mnist,
+    load_svhn,
+    releases,
+)
 from tutelage_reproductions.datasets.releases import RemoteFile
 
 LOADERS = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}
@@ -22,7 +28,11 @@ GZ_NAMES = [f"{name}.gz" for name in images.IDX_NAMES]
 
 
 def as_idx(array: np.ndarray) -> bytes:
-    return bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        bytes([0, 0, 8, array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def tiny_arrays(seed: int) -> dict[str, np.ndarray]:
@@ -54,7 +64,10 @@ def save(folder, arrays):
 
 def same_rows(split, arrays) -> bool:
     return all(
-        np.array_equal(getattr(split, name.replace("x", "X")), array.reshape(len(array), *[-1] * (array.ndim > 1)))
+        np.array_equal(
+            getattr(split, name.replace("x", "X")),
+            array.reshape(len(array), *[-1] * (array.ndim > 1)),
+        )
         for name, array in arrays.items()
     )
 
@@ -69,7 +82,9 @@ def web(tmp_path):
         def log_message(self, format, *args):  # noqa: A002
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=folder)
+    ) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield folder, f"http://127.0.0.1:{server.server_port}"
@@ -95,10 +110,15 @@ def tiny(monkeypatch, web, nothing_found):
     for constant, name in (("MNIST", "MNIST"), ("FASHION_MNIST", "Fashion-MNIST")):
         published = save(folder / name, arrays[name])
         files = tuple(
-            RemoteFile(f"{address}/{name}/{file}", sha256((published / file).read_bytes())) for file in GZ_NAMES
+            RemoteFile(f"{address}/{name}/{file}", sha256((published / file).read_bytes()))
+            for file in GZ_NAMES
         )
-        contents = {key: (array.shape, sha256(array.tobytes())) for key, array in arrays[name].items()}
-        monkeypatch.setattr(images, constant, getattr(images, constant)._replace(files=files, contents=contents))
+        contents = {
+            key: (array.shape, sha256(array.tobytes())) for key, array in arrays[name].items()
+        }
+        monkeypatch.setattr(
+            images, constant, getattr(images, constant)._replace(files=files, contents=contents)
+        )
     return arrays
 
 
@@ -138,12 +158,15 @@ def test_one_is_never_taken_for_the_other(tiny, tmp_path):
 @pytest.mark.parametrize("array", images.ARRAYS)
 def test_one_changed_byte_is_noticed(array, tiny, tmp_path):
     tiny["MNIST"][array].flat[0] ^= 1
-    with pytest.raises(InvalidDataError, match=rf"{array} in .* is not MNIST's: its SHA-256 differs"):
+    with pytest.raises(
+        InvalidDataError, match=rf"{array} in .* is not MNIST's: its SHA-256 differs"
+    ):
         load_mnist(save(tmp_path / "mine", tiny["MNIST"]))
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\x1f\x8b", gzip.compress(b"", mtime=0), gzip.compress(bytes(3), mtime=0), b"no gzip"]
+    "content",
+    [b"", b"\x1f\x8b", gzip.compress(b"", mtime=0), gzip.compress(bytes(3), mtime=0), b"no gzip"],
 )
 def test_a_damaged_file_is_refused(content, tiny, tmp_path):
     (save(tmp_path / "mine", tiny["MNIST"]) / GZ_NAMES[0]).write_bytes(content)
@@ -156,7 +179,9 @@ def test_a_download_goes_to_the_cache_and_happens_once(name, tiny, nothing_found
     with pytest.raises(InvalidDataError, match="pass `download=True`"):
         LOADERS[name]()
     assert same_rows(LOADERS[name](download=True), tiny[name])
-    assert sorted(path.name for path in (nothing_found / name.lower()).iterdir()) == sorted(GZ_NAMES)
+    assert sorted(path.name for path in (nothing_found / name.lower()).iterdir()) == sorted(
+        GZ_NAMES
+    )
     monkeypatch.setattr(releases.pooch, "retrieve", pytest.fail)
     assert same_rows(LOADERS[name](download=True), tiny[name])
     assert same_rows(LOADERS[name](), tiny[name])
@@ -166,7 +191,9 @@ def test_a_download_goes_to_the_cache_and_happens_once(name, tiny, nothing_found
 def test_a_download_of_something_else_is_thrown_away(damaged, tiny, nothing_found, web):
     file = web[0] / "MNIST" / GZ_NAMES[0]
     file.write_bytes(damaged) if damaged else file.unlink()
-    with pytest.raises(InvalidDataError, match=r"The download into .*mnist failed: .* Put the files there manually"):
+    with pytest.raises(
+        InvalidDataError, match=r"The download into .*mnist failed: .* Put the files there manually"
+    ):
         load_mnist(download=True)
     assert not list((nothing_found / "mnist").iterdir())
 
@@ -198,7 +225,9 @@ def test_svhn_is_read_row_by_row_with_zero_as_zero(tiny_svhn):
 def test_a_mat_file_is_not_opened_unless_it_is_the_published_one(tiny_svhn, monkeypatch):
     monkeypatch.setattr(images, "loadmat", pytest.fail)
     (tiny_svhn / "train_32x32.mat").write_bytes(tiny_mat(12, seed=9))
-    with pytest.raises(InvalidDataError, match=r"train_32x32\.mat is not SVHN's: its SHA-256 differs"):
+    with pytest.raises(
+        InvalidDataError, match=r"train_32x32\.mat is not SVHN's: its SHA-256 differs"
+    ):
         load_svhn(tiny_svhn)
 
 
@@ -206,9 +235,35 @@ def test_mnist_is_mnist(data_folder):
     if not (data_folder / "mnist.npz").is_file():
         pytest.skip("mnist.npz is not in TUTELAGE_DATA")
     split = load_mnist(data_folder)
-    assert (split.X_train.shape, split.X_test.shape, split.image_shape) == ((60_000, 784), (10_000, 784), (28, 28))
-    assert np.bincount(split.y_train).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(split.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert (split.X_train.shape, split.X_test.shape, split.image_shape) == (
+        (60_000, 784),
+        (10_000, 784),
+        (28, 28),
+    )
+    assert np.bincount(split.y_train).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]
+    assert np.bincount(split.y_test).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     for X, published in (
         (split.X_train, "6bbc9ace898e44ae57da46a324031adb"),
         (split.X_test, "2646ac647ad5339dbf082846283269ea"),

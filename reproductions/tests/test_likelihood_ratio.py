@@ -23,7 +23,12 @@ from tutelage.partition import Shards
 from tutelage.students import fit_student
 from tutelage.teachers import EstimatorTeachers
 from tutelage_reproductions import membership as reproduction
-from tutelage_reproductions.likelihood_ratio import MembershipResult, RocPanel, lira_scores, membership_attack
+from tutelage_reproductions.likelihood_ratio import (
+    MembershipResult,
+    RocPanel,
+    lira_scores,
+    membership_attack,
+)
 
 ROWS = 300
 
@@ -56,13 +61,19 @@ def of_no_row(members, seed):
 def made_up(random, *, targets=16, rows=100, effect=0.0, run=0.0, row=0.0, both=0.0):
     members = random.random((targets, rows)) < 0.5
     by_row = effect + row * random.normal(size=rows) + both * random.normal(size=(targets, 1))
-    scores = members * by_row + run * random.normal(size=(targets, 1)) + random.normal(size=(targets, rows))
+    scores = (
+        members * by_row
+        + run * random.normal(size=(targets, 1))
+        + random.normal(size=(targets, rows))
+    )
     return MembershipResult(scores, members, 64, "online")
 
 
 def test_a_model_that_saw_no_row_gives_nobody_away():
     for variant in ("online", "offline"):
-        found = membership_attack(of_no_row, np.zeros((ROWS, 1)), np.ones(ROWS, dtype=int), variant=variant)
+        found = membership_attack(
+            of_no_row, np.zeros((ROWS, 1)), np.ones(ROWS, dtype=int), variant=variant
+        )
         low, high = found.interval
         assert low < 0.5 < high < low + 0.06
         assert found.epsilon_lower_bound() == 0.0
@@ -98,7 +109,9 @@ def test_votes_without_noise_of_few_teachers_of_whom_one_memorises_are_caught(bl
     assert found.interval[0] > 0.53
     assert found.epsilon_lower_bound(1e-5) > 0.5
     of_one = MembershipResult(found.scores[:, memorised], found.members[:, memorised], 32, "online")
-    of_others = MembershipResult(found.scores[:, ~memorised], found.members[:, ~memorised], 32, "online")
+    of_others = MembershipResult(
+        found.scores[:, ~memorised], found.members[:, ~memorised], 32, "online"
+    )
     assert of_one.auc > 0.65 > 0.55 > of_others.auc
 
 
@@ -120,7 +133,9 @@ def test_noise_is_what_hides_members_even_where_their_own_rows_are_asked(blobs):
     assert plain.interval[0] > 0.54
     assert plain.epsilon_lower_bound(1e-5) > 0.3
     assert hidden.interval[0] < 0.5 < hidden.interval[1]
-    claim = epsilon(Repeated(GNMax(60.0).event_of_one(2, shards.unit, simulated=True), ROWS), 1e-5).epsilon
+    claim = epsilon(
+        Repeated(GNMax(60.0).event_of_one(2, shards.unit, simulated=True), ROWS), 1e-5
+    ).epsilon
     assert hidden.epsilon_lower_bound(1e-5) == 0.0 < claim < 2
 
 
@@ -132,10 +147,13 @@ def test_the_lower_bound_is_true_and_not_far_off(told):
         random = np.random.default_rng(seed)
         members = random.random((8, 2000)) < 0.5
         kept = random.random(members.shape) < keep  # randomized response: the worst that ε allows
-        result = MembershipResult(np.where(kept, members, ~members).astype(float), members, 64, "online")
+        result = MembershipResult(
+            np.where(kept, members, ~members).astype(float), members, 64, "online"
+        )
         bounds.append(result.epsilon_lower_bound(confidence=0.95))
     wrong = int(np.sum(np.array(bounds) > told))
-    assert wrong <= stats.binom.ppf(1 - 1e-4, 60, 0.05)  # at a true error of 5 %, more than that once in 10,000
+    # At a true error of 5 %, more than that once in 10,000.
+    assert wrong <= stats.binom.ppf(1 - 1e-4, 60, 0.05)
     assert np.median(bounds) > 0.8 * told
 
 
@@ -164,7 +182,8 @@ def test_a_larger_delta_or_confidence_disproves_less():
 def test_the_bound_may_rest_on_who_is_surely_out():
     random = np.random.default_rng(0)
     members = random.random((8, 500)) < 0.5
-    scores = np.where(~members & (random.random(members.shape) < 0.2), 0.0, 1.0)  # no row is surely in
+    # No row is surely in.
+    scores = np.where(~members & (random.random(members.shape) < 0.2), 0.0, 1.0)
     assert MembershipResult(scores, members, 64, "online").epsilon_lower_bound() > 4
 
 
@@ -177,12 +196,17 @@ def test_rates_and_the_area_are_those_of_brute_force():
     assert result.auc == pytest.approx(pairs.mean())
     assert result.auc == pytest.approx(roc_auc_score(result.members.ravel(), result.scores.ravel()))
     for fpr in (0.001, 0.01, 0.1, 0.5):
-        best = max((inside >= t).mean() for t in [*np.unique(result.scores), np.inf] if (outside >= t).mean() <= fpr)
+        best = max(
+            (inside >= t).mean()
+            for t in [*np.unique(result.scores), np.inf]
+            if (outside >= t).mean() <= fpr
+        )
         assert result.tpr_at(fpr) == pytest.approx(best)
 
 
 @pytest.mark.parametrize(
-    "shape", [{}, {"run": 1.0}, {"effect": 0.7, "row": 1.0}, {"effect": 1.0, "run": 0.5, "both": 0.5}]
+    "shape",
+    [{}, {"run": 1.0}, {"effect": 0.7, "row": 1.0}, {"effect": 1.0, "run": 0.5, "both": 0.5}],
 )
 def test_the_interval_holds_the_area_where_rows_or_runs_go_together(shape):
     truth = made_up(np.random.default_rng(100), targets=600, rows=600, **shape).auc
@@ -204,14 +228,19 @@ def test_scores_are_the_ratio_of_gaussians_with_shrunken_spreads():
     for state in (True, False):
         own = [shadows[members[:, row] == state, row] for row in range(6)]
         shared = sum(values.var() * 5 for values in own) / (6 * 4)
-        fits[state] = [(values.mean(), np.sqrt((values.var() * 5 + 16 * shared) / (4 + 16)) + 1e-6) for values in own]
+        fits[state] = [
+            (values.mean(), np.sqrt((values.var() * 5 + 16 * shared) / (4 + 16)) + 1e-6)
+            for values in own
+        ]
     for row in range(6):
         into, out = (NormalDist(*fits[state][row]) for state in (True, False))
         seen = observed[:, row].tolist()
         ratios = [np.log(into.pdf(value) / out.pdf(value)) for value in seen]
         assert lira_scores(shadows, members, observed)[:, row] == pytest.approx(ratios)
         tails = [-np.log(1 - out.cdf(value)) for value in seen]
-        assert lira_scores(shadows, members, observed, variant="offline")[:, row] == pytest.approx(tails)
+        assert lira_scores(shadows, members, observed, variant="offline")[:, row] == pytest.approx(
+            tails
+        )
 
 
 def test_rows_are_in_half_of_the_shadow_runs_and_in_targets_by_coins():
@@ -290,11 +319,18 @@ def test_a_panel_draws_the_curve_and_what_a_claim_allows():
 )
 def test_settings_out_of_range_are_refused_before_anything_is_trained(settings, complaint):
     with pytest.raises(InvalidParameterError, match=complaint):
-        membership_attack(lambda members, seed: 1 / 0, np.zeros((5, 1)), np.zeros(5, dtype=int), **settings)
+        membership_attack(
+            lambda members, seed: 1 / 0, np.zeros((5, 1)), np.zeros(5, dtype=int), **settings
+        )
 
 
 @pytest.mark.parametrize(
-    ("X", "y"), [(np.zeros((5, 1)), np.zeros(4)), (np.zeros((5, 1)), np.zeros((5, 1))), (np.zeros((1, 1)), np.zeros(1))]
+    ("X", "y"),
+    [
+        (np.zeros((5, 1)), np.zeros(4)),
+        (np.zeros((5, 1)), np.zeros((5, 1))),
+        (np.zeros((1, 1)), np.zeros(1)),
+    ],
 )
 def test_rows_without_a_class_each_are_refused(X, y):
     with pytest.raises(InvalidDataError, match="one entry per row"):
@@ -303,11 +339,19 @@ def test_rows_without_a_class_each_are_refused(X, y):
 
 @pytest.mark.parametrize(
     "found",
-    [np.full((5, 2), np.nan), np.full((5, 2), -0.1), np.ones((4, 2)), np.ones(5), np.full((5, 2), np.inf)],
+    [
+        np.full((5, 2), np.nan),
+        np.full((5, 2), -0.1),
+        np.ones((4, 2)),
+        np.ones(5),
+        np.full((5, 2), np.inf),
+    ],
 )
 def test_a_model_without_probabilities_is_refused(found):
     model: Any = SimpleNamespace(predict_proba=lambda X: found)
-    with pytest.raises(InvalidDataError, match="`predict_proba` of the model under attack must return"):
+    with pytest.raises(
+        InvalidDataError, match="`predict_proba` of the model under attack must return"
+    ):
         membership_attack(lambda members, seed: model, np.zeros((5, 1)), np.zeros(5, dtype=int))
 
 
@@ -319,7 +363,12 @@ def test_misuse_of_results_is_refused():
         lambda: result.epsilon_lower_bound(1.0),
         lambda: result.epsilon_lower_bound(confidence=1.0),
         lambda: result.figure(epsilon=-1.0),
-        lambda: lira_scores(np.zeros((2, 2)), np.eye(2, dtype=bool), np.zeros((1, 2)), variant="none"),  # type: ignore[arg-type],
+        lambda: lira_scores(
+            np.zeros((2, 2)),
+            np.eye(2, dtype=bool),
+            np.zeros((1, 2)),
+            variant="none",  # type: ignore[arg-type]
+        ),
     ):
         with pytest.raises(InvalidParameterError):
             call()
@@ -385,7 +434,9 @@ def less_adult(monkeypatch):
 def test_attacks_on_adult_are_a_table_and_a_figure(less_adult, tmp_path):
     record = reproduction.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
-    (student,) = (name for name in rows if name.startswith("Adult, student") and "known: AUC" in name)
+    (student,) = (
+        name for name in rows if name.startswith("Adult, student") and "known: AUC" in name
+    )
     assert rows["Adult, forest on all rows: AUC"].ours > 0.65
     assert rows["Adult, tree on a shard: AUC"].ours > 0.6
     assert 0.3 < rows[student].ours < 0.7

@@ -25,7 +25,9 @@ def made_up(fold, download):
 
 @pytest.mark.slow
 def test_the_record_compares_predictions_choices_and_bounds(monkeypatch):
-    monkeypatch.setattr(plan_check, "ALL_SOURCES", (Source("Wine", made_up), Source("Iris", made_up)))
+    monkeypatch.setattr(
+        plan_check, "ALL_SOURCES", (Source("Wine", made_up), Source("Iris", made_up))
+    )
     monkeypatch.setattr(plan_check, "_QUICK_SOURCES", ("Wine",))
     record = plan_check.reproduce(quick=True, download=False, progress=False)
     rows = {row.name: row for row in record.rows}

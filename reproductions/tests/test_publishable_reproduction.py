@@ -20,7 +20,10 @@ def test_two_class_votes_publish_less_than_what_was_asked(two_classes):
 
 def test_what_is_asked_for_any_votes_pays_for_the_test(two_classes):
     name = "two classes, LNMax 20, 500 queries"
-    assert two_classes[f"{name}: worst-case ε with test"].ours > two_classes[f"{name}: worst-case ε"].ours
+    assert (
+        two_classes[f"{name}: worst-case ε with test"].ours
+        > two_classes[f"{name}: worst-case ε"].ours
+    )
 
 
 @pytest.mark.slow

@@ -67,10 +67,18 @@ PUBLISHED = {
     "mnist-students": {
         f"{queries} queries{what}": published
         for queries in ("random", "medoids")
-        for what, published in ((": exact ε", 2.04), (", label propagation: test", 98.0), (", PATE-G", 98.0))
+        for what, published in (
+            (": exact ε", 2.04),
+            (", label propagation: test", 98.0),
+            (", PATE-G", 98.0),
+        )
     },
     "mnist-frontier": {"σ = ": 98.0},
-    "svhn-student": {"exact ε": 4.96, "queries labeled": 3_098.0, "student, consistency training": 91.6},
+    "svhn-student": {
+        "exact ε": 4.96,
+        "queries labeled": 3_098.0,
+        "student, consistency training": 91.6,
+    },
     "zhao": {
         "chance that class 1 is reported as 0": 0.475,
         "equation (2), ε = 1: largest privacy loss": 1.0,
@@ -129,7 +137,9 @@ def test_every_reproduction_has_a_record_and_the_page_says_which_are_quick(recor
     assert set(records) == set(NAMES)
     pattern = r"^- \[([a-z0-9-]+)\]\(docs/results/\1\.md\)( \(quick form\))?: "
     listed = re.findall(pattern, page_of_results(), re.MULTILINE)
-    assert {name: bool(quick) for name, quick in listed} == {name: record.quick for name, record in records.items()}
+    assert {name: bool(quick) for name, quick in listed} == {
+        name: record.quick for name, record in records.items()
+    }
 
 
 def page_of_results() -> str:
@@ -183,7 +193,10 @@ def row_of(record: Record, name: str) -> Row:
 def is_written(number: str, value: Row | float) -> bool:
     """Return whether a number on a page is this value, rounded to the digits that it shows; a cost, upward only."""
     ours = value.ours if isinstance(value, Row) else value
-    written, unit = float(number.replace(",", "").replace("−", "-")), 10.0 ** -len(number.partition(".")[2])
+    written, unit = (
+        float(number.replace(",", "").replace("−", "-")),
+        10.0 ** -len(number.partition(".")[2]),
+    )
     if isinstance(value, Row) and value.better == "lower":
         return -1e-9 <= written - ours < unit
     return abs(written - ours) <= unit / 2 * (1 + 1e-9)
@@ -227,10 +240,14 @@ def test_no_page_cuts_a_recorded_epsilon_short(records):
     recorded |= {float(said) for row in rows for said in re.findall(r"ε = (\d+\.\d+)", row.name)}
     theirs = {row.published for row in rows}
     suspects = set()
-    pages = [page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")]
+    pages = [
+        page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")
+    ]
     pages = [page for page in pages if page.parent != RESULTS]
     for path in (REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *pages):
-        for said in re.findall(r"(?<![\w.,–+-])\d+\.\d+(?![\d.]*\d|[–-]\d|\s*%)", path.read_text(encoding="utf-8")):
+        for said in re.findall(
+            r"(?<![\w.,–+-])\d+\.\d+(?![\d.]*\d|[–-]\d|\s*%)", path.read_text(encoding="utf-8")
+        ):
             written, unit = float(said), 10.0 ** -len(said.partition(".")[2])
             digits = len(said.replace(".", "").lstrip("0"))
             above = any(epsilon <= written < epsilon + unit for epsilon in recorded)
@@ -242,8 +259,12 @@ def test_no_page_cuts_a_recorded_epsilon_short(records):
 
 def test_the_published_costs_of_the_smoothed_bounds_are_rounded_up(records):
     rows = {row.name: row.ours for row in records["epsilons"].rows}
-    text = (REPOSITORY / "reproductions" / "docs" / "proofs" / "smooth_sensitivity.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^\| (MNIST|SVHN), .*? ([\d,]+) \w+, 1e-([56]) \| ([\d.]+) \|", text, re.MULTILINE)
+    text = (REPOSITORY / "reproductions" / "docs" / "proofs" / "smooth_sensitivity.md").read_text(
+        encoding="utf-8"
+    )
+    lines = re.findall(
+        r"^\| (MNIST|SVHN), .*? ([\d,]+) \w+, 1e-([56]) \| ([\d.]+) \|", text, re.MULTILINE
+    )
     assert len(lines) == 6
     for data, number, exponent, said in lines:
         year = 2018 if number in {"640", "8,500"} else 2017
@@ -252,7 +273,9 @@ def test_the_published_costs_of_the_smoothed_bounds_are_rounded_up(records):
 
 
 def test_what_attacks_disproved_is_rounded_down(records):
-    found = {row.name: row for name in ("membership", "mechanism-audits") for row in records[name].rows}
+    found = {
+        row.name: row for name in ("membership", "mechanism-audits") for row in records[name].rows
+    }
     bounds = [row for row in found.values() if row.is_lower_bound]
     assert len(bounds) > 50
     assert all(float(ours(row)) <= row.ours for row in bounds)
@@ -309,7 +332,9 @@ def test_the_readme_compares_with_the_best_alternative(monkeypatch):
     table = "\n".join(comparison.lines())
     assert f"\n\n{table}\n\n" in (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert comparison.table()["UCI Adult"].keys() == {"labels", "rows", "schema"}
-    losses = [min(ours - other for other, ours in cells.values()) for cells in comparison.table().values()]
+    losses = [
+        min(ours - other for other, ours in cells.values()) for cells in comparison.table().values()
+    ]
     assert min(losses) < 0 < max(losses)
 
 
@@ -317,7 +342,9 @@ def test_the_page_on_costs_never_says_too_little(records):
     rows = {row.name: row for row in records["epsilons"].rows}
     _, text = page_of("privacy_guarantee").split("## What labels cost")
     heads, _, *lines = re.findall(r"^\|(.*)\|$", text, re.MULTILINE)
-    _, published, *columns = (cell.replace("(private)", "").strip(" *") for cell in heads.split("|"))
+    _, published, *columns = (
+        cell.replace("(private)", "").strip(" *") for cell in heads.split("|")
+    )
     assert published == "in the paper"
     assert columns == list(COLUMNS)
     assert len(lines) == 3

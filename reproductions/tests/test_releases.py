@@ -36,7 +36,9 @@ def other_run(project: Path, called: Callable, name: str) -> bytes:
     return (project / "other" / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["student.skops", "labels.csv", "card.json", "card.md", "card.html"])
+@pytest.mark.parametrize(
+    "name", ["student.skops", "labels.csv", "card.json", "card.md", "card.html"]
+)
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_file_of_another_release_is_not_signed_verified_or_loaded(name, signed, project, called):
     assert called("run", "config.toml", cwd=project).returncode == 0
@@ -50,7 +52,9 @@ def test_a_file_of_another_release_is_not_signed_verified_or_loaded(name, signed
         assert f"out/{name} is not the file that manifest.json names" in refusal(called(*call), 1)
     checked = called("ledger", "verify", "private.csv.ledger", "--release", "out")
     assert f"out/{name} is not the file that manifest.json names" in refusal(checked, 1)
-    with pytest.raises(InvalidDataError, match=r"is of another release\. Get the folder again from its owner"):
+    with pytest.raises(
+        InvalidDataError, match=r"is of another release\. Get the folder again from its owner"
+    ):
         load_student(project / "out")
 
 
@@ -87,9 +91,14 @@ def test_a_folder_that_its_ledger_does_not_name_is_no_release(project, called):
     manifest = project / "out" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"day": "2', '"day": "1'))
     assert called(*SIGNED).returncode == 0
-    for call in ((*VERIFIED, *ledger), ("ledger", "verify", "private.csv.ledger", "--release", "out")):
+    for call in (
+        (*VERIFIED, *ledger),
+        ("ledger", "verify", "private.csv.ledger", "--release", "out"),
+    ):
         assert "private.csv.ledger does not name out/manifest.json" in refusal(called(*call), 1)
-    assert "does not name out/manifest.json" in refusal(called("card", "out", "--state", "legal=Yes.", *ledger), 1)
+    assert "does not name out/manifest.json" in refusal(
+        called("card", "out", "--state", "legal=Yes.", *ledger), 1
+    )
     checked = called("ledger", "verify", "private.csv.ledger", "--release", "before", "--json")
     assert json.loads(checked.stdout)["verified"]
 
@@ -99,9 +108,14 @@ def test_the_ledger_names_every_release_before_it_is_published(project, called):
     assert called("run", "config.toml", cwd=project).returncode == 0
     record = json.loads((project / "out" / "manifest.json").read_text())
     *before, last = Ledger.open(ledger).export()
-    assert (last["kind"], record["head"], record["recorded"]) == ("released", before[-1]["hash"], True)
+    assert (last["kind"], record["head"], record["recorded"]) == (
+        "released",
+        before[-1]["hash"],
+        True,
+    )
     assert last["spent"] == before[-1]["spent"]
-    assert called("run", "config.toml", "--overwrite").returncode == 0  # the same labels, a folder of its own
+    # The same labels, a folder of its own.
+    assert called("run", "config.toml", "--overwrite").returncode == 0
     kinds = [entry["kind"] for entry in Ledger.open(ledger).export()]
     assert kinds[len(before) :] == ["released", "bound", "released"]
     assert called("ledger", "verify", ledger, "--release", "out").returncode == 0
@@ -111,14 +125,19 @@ def test_a_release_from_python_is_named_by_its_ledger_if_it_has_a_file(tmp_path,
     monkeypatch.chdir(tmp_path)
     X, y = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) % 2
     for file in (None, tmp_path / "a.ledger"):
-        model = PATEClassifier(epsilon=2.0, ledger=file, noise=SimulationNoise(0), classes=[0, 1], random_state=0)
+        model = PATEClassifier(
+            epsilon=2.0, ledger=file, noise=SimulationNoise(0), classes=[0, 1], random_state=0
+        )
         model.fit(X, y, X_public=X[:100])
         assert model.save("results") == model.save("results")
         folder = tmp_path / "results"
         record = json.loads((folder / "manifest.json").read_text())
         assert record["recorded"] == (file is not None)
         assert load_student(folder).predict(X).tolist() == model.predict(X).tolist()
-    assert [one["kind"] for one in Ledger.open(tmp_path / "a.ledger").export()][-2:] == ["released", "released"]
+    assert [one["kind"] for one in Ledger.open(tmp_path / "a.ledger").export()][-2:] == [
+        "released",
+        "released",
+    ]
     with pytest.raises(ConfigError, match="The ledger must not be in the results folder"):
         model.save(tmp_path)
     (tmp_path / "results" / "notes.txt").write_text("mine")

@@ -79,7 +79,17 @@ def test_teachers_of_mnist_are_reproduced(less_mnist, called):
     assert 80 < right["interval"][0] < right["ours"] < right["interval"][1] <= 100
     average = rows["2 of 12 networks: mean teacher, %"]
     assert average["published"] == 83.86
-    fields = {"name", "ours", "published", "at_least", "at_most", "interval", "seconds", "better", "why"}
+    fields = {
+        "name",
+        "ours",
+        "published",
+        "at_least",
+        "at_most",
+        "interval",
+        "seconds",
+        "better",
+        "why",
+    }
     assert set(right) == fields
 
 
@@ -97,7 +107,8 @@ def test_intervals_are_those_of_the_textbook():
     assert centre == pytest.approx(7)
     assert (low, high) == pytest.approx((2.86, 13.89), abs=0.01)  # Clopper and Pearson 1934
     centre, interval = mean([1.0, 2.0, 3.0])
-    assert (centre, interval) == (2, pytest.approx((-0.484, 4.484), abs=1e-3))  # t = 4.303 at two degrees of freedom
+    # T = 4.303 at two degrees of freedom.
+    assert (centre, interval) == (2, pytest.approx((-0.484, 4.484), abs=1e-3))
     assert mean([3.0]) == (3.0, None)
     assert mean([3.0, 4.0]) == (3.5, None)
 
@@ -117,7 +128,9 @@ def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
         "experiments",
         lambda path: [
             lambda: exact_costs.laplace_row("made up", votes.first(20), 1e-5, 2.04, 9.0),
-            lambda: exact_costs.confident_row("checked", votes.first(5), 1e-5, (200, 150, 40), 1.97, 9.0),
+            lambda: exact_costs.confident_row(
+                "checked", votes.first(5), 1e-5, (200, 150, 40), 1.97, 9.0
+            ),
             lambda: 1 / 0,
         ],
     )
@@ -131,7 +144,10 @@ def test_costs_by_every_analysis_are_reproduced(called, monkeypatch):
         < rows["made up, δ = 1e-05: bound of 2018 (private)"]["ours"]
         < rows["made up, δ = 1e-05: worst case"]["ours"]
     )
-    assert rows["checked, δ = 1e-05: exact (private)"]["ours"] < rows["checked, δ = 1e-05: worst case"]["ours"]
+    assert (
+        rows["checked, δ = 1e-05: exact (private)"]["ours"]
+        < rows["checked, δ = 1e-05: worst case"]["ours"]
+    )
 
 
 def test_repeating_a_query_gives_the_votes_away_without_memory_only(called, monkeypatch):
@@ -149,18 +165,24 @@ def test_local_mechanisms_are_compared_by_what_they_get_right(called, monkeypatc
     assert printed.returncode == 0, printed.stderr
     found = {row["name"]: row for row in json.loads((tmp_path / "zhao.json").read_text())["rows"]}
     right = {
-        name.removesuffix(": accuracy, %"): row["ours"] for name, row in found.items() if name.endswith(": accuracy, %")
+        name.removesuffix(": accuracy, %"): row["ours"]
+        for name, row in found.items()
+        if name.endswith(": accuracy, %")
     }
     assert len(right) == 2 * 12
     assert right["k-RR, plurality, ε = 1"] > 97
     corrected = "truncated geometric, "
-    plurality, inverse, likelihood = (right[f"{corrected}{by}, ε = 4"] for by in ("plurality", "inverse", "likelihood"))
+    plurality, inverse, likelihood = (
+        right[f"{corrected}{by}, ε = 4"] for by in ("plurality", "inverse", "likelihood")
+    )
     assert plurality < 70 < 80 < inverse < likelihood
     assert right["central: LNMax, ε = 1"] == right["central: GNMax, ε = 1"] == 100
     zero = found["equation (2), ε = 1: chance that class 1 is reported as 0"]
     assert zero["ours"] == pytest.approx(zero["published"], abs=5e-4)
     assert found["equation (2), ε = 1: largest privacy loss"]["ours"] == pytest.approx(0.9)
-    assert found["100 responses at ε = 0.1: any pure mechanism, δ = 1e-05"]["ours"] == pytest.approx(4.307, abs=5e-4)
+    assert found["100 responses at ε = 0.1: any pure mechanism, δ = 1e-05"][
+        "ours"
+    ] == pytest.approx(4.307, abs=5e-4)
     assert (tmp_path / "zhao.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -175,7 +197,9 @@ def small_protocol(monkeypatch, less_mnist):
     for module in (mnist_frontier, mnist_students):
         monkeypatch.setattr(module, "load_mnist", mnist_teachers.load_mnist)
         monkeypatch.setattr(module, "paper_split", lambda: protocol.paper_split(1000, 100))
-    monkeypatch.setattr(mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(count, 1000, 100))
+    monkeypatch.setattr(
+        mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(count, 1000, 100)
+    )
     monkeypatch.setattr(mnist_frontier, "_HEADLINE", (60, 20, 4.0))
     monkeypatch.setattr(mnist_frontier, "_SEEDS", 2)
     monkeypatch.setattr(mnist_frontier, "_TEACHERS", (60,))
@@ -183,19 +207,29 @@ def small_protocol(monkeypatch, less_mnist):
     monkeypatch.setattr(mnist_frontier, "_NOISE", (20.0, 4.0))
 
 
-def test_the_frontier_of_mnist_is_a_table_and_a_figure(small_protocol, called, monkeypatch, tmp_path):
-    monkeypatch.setattr(mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(2, 1000, 100))
+def test_the_frontier_of_mnist_is_a_table_and_a_figure(
+    small_protocol, called, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(
+        mnist_frontier, "shuffled_folds", lambda count: protocol.shuffled_folds(2, 1000, 100)
+    )
     printed = called("reproduce", "mnist-frontier", "--output", tmp_path / "out")
     assert printed.returncode == 0, printed.stderr
     record = json.loads((tmp_path / "out" / "mnist-frontier.json").read_text())
     by_name = {row["name"]: row for row in record["rows"]}
-    (headline,) = (row for name, row in by_name.items() if name.endswith("σ = 18: mean over folds, %"))
+    (headline,) = (
+        row for name, row in by_name.items() if name.endswith("σ = 18: mean over folds, %")
+    )
     assert headline["ours"] > 60
     assert sum("60 teachers, 15 queries, ε" in name for name in by_name) == 2
-    assert len((tmp_path / "out" / "mnist-frontier.csv").read_text().splitlines()) == 1 + len(record["rows"])
+    assert len((tmp_path / "out" / "mnist-frontier.csv").read_text().splitlines()) == 1 + len(
+        record["rows"]
+    )
     assert (tmp_path / "out" / "mnist-frontier.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "out" / "mnist-frontier.svg").read_text()
-    published = next(series for series in record["figure"]["series"] if series["name"] == "published")
+    published = next(
+        series for series in record["figure"]["series"] if series["name"] == "published"
+    )
     assert 2.04 in published["x"]
 
 
@@ -203,7 +237,11 @@ def test_students_of_published_votes_are_reproduced(small_protocol, monkeypatch,
     truth = mnist_teachers.load_mnist(download=False).y_test[:900]
     np.savez(tmp_path / "votes.npz", mnist_250_teachers=160 * np.eye(10, dtype=int)[truth] + 9)
     monkeypatch.setattr(mnist_students, "published_votes", lambda: tmp_path / "votes.npz")
-    monkeypatch.setattr(mnist_students, "_voted_folds", lambda voted, count: [protocol.paper_split(1000, 100)] * count)
+    monkeypatch.setattr(
+        mnist_students,
+        "_voted_folds",
+        lambda voted, count: [protocol.paper_split(1000, 100)] * count,
+    )
     monkeypatch.setattr(mnist_students, "_QUERIES", 30)
     monkeypatch.setattr(mnist_students, "_SEEDS", 2)
     record = mnist_students.reproduce(quick=True, download=False, progress=False)
@@ -225,7 +263,11 @@ def defines_one(source: str) -> bool:
 
 def test_every_reproduction_is_listed():
     folder = Path(exact_costs.__file__).parent
-    found = {path.relative_to(folder).parts[0] for path in folder.rglob("*.py") if defines_one(path.read_text())}
+    found = {
+        path.relative_to(folder).parts[0]
+        for path in folder.rglob("*.py")
+        if defines_one(path.read_text())
+    }
     assert {name.removesuffix(".py").replace("_", "-") for name in found} == set(NAMES)
 
 

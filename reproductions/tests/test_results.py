@@ -21,17 +21,34 @@ from tutelage_reproductions.record import Circumstances
 from tutelage_reproductions.verdicts import VERDICTS
 
 REPOSITORY = Path(__file__).parents[2]
-ON = Circumstances(date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+")
+ON = Circumstances(
+    date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+"
+)
 
 
 def record(name: str, *rows: Row, quick: bool = False) -> Record:
-    figure = Figure(title="t", x_label="x", y_label="y", series=(Series(name="a", x=(1.0, 2.0), y=(1.0, 2.0)),))
+    figure = Figure(
+        title="t", x_label="x", y_label="y", series=(Series(name="a", x=(1.0, 2.0), y=(1.0, 2.0)),)
+    )
     return Record(
-        name=name, source="A paper", rows=rows, quick=quick, notes=("Seed 0.",), figure=figure, circumstances=ON
+        name=name,
+        source="A paper",
+        rows=rows,
+        quick=quick,
+        notes=("Seed 0.",),
+        figure=figure,
+        circumstances=ON,
     )
 
 
-SHORT = Row(name="student, %", ours=97.0, published=98.1, interval=(96.0, 98.0), better="higher", why="It is | small.")
+SHORT = Row(
+    name="student, %",
+    ours=97.0,
+    published=98.1,
+    interval=(96.0, 98.0),
+    better="higher",
+    why="It is | small.",
+)
 FINE = Row(name="ε", ours=1.0, published=2.04, better="lower", seconds=3.0)
 
 
@@ -58,10 +75,17 @@ def test_a_record_comes_back_from_its_file(tmp_path):
     saved.save(tmp_path)
     (again,) = records_of(tmp_path)
     assert again.figure is None
-    assert (again.rows, again.notes, again.circumstances, again.quick) == (saved.rows, saved.notes, ON, True)
+    assert (again.rows, again.notes, again.circumstances, again.quick) == (
+        saved.rows,
+        saved.notes,
+        ON,
+        True,
+    )
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"rows": 3}', '{"name": "fig2", "rows": [{"name": "a"}], "notes": []}'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"rows": 3}', '{"name": "fig2", "rows": [{"name": "a"}], "notes": []}']
+)
 def test_another_file_is_no_record(tmp_path, text):
     (tmp_path / "fig2.json").write_text(text)
     with pytest.raises(InvalidDataError, match=r"fig2\.json is not a record of"):
@@ -86,13 +110,21 @@ def test_the_page_says_what_is_short_and_why():
 
 
 def test_a_reason_that_rows_share_is_said_once():
-    short = [Row(name=name, ours=1.0, at_least=2.0, at_most=3.0, why="It is small.") for name in "ab"]
-    assert "- *a*: 1 (goal 2–3); *b*: 1 (goal 2–3). It is small.\n" in page([record("adult", *short)])
+    short = [
+        Row(name=name, ours=1.0, at_least=2.0, at_most=3.0, why="It is small.") for name in "ab"
+    ]
+    assert "- *a*: 1 (goal 2–3); *b*: 1 (goal 2–3). It is small.\n" in page(
+        [record("adult", *short)]
+    )
 
 
 def test_a_page_has_the_rows_and_the_method_of_its_verdict():
-    rows = [Row(name=name, ours=1.0) for name in (*VERDICTS["planted-faults"].numbers(), "1. one fault")]
-    whole, quick = (page_of(record("planted-faults", *rows, quick=quick), set()) for quick in (False, True))
+    rows = [
+        Row(name=name, ours=1.0) for name in (*VERDICTS["planted-faults"].numbers(), "1. one fault")
+    ]
+    whole, quick = (
+        page_of(record("planted-faults", *rows, quick=quick), set()) for quick in (False, True)
+    )
     assert "## Method\n\nEach check also sees the correct implementation" in whole
     assert "one fault" not in whole
     assert "| 1. one fault | 1 |" in quick
@@ -101,7 +133,12 @@ def test_a_page_has_the_rows_and_the_method_of_its_verdict():
 
 def test_rows_that_differ_in_one_part_become_columns():
     rows = [
-        Row(name=f"{data}, ε = {epsilon}: accuracy, %", ours=50.0 + epsilon, published=published, better="higher")
+        Row(
+            name=f"{data}, ε = {epsilon}: accuracy, %",
+            ours=50.0 + epsilon,
+            published=published,
+            better="higher",
+        )
         for data, published in (("k-RR", None), ("central", 60.0))
         for epsilon in (1, 2)
     ]
@@ -114,7 +151,11 @@ def test_rows_that_differ_in_one_part_become_columns():
 def test_a_verdict_needs_its_numbers():
     names = re.findall(r"\{([^}]+)\}", VERDICTS["plan-check"].verdict + VERDICTS["plan-check"].more)
     rows = [Row(name=name, ours=90.25 + place) for place, name in enumerate(names)]
-    for saved in (record("fig2", FINE), record("plan-check", *rows, quick=True), record("plan-check", *rows[1:])):
+    for saved in (
+        record("fig2", FINE),
+        record("plan-check", *rows, quick=True),
+        record("plan-check", *rows[1:]),
+    ):
         assert not VERDICTS[saved.name].fits(saved)
         assert "There is no verdict" in page([saved])
     shown = page([record("plan-check", *rows)])
@@ -150,9 +191,14 @@ def test_the_page_of_all_results_is_short():
 def test_panels_are_drawn_with_bars_bands_and_labels(tmp_path):
     wide = ((0.5, 1.5), (1.5, 2.5))
     curve = Series(name="a", x=(1.0, 2.0), y=(1.0, 2.0), interval=wide, bars=True)
-    band, points = replace(curve, bars=False, markers=False), replace(curve, interval=None, labels=("left", "right"))
+    band, points = (
+        replace(curve, bars=False, markers=False),
+        replace(curve, interval=None, labels=("left", "right")),
+    )
     figures = tuple(
-        Figure(title="t", x_label="x", y_label="y", series=series, logarithmic=True, legend_below=True)
+        Figure(
+            title="t", x_label="x", y_label="y", series=series, logarithmic=True, legend_below=True
+        )
         for series in ((curve, band), (points,), (replace(curve, name=""),))
     )
     Panels(title="all", figures=figures, columns=2).save(tmp_path, "panels")
@@ -164,7 +210,9 @@ def test_panels_are_drawn_with_bars_bands_and_labels(tmp_path):
 
 @pytest.mark.parametrize("method", mnist_frontier.RIVALS)
 def test_the_frontier_shows_what_rivals_found(method):
-    rows = {row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "rivals.json").rows}
+    rows = {
+        row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "rivals.json").rows
+    }
     for epsilon, (right, low, high) in zip(*mnist_frontier.RIVALS[method], strict=True):
         row = rows[f"MNIST, ε = {epsilon:g}: {method}, %"]
         assert (right, low, high) == pytest.approx((row.ours, *(row.interval or ())), abs=0.005)
@@ -179,7 +227,11 @@ def test_a_cost_is_rounded_upward(value, text):
     assert ours(Row(name="ε", ours=value, better="lower")) == text
 
 
-WHY_NOT = (InvalidDataError("It is gone."), ModuleNotFoundError("It is gone."), OSError("It is gone."))
+WHY_NOT = (
+    InvalidDataError("It is gone."),
+    ModuleNotFoundError("It is gone."),
+    OSError("It is gone."),
+)
 
 
 @pytest.fixture
@@ -219,7 +271,8 @@ def test_what_was_done_before_is_kept_where_it_says_as_much(two, called, tmp_pat
     called("reproduce", "--all", "--output", str(tmp_path), "--quick")
     called("reproduce", "--all", "--keep", "--quick", "--output", str(tmp_path))
     assert two == ["fig2", "adult", "adult"]
-    called("reproduce", "--all", "--keep", "--output", str(tmp_path))  # a quick record is less than was asked for
+    # A quick record is less than was asked for.
+    called("reproduce", "--all", "--keep", "--output", str(tmp_path))
     assert two == ["fig2", "adult", "adult", "fig2", "adult"]
 
 
@@ -260,7 +313,9 @@ def test_the_pages_of_results_are_up_to_date():
     written: Any = runpy.run_path(str(REPOSITORY / "tools" / "results.py"))["written"]
     pages = written()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
-    by_benchmarks = {REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md")}
+    by_benchmarks = {
+        REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md")
+    }
     found = set((REPOSITORY / "docs" / "results").glob("*.md")) - by_benchmarks
     assert {path for path in pages if path.name != "RESULTS.md"} == found
 
@@ -277,5 +332,10 @@ def test_the_pages_of_benchmarks_are_up_to_date(monkeypatch, name):
 def test_every_number_that_falls_short_says_why():
     records = records_of(REPOSITORY / "docs" / "results")
     assert [found.name for found in records] == list(reproductions.NAMES)
-    silent = [f"{found.name}: {row.name}" for found in records for row in found.rows if row.falls_short and not row.why]
+    silent = [
+        f"{found.name}: {row.name}"
+        for found in records
+        for row in found.rows
+        if row.falls_short and not row.why
+    ]
     assert not silent

@@ -61,7 +61,8 @@ def test_adult_is_split_once_into_disjoint_parts():
     again = rivals_data.adult()
     assert np.array_equal(data.public, again.public)
     assert np.array_equal(
-        np.sort(np.concatenate([data.y_public, data.y_scored])), np.sort(rivals_data.load_adult().y_public)
+        np.sort(np.concatenate([data.y_public, data.y_scored])),
+        np.sort(rivals_data.load_adult().y_public),
     )
 
 
@@ -69,7 +70,9 @@ def test_adult_is_split_once_into_disjoint_parts():
     ("load", "sizes"),
     [(rivals_data.sms_spam, (3_500, 1_000, 1_074)), (rivals_data.ag_news, (5_000, 1_500, 1_100))],
 )
-def test_texts_are_split_into_disjoint_parts_of_the_stated_size(data_folder, monkeypatch, load, sizes):
+def test_texts_are_split_into_disjoint_parts_of_the_stated_size(
+    data_folder, monkeypatch, load, sizes
+):
     seen = []
     recording = SimpleNamespace(transform=lambda texts: seen.append(texts) or np.eye(len(texts)))
     monkeypatch.setattr(rivals_data, "text_features", lambda public: recording)
@@ -86,13 +89,17 @@ def all_texts(load):
     """Return the texts as they are in the file; an equal multiset means that no row is in two parts."""
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rivals_data, "_texts", lambda name, texts, labels, sizes, fold: found.extend(texts))
+        patch.setattr(
+            rivals_data, "_texts", lambda name, texts, labels, sizes, fold: found.extend(texts)
+        )
         load()
     return found
 
 
 def test_stays_of_a_patient_are_in_one_part(data_folder):
-    split = rivals_data.split_by_patient(rivals_data.load_diabetes(), key=rivals_data.key_of(0), balanced=True)
+    split = rivals_data.split_by_patient(
+        rivals_data.load_diabetes(), key=rivals_data.key_of(0), balanced=True
+    )
     patients = [set(part.patients.tolist()) for part in (split.private, split.public, split.test)]
     assert not any(one & other for one, other in itertools.combinations(patients, 2))
     data = rivals_data.diabetes()
@@ -104,11 +111,17 @@ def test_stays_of_a_patient_are_in_one_part(data_folder):
 
 def test_every_fold_of_stays_scores_other_rows(data_folder):
     (source,) = (source for source in rivals_data.SOURCES if source.name == "Diabetes")
-    assert len({data.y_scored.tobytes() for data in source.splits(source.folds, False)}) == source.folds
+    assert (
+        len({data.y_scored.tobytes() for data in source.splits(source.folds, False)})
+        == source.folds
+    )
 
 
 def test_two_folds_that_score_the_same_rows_are_refused():
-    assert len(list(Source("other", lambda fold, download: made_up(seed=fold), 3).splits(3, False))) == 3
+    assert (
+        len(list(Source("other", lambda fold, download: made_up(seed=fold), 3).splits(3, False)))
+        == 3
+    )
     with pytest.raises(RuntimeError, match="Fold 1 of one scores the rows of an earlier fold"):
         list(Source("one", lambda fold, download: made_up()).splits(2, False))
 
@@ -129,7 +142,12 @@ def test_features_of_private_rows_depend_on_public_rows_only():
 def test_private_rows_do_not_turn_the_axes():
     data = made_up()
     moved = turned(
-        RivalData(**{**{field: getattr(data, field) for field in data.__slots__}, "private": data.private + 9})
+        RivalData(
+            **{
+                **{field: getattr(data, field) for field in data.__slots__},
+                "private": data.private + 9,
+            }
+        )
     )
     before = turned(data)
     assert np.array_equal(before.public, moved.public)
@@ -154,7 +172,11 @@ def test_mnist_is_split_by_folds_and_has_rows_for_students(monkeypatch):
     for fold in (0, 4):
         digits, clothes = rivals_data.mnist(fold), rivals_data.fashion_mnist(fold)
         for data in (digits, clothes):
-            assert [len(part) for part in (data.private, data.public, data.scored)] == [300, 450, 50]
+            assert [len(part) for part in (data.private, data.public, data.scored)] == [
+                300,
+                450,
+                50,
+            ]
             assert np.array_equal(data.y_scored, images.y_test[folds[0][fold].held_out])
             assert [len(part) for part in data.for_students] == [450, 50]
         assert digits.for_students[0].shape != digits.public.shape
@@ -169,11 +191,17 @@ def worst(statistic, rows_of, n_classes: int) -> float:
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((40, AXES))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    X = rows_of(np.concatenate([100 * directions, -100 * directions, 0.2 * directions]).astype(np.float64))
+    X = rows_of(
+        np.concatenate([100 * directions, -100 * directions, 0.2 * directions]).astype(np.float64)
+    )
     found = [
-        statistic(X[[row]], np.array([label]), n_classes) for row in range(len(X)) for label in range(min(n_classes, 3))
+        statistic(X[[row]], np.array([label]), n_classes)
+        for row in range(len(X))
+        for label in range(min(n_classes, 3))
     ]
-    return max(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(found, 2))
+    return max(
+        float(np.linalg.norm(one - other)) for one, other in itertools.combinations(found, 2)
+    )
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.3, 2.0])
@@ -194,7 +222,9 @@ def test_the_sensitivity_of_a_gradient_is_twice_its_clip():
     weights = rng.standard_normal((AXES, 3))
 
     def gradient(rows, classes, n_classes):
-        return clipped_gradient(weights, rows, np.eye(n_classes)[classes], np.linalg.norm(rows, axis=1), 0.3)
+        return clipped_gradient(
+            weights, rows, np.eye(n_classes)[classes], np.linalg.norm(rows, axis=1), 0.3
+        )
 
     reached = worst(gradient, lambda X: X, 3)
     assert 0.97 * 0.6 < reached <= 0.6 * (1 + 1e-9)
@@ -202,7 +232,11 @@ def test_the_sensitivity_of_a_gradient_is_twice_its_clip():
 
 def test_a_short_gradient_is_exact():
     rng = np.random.default_rng(1)
-    weights, rows, told = rng.standard_normal((4, 3)), rng.standard_normal((20, 4)), np.eye(3)[rng.integers(0, 3, 20)]
+    weights, rows, told = (
+        rng.standard_normal((4, 3)),
+        rng.standard_normal((20, 4)),
+        np.eye(3)[rng.integers(0, 3, 20)],
+    )
 
     def loss(weights):
         scores = rows @ weights
@@ -212,7 +246,9 @@ def test_a_short_gradient_is_exact():
     for place in np.ndindex(4, 3):
         step = np.zeros((4, 3))
         step[place] = 1e-6
-        assert found[place] == pytest.approx((loss(weights + step) - loss(weights - step)) / 2e-6, rel=1e-4, abs=1e-6)
+        assert found[place] == pytest.approx(
+            (loss(weights + step) - loss(weights - step)) / 2e-6, rel=1e-4, abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("epsilon", [0.0025, 0.1, 1.0, 3.0])
@@ -276,17 +312,32 @@ def test_steps_compose(data, monkeypatch):
 def test_without_noise_the_rivals_are_the_usual_models(data):
     problem = Problem.of(data)
     rows = Clipped.of(problem.public, AXES, 1.0, 0.3)
-    X, public = (rows.transform(part).astype(np.float64) for part in (problem.private, problem.public))
+    X, public = (
+        rows.transform(part).astype(np.float64) for part in (problem.private, problem.public)
+    )
     targets = np.eye(3)[problem.classes] - 1 / 3
     penalty = 0.03 * np.linalg.norm(public, 2) ** 2 / len(public)
-    weights = np.linalg.inv(public.T @ public / len(public) + penalty * np.eye(AXES + 1)) @ X.T @ targets / len(X)
+    weights = (
+        np.linalg.inv(public.T @ public / len(public) + penalty * np.eye(AXES + 1))
+        @ X.T
+        @ targets
+        / len(X)
+    )
     found = Ridge(AXES, 1.0, 0.03, 1.0).fit(problem, math.inf, 0)
     assert np.allclose(found.weights, weights, atol=1e-6)
-    assert np.array_equal(found.predict(data.scored), (rows.transform(data.scored) @ weights).argmax(axis=1))
+    assert np.array_equal(
+        found.predict(data.scored), (rows.transform(data.scored) @ weights).argmax(axis=1)
+    )
 
     means = np.array([X[problem.classes == label, :AXES].mean(axis=0) for label in range(3)])
-    nearest = ((rows.transform(data.scored)[:, np.newaxis, :AXES] - means) ** 2).sum(axis=2).argmin(axis=1)
-    assert np.array_equal(Means(AXES, 1.0, True).fit(problem, math.inf, 0).predict(data.scored), nearest)
+    nearest = (
+        ((rows.transform(data.scored)[:, np.newaxis, :AXES] - means) ** 2)
+        .sum(axis=2)
+        .argmin(axis=1)
+    )
+    assert np.array_equal(
+        Means(AXES, 1.0, True).fit(problem, math.inf, 0).predict(data.scored), nearest
+    )
 
 
 def test_descent_without_noise_is_a_logistic_regression(data):
@@ -305,8 +356,12 @@ def test_rivals_at_a_huge_epsilon_learn_and_at_a_tiny_one_do_not(data, rival):
     setting = chosen(rival.settings[:: len(rival.settings) // 10], problem, huge)
     without = data.right(setting.fit(problem, math.inf, 0).predict(data.scored))
     assert without > 85
-    assert data.right(setting.fit(problem, huge, 0).predict(data.scored)) == pytest.approx(without, abs=2)
-    noisy = np.mean([data.right(setting.fit(problem, tiny, seed).predict(data.scored)) for seed in range(20)])
+    assert data.right(setting.fit(problem, huge, 0).predict(data.scored)) == pytest.approx(
+        without, abs=2
+    )
+    noisy = np.mean(
+        [data.right(setting.fit(problem, tiny, seed).predict(data.scored)) for seed in range(20)]
+    )
     assert noisy < without - 20
 
 
@@ -352,7 +407,9 @@ def small(monkeypatch):
         Source("Fashion-MNIST", gone, 5),
     )
     monkeypatch.setattr(rivals, "SOURCES", sources)
-    monkeypatch.setattr(rivals, "RIVALS", [rival._replace(settings=rival.settings[::15]) for rival in RIVALS])
+    monkeypatch.setattr(
+        rivals, "RIVALS", [rival._replace(settings=rival.settings[::15]) for rival in RIVALS]
+    )
     monkeypatch.setattr(rivals, "_ADULT", ((0.0, (20, 1.0, 1, 100, 1.0)),))
     monkeypatch.setattr(rivals, "_QUICK_SETTINGS", 1)
     monkeypatch.setattr(rivals, "_SEEDS", 3)
@@ -361,7 +418,9 @@ def small(monkeypatch):
     monkeypatch.setattr(rivals, "installed", lambda data, epsilon, delta: [])
     few = rivals._documented
     monkeypatch.setattr(
-        rivals, "_documented", lambda name, epsilon: few(name, epsilon)._replace(n_teachers=20, n_queries=50)
+        rivals,
+        "_documented",
+        lambda name, epsilon: few(name, epsilon)._replace(n_teachers=20, n_queries=50),
     )
 
 
@@ -390,13 +449,21 @@ def test_settings_are_chosen_on_every_split_with_private_rows_of_its_own(monkeyp
     seen = []
 
     def methods(split, epsilon, *, quick, ours):
-        return [rivals.Method("named", lambda data, epsilon, seed: seen.append((split, data, seed)) or 50.0)]
+        return [
+            rivals.Method(
+                "named", lambda data, epsilon, seed: seen.append((split, data, seed)) or 50.0
+            )
+        ]
 
     monkeypatch.setattr(rivals, "_methods", methods)
     monkeypatch.setattr(rivals, "_bounds", lambda splits, quick: ())
     monkeypatch.setattr(rivals, "_EPSILONS", (1.0,))
-    assert [row.name for row in rivals.rows_of([one, other], quick=False)] == ["Adult, ε = 1: named, %"]
-    assert seen == [(split, split, seed) for seed, split in enumerate([one, other, one, other, one])]
+    assert [row.name for row in rivals.rows_of([one, other], quick=False)] == [
+        "Adult, ε = 1: named, %"
+    ]
+    assert seen == [
+        (split, split, seed) for seed, split in enumerate([one, other, one, other, one])
+    ]
 
 
 def test_libraries_that_are_missing_are_named(data, monkeypatch):
@@ -413,10 +480,16 @@ def test_settings_of_a_library_are_chosen_on_held_out_private_rows(data, monkeyp
     def fit(task, strength, seed):
         seen.append((len(task.private), strength, task.epsilon, task.delta))
         assert np.linalg.norm(task.private, axis=1).max() < 1 + 1e-5
-        return lambda X: np.full(len(X), np.bincount(task.classes).argmax()) if strength == 2 else np.full(len(X), -1)
+        return lambda X: (
+            np.full(len(X), np.bincount(task.classes).argmax())
+            if strength == 2
+            else np.full(len(X), -1)
+        )
 
     settings = [rivals_libraries._Setting(1000, strength) for strength in (1, 2, 3)]
-    monkeypatch.setattr(rivals_libraries, "_RIVALS", [rivals_libraries._Rival("numpy", "made up", fit, settings)])
+    monkeypatch.setattr(
+        rivals_libraries, "_RIVALS", [rivals_libraries._Rival("numpy", "made up", fit, settings)]
+    )
     (method,) = rivals_libraries.installed(data, 0.5, 1e-5)
     n = len(data.private)
     assert seen == [(n - n // 5, strength, 0.5, 1e-5) for strength in (1, 2, 3)]

@@ -39,7 +39,9 @@ def noisy_table(
 
 def test_doubted_labels_are_mostly_the_wrong_ones():
     X, labels, _, flipped = noisy_table(0.1)
-    doubted = SelfTrainingStudent(LogisticRegression(C=100.0), random_state=0).fit(X, labels).doubted_
+    doubted = (
+        SelfTrainingStudent(LogisticRegression(C=100.0), random_state=0).fit(X, labels).doubted_
+    )
     assert doubted.sum() >= 5
     assert np.mean(flipped[doubted]) > 0.9
     assert not np.any(doubted[labels == -1])
@@ -91,7 +93,11 @@ def test_a_gain_has_to_exceed_two_standard_errors(monkeypatch):
     supervised = np.eye(2)[truth[:100]]
     supervised[:5] = supervised[:5, ::-1]  # wrong on five; an oracle is right on those
     folds = np.arange(100) % 2
-    oracle = type("Oracle", (), {"predict": lambda self, rows: (rows[:, 0] + 0.5 * rows[:, 1] > 0.75).astype(int)})()
+    oracle = type(
+        "Oracle",
+        (),
+        {"predict": lambda self, rows: (rows[:, 0] + 0.5 * rows[:, 1] > 0.75).astype(int)},
+    )()
     monkeypatch.setattr(SelfTrainingStudent, "_self_trained", lambda *_: oracle)
     student = SelfTrainingStudent()
     student.doubted_ = np.zeros(200, dtype=bool)
@@ -101,7 +107,9 @@ def test_a_gain_has_to_exceed_two_standard_errors(monkeypatch):
 
 
 def test_a_class_does_not_lose_all_its_labels_to_doubt():
-    X = np.concatenate([np.zeros((30, 2)), np.ones((1, 2)), np.random.default_rng(0).random((20, 2))])
+    X = np.concatenate(
+        [np.zeros((30, 2)), np.ones((1, 2)), np.random.default_rng(0).random((20, 2))]
+    )
     labels = np.concatenate([np.zeros(30), [1], np.full(20, -1)]).astype(int)
     student = SelfTrainingStudent(GaussianNB(), random_state=0).fit(X, labels)
     assert not student.doubted_[30]
@@ -110,7 +118,9 @@ def test_a_class_does_not_lose_all_its_labels_to_doubt():
 
 def test_the_same_random_state_gives_the_same_student():
     X, labels, _, _ = noisy_table(0.1, n_rows=200, n_labels=60)
-    students = [SelfTrainingStudent(RandomForestClassifier(10), random_state=seed) for seed in (3, 3, 4)]
+    students = [
+        SelfTrainingStudent(RandomForestClassifier(10), random_state=seed) for seed in (3, 3, 4)
+    ]
     one, other, third = (student.fit(X, labels).predict_proba(X[:50]) for student in students)
     assert np.array_equal(one, other)
     assert not np.array_equal(one, third)
@@ -131,13 +141,17 @@ def test_class_values_are_the_users_and_probabilities_are_in_their_order():
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 @settings(max_examples=30)
 @given(
-    st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=1, max_size=12).filter(lambda labels: set(labels) != {-1}),
+    st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=1, max_size=12).filter(
+        lambda labels: set(labels) != {-1}
+    ),
     st.integers(2, 5),
     st.integers(0, 3),
 )
 def test_whatever_few_labels_there_are_it_learns_their_classes(labels, folds, rounds):
     X = np.random.default_rng(0).random((len(labels), 2))
-    student = SelfTrainingStudent(GaussianNB(var_smoothing=0.1), folds=folds, rounds=rounds, random_state=0)
+    student = SelfTrainingStudent(
+        GaussianNB(var_smoothing=0.1), folds=folds, rounds=rounds, random_state=0
+    )
     probabilities = student.fit(X, labels).predict_proba(X)
     assert student.classes_.tolist() == sorted(set(labels) - {-1})
     assert probabilities.shape == (len(labels), len(student.classes_))
@@ -145,7 +159,9 @@ def test_whatever_few_labels_there_are_it_learns_their_classes(labels, folds, ro
 
 
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
-@pytest.mark.parametrize("labels", [[0, -1, -1], [1, 1, 1], [0, 1, -1]], ids=["one label", "one class", "one of each"])
+@pytest.mark.parametrize(
+    "labels", [[0, -1, -1], [1, 1, 1], [0, 1, -1]], ids=["one label", "one class", "one of each"]
+)
 def test_the_default_forest_takes_a_handful_of_labels(labels):
     student = SelfTrainingStudent(random_state=0).fit(np.eye(3), labels)
     assert set(student.predict(np.eye(3))) <= set(labels) - {-1}

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
+from exact import (
+    discrete_gaussian_masses,
+    discrete_laplace_masses,
+    label_probabilities,
+    neighbors,
+    renyi,
+)
 from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve
 from tutelage.ballots import VoteHistogram, tally
@@ -41,12 +47,23 @@ from tutelage_reproductions.smooth_plan import (
     noised_cost_rdp,
     plan_smooth_release,
 )
-from tutelage_reproductions.smooth_sensitivity import SmoothCosts, most_sensitive, needed_noise, tail_of
+from tutelage_reproductions.smooth_sensitivity import (
+    SmoothCosts,
+    most_sensitive,
+    needed_noise,
+    tail_of,
+)
 
 DELTA = 1e-5
 ARGMAX = {
-    "laplace": (lambda classes: NoisyArgmaxLaplace(2.0, classes, ONE_TEACHER), discrete_laplace_masses(2.0, 120)),
-    "gaussian": (lambda classes: NoisyArgmaxGaussian(2.5, classes, ONE_TEACHER), discrete_gaussian_masses(2.5, 36)),
+    "laplace": (
+        lambda classes: NoisyArgmaxLaplace(2.0, classes, ONE_TEACHER),
+        discrete_laplace_masses(2.0, 120),
+    ),
+    "gaussian": (
+        lambda classes: NoisyArgmaxGaussian(2.5, classes, ONE_TEACHER),
+        discrete_gaussian_masses(2.5, 36),
+    ),
 }
 CHECK = ConfidenceCheck(6.5, 2.0, 3, ONE_TEACHER)
 
@@ -65,7 +82,9 @@ def released(event, counts, teachers: int, offsets=None) -> Accountant:
 
 
 def all_neighbors(counts: np.ndarray, teachers: int) -> list[np.ndarray]:
-    cast = [counts + row for row in np.eye(len(counts), dtype=int)] if counts.sum() < teachers else []
+    cast = (
+        [counts + row for row in np.eye(len(counts), dtype=int)] if counts.sum() < teachers else []
+    )
     return neighbors(counts, abstain=True) + cast
 
 
@@ -95,11 +114,15 @@ def test_costs_hold_and_sensitivities_bound_every_neighbor(kind, teachers, class
     event, masses = ARGMAX[kind][0](classes), ARGMAX[kind][1]
     rows = histograms(teachers, classes)
     laws = {tuple(counts): label_probabilities(counts, masses) for counts in rows}
-    found = {tuple(counts): SmoothCosts(released(event, counts, teachers), order) for counts in rows}
+    found = {
+        tuple(counts): SmoothCosts(released(event, counts, teachers), order) for counts in rows
+    }
     for counts in rows:
         here = found[tuple(counts)]
         for other in map(tuple, all_neighbors(counts, teachers)):
-            assert renyi(laws[tuple(counts)], laws[other], order) <= here.cost() * (1 + 1e-9) + 1e-11
+            assert (
+                renyi(laws[tuple(counts)], laws[other], order) <= here.cost() * (1 + 1e-9) + 1e-11
+            )
             check_neighbors(here, found[other])
     if kind == "laplace":  # the papers' bound is not everywhere the data-independent one
         most = data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0]
@@ -117,14 +140,18 @@ def test_checks_too(order):
         found[tuple(counts)] = SmoothCosts(released(CHECK, counts, 9), order)
     for counts in rows:
         for other in map(tuple, all_neighbors(counts, 9)):
-            assert renyi(laws[tuple(counts)], laws[other], order) <= found[tuple(counts)].cost() * (1 + 1e-9) + 1e-11
+            assert (
+                renyi(laws[tuple(counts)], laws[other], order)
+                <= found[tuple(counts)].cost() * (1 + 1e-9) + 1e-11
+            )
             check_neighbors(found[tuple(counts)], found[other])
 
 
 def test_an_interactive_check_counts_votes_above_its_offsets():
     event, offsets = InteractiveCheck(6.5, 2.0, 3, ONE_TEACHER), np.array([[4.0, 0.0, 1.0]])
     with_offsets = SmoothCosts(released(event, np.array([5, 3, 1]), 9, offsets), 3.0)
-    without = SmoothCosts(released(CHECK, np.array([3, 0, 0]), 9), 3.0)  # the most by which votes pass their offset
+    # The most by which votes pass their offset.
+    without = SmoothCosts(released(CHECK, np.array([3, 0, 0]), 9), 3.0)
     assert with_offsets.cost() == without.cost()
     assert np.array_equal(with_offsets.local_sensitivities(), without.local_sensitivities())
 
@@ -132,7 +159,9 @@ def test_an_interactive_check_counts_votes_above_its_offsets():
 def check_neighbors(here: SmoothCosts, there: SmoothCosts, beta: float = 0.1) -> None:
     own, others = here.local_sensitivities(), there.local_sensitivities()
     width = max(len(own), len(others)) + 1
-    own, others = (np.pad(values, (0, width - len(values)), mode="edge") for values in (own, others))
+    own, others = (
+        np.pad(values, (0, width - len(values)), mode="edge") for values in (own, others)
+    )
     assert abs(here.cost() - there.cost()) <= min(own[0], others[0])
     assert np.all(others[:-1] <= own[1:])
     smooth, other = here.smooth_sensitivity(beta), there.smooth_sensitivity(beta)
@@ -142,19 +171,26 @@ def check_neighbors(here: SmoothCosts, there: SmoothCosts, beta: float = 0.1) ->
 
 @pytest.mark.parametrize(
     ("event", "order"),
-    [(NoisyArgmaxLaplace(0.7, 2, ONE_TEACHER), 3.0), (NoisyArgmaxGaussian(0.5, 2, ONE_TEACHER), 2.0)],
+    [
+        (NoisyArgmaxLaplace(0.7, 2, ONE_TEACHER), 3.0),
+        (NoisyArgmaxGaussian(0.5, 2, ONE_TEACHER), 2.0),
+    ],
 )
 def test_the_true_smooth_sensitivity_of_two_queries_is_bounded(event, order):
     """Four teachers with nine pairs of ballots: all 495 data sets, their distances counted in changed teachers."""
     beta, teachers = 0.2, 4
     choices = list(itertools.product((-1, 0, 1), repeat=2))
-    worlds: list[tuple] = list(itertools.combinations_with_replacement(choices, teachers))  # teachers are alike
+    # Teachers are alike.
+    worlds: list[tuple] = list(itertools.combinations_with_replacement(choices, teachers))
     place = {world: number for number, world in enumerate(worlds)}
     near = np.eye(len(worlds), dtype=bool)
     for world, teacher, choice in itertools.product(worlds, range(teachers), choices):
         other = tuple(sorted([*world[:teacher], choice, *world[teacher + 1 :]]))
         near[place[world], place[other]] = True
-    found = [SmoothCosts(released(event, tally(np.array(world), 2).counts, teachers), order) for world in worlds]
+    found = [
+        SmoothCosts(released(event, tally(np.array(world), 2).counts, teachers), order)
+        for world in worlds
+    ]
     costs = np.array([costs.cost() for costs in found])
     local = np.max(np.abs(costs[:, None] - costs) * near, axis=1)
     smooth, reached = local, np.eye(len(worlds), dtype=bool)
@@ -185,10 +221,16 @@ def test_tables_are_close_to_the_theorems_and_never_below(kind):
 
 def test_the_order_of_classes_plays_no_part_beyond_ties():
     event, counts = NoisyArgmaxLaplace(4.0, 4, ONE_TEACHER), np.array([25, 3, 2, 9])
-    found = [SmoothCosts(released(event, counts[list(order)], 39), 6.0) for order in itertools.permutations(range(4))]
+    found = [
+        SmoothCosts(released(event, counts[list(order)], 39), 6.0)
+        for order in itertools.permutations(range(4))
+    ]
     for costs in found[1:]:
-        assert costs.cost() == pytest.approx(found[0].cost(), rel=0.3)  # a tie in 4 votes of noise: e^(1/4)
-        assert costs.local_sensitivities()[0] == pytest.approx(found[0].local_sensitivities()[0], rel=0.3)
+        # A tie in 4 votes of noise: e^(1/4).
+        assert costs.cost() == pytest.approx(found[0].cost(), rel=0.3)
+        assert costs.local_sensitivities()[0] == pytest.approx(
+            found[0].local_sensitivities()[0], rel=0.3
+        )
 
 
 def test_taking_the_first_count_for_the_largest_is_caught():
@@ -197,13 +239,20 @@ def test_taking_the_first_count_for_the_largest_is_caught():
     for counts in histograms(9, 3):
         here = SmoothCosts(released(event, counts, 9), order)
         faulty = 0.0 if counts[0] < counts[1] else here.local_sensitivities()[0]
-        moves = [SmoothCosts(released(event, other, 9), order).cost() for other in neighbors(counts)]
+        moves = [
+            SmoothCosts(released(event, other, 9), order).cost() for other in neighbors(counts)
+        ]
         missed += any(abs(here.cost() - cost) > faulty for cost in moves)
     assert missed > 20
 
 
 @given(
-    st.floats(1.05, 40), st.floats(0.002, 0.3), st.floats(0.3, 30), st.floats(0, 5), st.floats(-1, 1), st.floats(-1, 1)
+    st.floats(1.05, 40),
+    st.floats(0.002, 0.3),
+    st.floats(0.3, 30),
+    st.floats(0, 5),
+    st.floats(-1, 1),
+    st.floats(-1, 1),
 )
 def test_the_margin_makes_the_noised_cost_a_cost(order, smoothness, noise, smooth, ratio, moved):
     """E_D[(dP/dP′)^μ e^{−μ(released − cost)}] ≤ e^{μ·fixed} for any two neighbors, exactly (a Gaussian integral)."""
@@ -228,7 +277,9 @@ def log_moment(order: float, here: float, there: float, apart: float) -> float:
     return scales + variance * slope**2 / 2 + moment * apart**2 / (2 * there**2)
 
 
-def log_moment_on_the_grid(order: float, here: float, there: float, apart: int, grid: float) -> float:
+def log_moment_on_the_grid(
+    order: float, here: float, there: float, apart: int, grid: float
+) -> float:
     """Return the same for discrete Gaussians in steps of `grid`, by adding up."""
     reach = int(30 * here)
     k = np.arange(-reach, reach + 1)
@@ -239,16 +290,26 @@ def log_moment_on_the_grid(order: float, here: float, there: float, apart: int, 
     return float(np.logaddexp.reduce(order * p - (order - 1) * q - (order - 1) * grid * k))
 
 
-@pytest.mark.parametrize(("order", "smoothness", "noise"), [(2.0, 0.1, 1.0), (5.0, 0.04, 4.0), (12.0, 0.02, 9.0)])
-def test_the_same_on_the_grid_that_is_drawn_on_and_planted_faults_break_it(order, smoothness, noise):
+@pytest.mark.parametrize(
+    ("order", "smoothness", "noise"), [(2.0, 0.1, 1.0), (5.0, 0.04, 4.0), (12.0, 0.02, 9.0)]
+)
+def test_the_same_on_the_grid_that_is_drawn_on_and_planted_faults_break_it(
+    order, smoothness, noise
+):
     margin = margin_of(order, smoothness, noise)
 
-    def excess(deviation: float, *, drawn: float = 1.0, ignored: float = 1.0, margins: float = 1.0) -> float:
+    def excess(
+        deviation: float, *, drawn: float = 1.0, ignored: float = 1.0, margins: float = 1.0
+    ) -> float:
         """Return by how much the worst neighbors miss the claim: noise drawn, smoothness ignored, margin added."""
         worst, grid = -inf, deviation / RESOLUTION
-        for ratio, sign in itertools.product((-smoothness * ignored, 0.0, smoothness * ignored), (-1, 1)):
+        for ratio, sign in itertools.product(
+            (-smoothness * ignored, 0.0, smoothness * ignored), (-1, 1)
+        ):
             here, there = deviation, deviation * exp(ratio)
-            change = sign * min(here, there) / noise + margins * (margin.of(here) - margin.of(there))
+            change = sign * min(here, there) / noise + margins * (
+                margin.of(here) - margin.of(there)
+            )
             moment = log_moment_on_the_grid(
                 order, drawn * here / grid, drawn * there / grid, round(change / grid), grid
             )
@@ -285,7 +346,9 @@ def test_the_formula_printed_in_2018_is_below_the_divergence_of_such_neighbors()
         logs = -order * x**2 / 2 + (order - 1) * ((x - apart) ** 2 / (2 * there**2) + log(there))
         return exp(logs) / (2 * pi) ** 0.5
 
-    true = log(integrate.quad(moment, -60, 60, limit=500, points=[-20, -10, 0, 10, 20])[0]) / (order - 1)
+    true = log(integrate.quad(moment, -60, 60, limit=500, points=[-20, -10, 0, 10, 20])[0]) / (
+        order - 1
+    )
     printed = order * exp(2 * smoothness) / noise**2
     printed += (smoothness * order - log(1 - 2 * order * smoothness) / 2) / (order - 1)
     charged = noised_cost_rdp(1 / noise, smoothness, np.array([order]))[0]
@@ -294,7 +357,11 @@ def test_the_formula_printed_in_2018_is_below_the_divergence_of_such_neighbors()
 
 
 def test_a_plan_is_chosen_and_published_votes_like_its_own_gain():
-    proxy = released(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), np.repeat([[57, 4, 1], [40, 20, 2]], 100, axis=0), 62)
+    proxy = released(
+        NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER),
+        np.repeat([[57, 4, 1], [40, 20, 2]], 100, axis=0),
+        62,
+    )
     plan = plan_smooth_release(proxy, DELTA)
     costs = SmoothCosts(proxy, plan.order)
     deviation = plan.deviation(costs.smooth_sensitivity(plan.smoothness))
@@ -303,14 +370,20 @@ def test_a_plan_is_chosen_and_published_votes_like_its_own_gain():
     assert typical < independent
     bare = RenyiCurve(np.array([plan.order]), np.array([costs.cost()])).to_epsilon(DELTA).epsilon
     assert typical > bare
-    assert plan.most >= most_sensitive(proxy, plan.order) >= costs.local_sensitivities()[-1] * (1 - 1e-12)
+    assert (
+        plan.most
+        >= most_sensitive(proxy, plan.order)
+        >= costs.local_sensitivities()[-1] * (1 - 1e-12)
+    )
     assert deviation / plan.grid >= RESOLUTION
     kept = plan_smooth_release(proxy, DELTA, ledger_order=20.0)
     assert noised_cost_rdp(kept.shift, kept.smoothness, np.array([20.0]))[0] < inf
 
 
 def test_votes_with_nothing_to_gain_are_told_so():
-    torn = released(NoisyArgmaxGaussian(20.0, 3, ONE_TEACHER), np.repeat([[21, 21, 20]], 20, axis=0), 62)
+    torn = released(
+        NoisyArgmaxGaussian(20.0, 3, ONE_TEACHER), np.repeat([[21, 21, 20]], 20, axis=0), 62
+    )
     with pytest.raises(NothingToGainError, match="data-independent"):
         plan_smooth_release(torn, DELTA)
 
@@ -335,13 +408,21 @@ def test_what_is_not_covered_or_not_a_plan_is_refused():
         "most": 1.0,
     }
     SmoothPlan(**fields)
-    for fault in ({"order": 1.0}, {"smoothness": 0.2}, {"least": 2.0}, {"noise": float("nan")}, {"delta": 0.0}):
+    for fault in (
+        {"order": 1.0},
+        {"smoothness": 0.2},
+        {"least": 2.0},
+        {"noise": float("nan")},
+        {"delta": 0.0},
+    ):
         with pytest.raises(InvalidParameterError):
             SmoothPlan(**{**fields, **fault})
 
 
 def test_private_costs_are_neither_shown_nor_stored():
-    costs = SmoothCosts(released(NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), np.array([7, 2, 1]), 10), 2.0)
+    costs = SmoothCosts(
+        released(NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), np.array([7, 2, 1]), 10), 2.0
+    )
     assert repr(costs) == "SmoothCosts(<depends on the private votes>)"
     with pytest.raises(NotPublishableError):
         pickle.dumps(costs)
@@ -350,7 +431,9 @@ def test_private_costs_are_neither_shown_nor_stored():
 def test_the_authors_votes(mnist_votes):
     """1,000 answers of 250 teachers, Laplace noise of scale 20: 6.5 where any votes cost 9.58."""
     accountant = Accountant()
-    accountant.add(Repeated(NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), 1000), mnist_votes.first(1000))
+    accountant.add(
+        Repeated(NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), 1000), mnist_votes.first(1000)
+    )
     plan = plan_smooth_release(accountant, DELTA)
     costs = SmoothCosts(accountant, plan.order)
     deviation = plan.deviation(costs.smooth_sensitivity(plan.smoothness))
@@ -360,7 +443,11 @@ def test_the_authors_votes(mnist_votes):
 
 def test_the_drawn_value_has_the_planned_scale():
     """Of 1,000 draws the standard deviation varies by 2.2 %; 12 % is five times that."""
-    proxy = released(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), np.repeat([[57, 4, 1], [40, 20, 2]], 100, axis=0), 62)
+    proxy = released(
+        NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER),
+        np.repeat([[57, 4, 1], [40, 20, 2]], 100, axis=0),
+        62,
+    )
     plan = plan_smooth_release(proxy, DELTA)
     costs = SmoothCosts(proxy, plan.order)
     deviation = plan.deviation(costs.smooth_sensitivity(plan.smoothness)) / plan.grid
@@ -373,7 +460,8 @@ def test_the_drawn_value_has_the_planned_scale():
 
 
 SMALL, MASSES = NoisyArgmaxLaplace(1.5, 2, ONE_TEACHER), discrete_laplace_masses(1.5, 90)
-STEPS = np.arange(-40 * 1024, 120 * 1024, 256)  # of what is released every 256th value: laws are smooth over 1,024
+# Of what is released every 256th value: laws are smooth over 1,024.
+STEPS = np.arange(-40 * 1024, 120 * 1024, 256)
 
 
 def law_of_world(plan: SmoothPlan, counts, drawn: float) -> tuple[np.ndarray, np.ndarray]:
@@ -389,7 +477,10 @@ def law_of_world(plan: SmoothPlan, counts, drawn: float) -> tuple[np.ndarray, np
 def worst_delta(plan: SmoothPlan, pairs, drawn: float = 1.0) -> float:
     """Return the largest E_D[(1 − e^{ε(o)} dP_{D′}/dP_D)₊] over neighbors, ε(o) being what is claimed of outcome o."""
     claim = np.array([plan.epsilon(int(value)) for value in STEPS])
-    laws = {counts: law_of_world(plan, counts, drawn) for counts in set(itertools.chain.from_iterable(pairs))}
+    laws = {
+        counts: law_of_world(plan, counts, drawn)
+        for counts in set(itertools.chain.from_iterable(pairs))
+    }
     worst = 0.0
     for here, there in pairs:
         (labels, noise), (other_labels, other_noise) = laws[here], laws[there]
@@ -402,7 +493,10 @@ def test_the_claim_holds_in_all_neighboring_worlds_and_too_little_noise_breaks_i
     plan = SmoothPlan(delta=0.02, order=3.0, smoothness=0.08, noise=1.5, least=0.05, most=1.0)
     pairs = []
     for here in itertools.product([(10, 0), (9, 1), (8, 2), (7, 3), (5, 5), (3, 6)], repeat=2):
-        near = ([row, *(tuple(other.tolist()) for other in neighbors(np.array(row), abstain=True))] for row in here)
+        near = (
+            [row, *(tuple(other.tolist()) for other in neighbors(np.array(row), abstain=True))]
+            for row in here
+        )
         around = list(itertools.product(*near))
         pairs += [(here, there) for there in around] + [(there, here) for there in around]
     assert worst_delta(plan, pairs) <= CLAIMED * plan.delta

@@ -48,7 +48,9 @@ def test_every_rule_chooses_distinct_open_rows_and_says_whether_it_needs_answers
         with pytest.raises(InvalidDataError, match="Ask a first batch by another rule"):
             rule.select(PublicKnowledge.before(X), 1, 0)
     holes = replace(known, X=np.where(known.X > 100, np.nan, known.X))
-    with pytest.raises(InvalidDataError, match=f"{type(rule).__name__} needs public rows of finite numbers"):
+    with pytest.raises(
+        InvalidDataError, match=f"{type(rule).__name__} needs public rows of finite numbers"
+    ):
         rule.select(holes, 1, 0)
 
 
@@ -91,7 +93,9 @@ SCORES = np.array([
 def test_experts_ask_what_they_are_undecided_about_first_and_the_lowest_candidate_first():
     labelled = np.column_stack([np.arange(6), np.eye(6)])
     pool = np.column_stack([np.zeros(7), SCORES])
-    known = knowing(np.concatenate([labelled, pool]), np.concatenate([np.arange(6), np.full(7, -1)]))
+    known = knowing(
+        np.concatenate([labelled, pool]), np.concatenate([np.arange(6), np.full(7, -1)])
+    )
     rule = BinaryExperts(estimator=Oracle())
     assert np.flatnonzero(rule.undecided(known, 0)[6:]).tolist() == [0, 3, 6]
     assert (rule.select(known, 7, 0) - 6).tolist() == [3, 6, 0, 2, 5, 4, 1]
@@ -100,7 +104,10 @@ def test_experts_ask_what_they_are_undecided_about_first_and_the_lowest_candidat
 def test_experts_find_the_rows_between_classes():
     X, group = blobs((40, 40))
     between = np.array([[50.0, 0.0], [49.0, 1.0]])
-    known = knowing(np.concatenate([X, between]), np.concatenate([np.where(np.arange(80) % 2, -1, group), [-1, -1]]))
+    known = knowing(
+        np.concatenate([X, between]),
+        np.concatenate([np.where(np.arange(80) % 2, -1, group), [-1, -1]]),
+    )
     rule = BinaryExperts(at_least=1, score_below=0.7, estimator=LogisticRegression())
     assert set(rule.select(known, 2, 0)) == {80, 81}
     undecided = rule.undecided(known, 0)
@@ -142,12 +149,16 @@ def test_siamese_networks_take_images():
 
 def test_siamese_networks_need_labels_and_leave_the_streams_alone():
     X, group = blobs((5, 5))
-    with pytest.raises(InvalidDataError, match=r"SiameseSimilarity\(same='class'\) compares with labeled rows"):
+    with pytest.raises(
+        InvalidDataError, match=r"SiameseSimilarity\(same='class'\) compares with labeled rows"
+    ):
         SiameseSimilarity(steps=1).select(knowing(X, np.where(np.arange(10) < 3, group, -1)), 1, 0)
     with pytest.raises(InvalidDataError, match="compares with labeled rows"):
         SiameseSimilarity(same="image", steps=1).select(PublicKnowledge.before(X), 1, 0)
     state = torch.get_rng_state()
-    SiameseSimilarity(same="image", steps=1).select(knowing(X, np.where(np.arange(10) < 3, group, -1)), 1, 0)
+    SiameseSimilarity(same="image", steps=1).select(
+        knowing(X, np.where(np.arange(10) < 3, group, -1)), 1, 0
+    )
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -179,11 +190,18 @@ def test_settings_out_of_range_are_named(build, name):
 
 def test_the_best_match_is_the_one_with_the_best_odds_of_all_pairs():
     X, group = blobs((12, 12, 12))
-    network = train_siamese(X, group, image_shape=None, embedding=5, steps=30, batch_size=16, seed=0)
+    network = train_siamese(
+        X, group, image_shape=None, embedding=5, steps=30, batch_size=16, seed=0
+    )
     probabilities, which = network.best_matches(X[:9], X[9:])
     pairs = np.repeat(X[:9], 27, axis=0), np.tile(X[9:], (9, 1))
     with torch.no_grad():
-        odds = network(*(torch.tensor(rows, dtype=torch.float32) for rows in pairs)).reshape(9, 27).sigmoid().numpy()
+        odds = (
+            network(*(torch.tensor(rows, dtype=torch.float32) for rows in pairs))
+            .reshape(9, 27)
+            .sigmoid()
+            .numpy()
+        )
     assert probabilities == pytest.approx(odds.max(axis=1), abs=1e-5)
     assert odds[np.arange(9), which] == pytest.approx(odds.max(axis=1), abs=1e-5)
 
@@ -198,7 +216,10 @@ def test_equal_rows_leave_no_query_unused(values):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (BinaryExperts(), "`at_least` of BinaryExperts must be below the number of classes, 3. Got 4"),
+        (
+            BinaryExperts(),
+            "`at_least` of BinaryExperts must be below the number of classes, 3. Got 4",
+        ),
         (BinaryExperts(at_least=1, estimator=RidgeClassifier()), "classifier with `predict_proba`"),
         (SiameseSimilarity(image_shape=(7, 8)), "must multiply to the 1 features of a row"),
     ],

@@ -20,7 +20,9 @@ def a_little_svhn(monkeypatch):
     monkeypatch.setattr(svhn_student, "load_svhn_sample", lambda: images)
     monkeypatch.setattr(svhn_student, "published_votes", lambda: GOLDEN / "votes.npz")
     monkeypatch.setattr(
-        svhn_student, "VoteHistogram", type("Votes", (), {"load": staticmethod(lambda path, array: votes)})
+        svhn_student,
+        "VoteHistogram",
+        type("Votes", (), {"load": staticmethod(lambda path, array: votes)}),
     )
     monkeypatch.setattr(svhn_student, "_POOL", votes.n_queries)
     monkeypatch.setattr(svhn_student, "_HELD_OUT", 20)
@@ -46,5 +48,7 @@ def test_a_student_of_svhn_is_reproduced(a_little_svhn):
 
 def test_answers_are_for_asked_rows_only(a_little_svhn):
     released = svhn_student._answers(a_little_svhn)
-    asked = np.random.default_rng(0).permutation(a_little_svhn.n_queries)[: a_little_svhn.n_queries - 5]
+    asked = np.random.default_rng(0).permutation(a_little_svhn.n_queries)[
+        : a_little_svhn.n_queries - 5
+    ]
     assert set(np.flatnonzero(released.labels >= 0)) <= set(asked)

@@ -42,7 +42,9 @@ def a_little_of_both(monkeypatch, tmp_path):
     monkeypatch.setattr(table4, "load_mnist", lambda download=False: mnist)
     monkeypatch.setattr(table4, "_svhn", lambda download: svhn)
     monkeypatch.setattr(table4, "published_votes", lambda: tmp_path / "votes.npz")
-    monkeypatch.setattr(table4, "paper_split", lambda images: protocol.paper_split(images, HELD_OUT))
+    monkeypatch.setattr(
+        table4, "paper_split", lambda images: protocol.paper_split(images, HELD_OUT)
+    )
     monkeypatch.setattr(table4, "HELD_OUT", 50)
     monkeypatch.setattr(table4, "_CHOICES", 5)
     monkeypatch.setattr(table4, "_QUICK_STEPS", 2)
@@ -56,7 +58,11 @@ def test_the_whole_row_of_every_setting_is_one_table(a_little_of_both):
     for name, published in (("MNIST, 60 queries", 2.04), ("SVHN, 80 queries", 5.04)):
         own, exact, any_votes = (
             rows[f"{name}: {kind}"].ours
-            for kind in ("ε by the paper's method (private)", "exact ε (private)", "worst-case ε (publishable)")
+            for kind in (
+                "ε by the paper's method (private)",
+                "exact ε (private)",
+                "worst-case ε (publishable)",
+            )
         )
         assert exact < own
         assert exact < any_votes
@@ -73,7 +79,10 @@ def test_the_whole_row_of_every_setting_is_one_table(a_little_of_both):
 
 
 def test_to_balance_by_label_costs_all_queries(a_little_of_both):
-    mnist, votes = table4.load_mnist(), table4.VoteHistogram.load(table4.published_votes(), array="mnist_250_teachers")
+    mnist, votes = (
+        table4.load_mnist(),
+        table4.VoteHistogram.load(table4.published_votes(), array="mnist_250_teachers"),
+    )
     rows = {row.name: row for row in table4._mnist_rows(mnist, votes, 1, progress=False)}
     whole = "MNIST, all 400 queries, to balance by label"
     for kind in ("exact ε (private)", "worst-case ε (publishable)"):
@@ -81,7 +90,9 @@ def test_to_balance_by_label_costs_all_queries(a_little_of_both):
     assert rows[f"{whole}: correct labels, %"].ours > 90
 
 
-def test_without_torch_the_students_of_svhn_are_left_out_and_the_notes_say_so(a_little_of_both, monkeypatch):
+def test_without_torch_the_students_of_svhn_are_left_out_and_the_notes_say_so(
+    a_little_of_both, monkeypatch
+):
     monkeypatch.setattr(table4, "find_spec", lambda name: None)
     record = table4.reproduce(quick=True, download=False, progress=False)
     names = {row.name for row in record.rows}

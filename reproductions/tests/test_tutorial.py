@@ -19,7 +19,11 @@ SIZE = tutorial._Size(epochs=10, pool=200, steps=2)
 
 def enlarged(images: np.ndarray, times: int) -> np.ndarray:
     """Return images of 8 by 8 as flat ones of so many times the side length."""
-    return np.kron(images.reshape(-1, 8, 8), np.ones((times, times))).reshape(len(images), -1).astype(np.uint8)
+    return (
+        np.kron(images.reshape(-1, 8, 8), np.ones((times, times)))
+        .reshape(len(images), -1)
+        .astype(np.uint8)
+    )
 
 
 @pytest.fixture
@@ -28,7 +32,10 @@ def less_mnist(monkeypatch):
     pytest.importorskip("torch")
     digits = load_digits()
     less = replace(
-        digits, X_train=15 * enlarged(digits.X_train, 2), X_test=15 * enlarged(digits.X_test, 2), image_shape=(16, 16)
+        digits,
+        X_train=15 * enlarged(digits.X_train, 2),
+        X_test=15 * enlarged(digits.X_test, 2),
+        image_shape=(16, 16),
     )
     monkeypatch.setattr(tutorial, "_data", lambda download: less)
     monkeypatch.setattr(tutorial, "_FULL", SIZE)
@@ -51,7 +58,8 @@ def _as_they_are() -> Any:
 
 
 def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist, monkeypatch):
-    monkeypatch.setattr(tutorial, "_GAMMA", 1.0)  # so little noise that the votes of ten teachers matter
+    # So little noise that the votes of ten teachers matter.
+    monkeypatch.setattr(tutorial, "_GAMMA", 1.0)
     record = tutorial.reproduce(quick=False, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
     assert record.name == "tutorial"
@@ -62,7 +70,9 @@ def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist,
     assert printed.published == 59.47392676433782
     assert printed.why is not None
     for how in ("vote-dependent", "worst-case"):
-        exact = rows[f"{how} ε of 200 queries" + (", exact" if how == "vote-dependent" else "")].ours
+        exact = rows[
+            f"{how} ε of 200 queries" + (", exact" if how == "vote-dependent" else "")
+        ].ours
         by_moments = rows[f"{how} ε of 200 queries, the tutorial's moments"].ours
         assert exact < by_moments
         assert by_moments != pytest.approx(printed.ours, rel=1e-3)
@@ -98,14 +108,17 @@ def test_color_images_get_a_network_as_student(less_mnist):
     assert type(right_way.student).__name__ == "ConsistencyStudent"
     assert right_way.seen.shape == (200, 768)
     weights = TutorialNetwork((32, 32, 3))(10).state_dict()
-    assert (50, 5 * 5 * 20) in [tuple(weight.shape) for weight in weights.values()]  # as the tutorial has it
+    # As the tutorial has it.
+    assert (50, 5 * 5 * 20) in [tuple(weight.shape) for weight in weights.values()]
     assert tutorial._ballots(colored, SIZE._replace(epochs=1), progress=False).shape == (10, 200)
 
 
 def test_svhn_is_taken_where_all_of_it_is_found(monkeypatch, tmp_path):
     X, y = np.zeros((1, 1), np.uint8), np.zeros(1, np.int64)
     whole = ImageSplit(X, y, X, y, (1, 1), DIGIT_NAMES, "whole")
-    monkeypatch.setattr(tutorial, "load_svhn", lambda download: replace(whole, name=f"SVHN, {download}"))
+    monkeypatch.setattr(
+        tutorial, "load_svhn", lambda download: replace(whole, name=f"SVHN, {download}")
+    )
     monkeypatch.setattr(tutorial, "load_mnist", lambda: replace(whole, name="MNIST"))
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -126,7 +139,8 @@ def test_without_torch_the_reproduction_says_what_it_needs(monkeypatch):
 def test_truncated_noise_ties_more_often_than_lemma_4_allows():
     values = np.arange(-400, 401)
     assert tutorial._truncated_law(3, values).sum() == pytest.approx(1)
-    assert tutorial._truncated_law(0, values)[400] == pytest.approx(1 - np.exp(-0.2))  # all of (−1, 1) becomes 0
+    # All of (−1, 1) becomes 0.
+    assert tutorial._truncated_law(0, values)[400] == pytest.approx(1 - np.exp(-0.2))
     claimed, found = (row.ours for row in list(tutorial._truncation_rows([_no_noise()]))[2:])
     assert claimed == pytest.approx(100 * (2 + 4) / (4 * np.exp(4)))
     drawn = np.trunc(np.array([[40, 60]]) + np.random.default_rng(1).laplace(0, 5, (200_000, 2)))

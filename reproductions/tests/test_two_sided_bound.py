@@ -49,7 +49,9 @@ def test_no_pair_of_laws_that_fits_the_two_facts_is_farther_apart(weights, tilts
     there[-1] = 1 - there.sum()
     if q < 1 / (np.exp(loss) + 1) and abs(np.log(there[-1] / here[-1])) <= loss:
         bound = two_sided_bound.answer_costs(np.log([q]), loss, np.array([order]))[0, 0]
-        farthest = max(log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)) / (order - 1)
+        farthest = max(
+            log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)
+        ) / (order - 1)
         assert farthest <= bound * (1 + 1e-9) + 1e-12
 
 
@@ -76,4 +78,6 @@ def test_an_answer_that_is_certain_costs_nothing():
 def test_the_total_is_the_sum_over_queries():
     log_q, orders = np.linspace(-30, -0.1, 5000), np.linspace(1.5, 40, 500)
     total = two_sided_bound.total_cost(log_q, 0.1, orders)
-    assert total == pytest.approx(two_sided_bound.answer_costs(log_q, 0.1, orders).sum(axis=0), rel=1e-12)
+    assert total == pytest.approx(
+        two_sided_bound.answer_costs(log_q, 0.1, orders).sum(axis=0), rel=1e-12
+    )

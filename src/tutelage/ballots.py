@@ -17,7 +17,15 @@ from tutelage._internal.files import VOTES, ArrayForm, StoredArrays, name_in, re
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.records import by_identity, frozen, settle
-from tutelage._internal.typing import ABSTAIN, Array, Ballots, FloatArray, IntArray, NeverPickled, Private
+from tutelage._internal.typing import (
+    ABSTAIN,
+    Array,
+    Ballots,
+    FloatArray,
+    IntArray,
+    NeverPickled,
+    Private,
+)
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.events import Event
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -44,7 +52,10 @@ class OneHot:
 
     def holds(self, other: object) -> bool:
         """Return whether ballots of another form are no longer than those of this one."""
-        if not isinstance(other, OneHot) or (other.n_classes, other.unit) != (self.n_classes, self.unit):
+        if not isinstance(other, OneHot) or (other.n_classes, other.unit) != (
+            self.n_classes,
+            self.unit,
+        ):
             return False
         return self.cap is None or (other.cap is not None and other.cap <= self.cap)
 
@@ -119,7 +130,9 @@ class VoteHistogram(NeverPickled):
         _check_counts(counts)
         counts = counts.astype(np.int64)
         if self.n_teachers > _MOST_TEACHERS:
-            raise InvalidDataError(f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}.")
+            raise InvalidDataError(
+                f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}."
+            )
         outside = np.any(counts < 0) or np.any(counts > self.n_teachers)
         if outside or np.any(counts.sum(axis=1) > self.n_teachers):
             raise InvalidDataError(
@@ -160,7 +173,9 @@ class VoteHistogram(NeverPickled):
         """Return the histogram of the first `queries` queries, at least 1 and no more than there are."""
         integer_at_least(queries, 1, "queries", "VoteHistogram.first")
         if queries > self.n_queries:
-            raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
+            raise InvalidDataError(
+                f"The histogram holds {self.n_queries} queries. Got a request for {queries}."
+            )
         return self.select(np.arange(queries))
 
     def select(self, queries: Array) -> "VoteHistogram":
@@ -215,7 +230,9 @@ class VoteHistogram(NeverPickled):
         if "format" in arrays and array in (None, "counts"):
             votes = cls._from_own_format(arrays, path, n_queries)
             if n_teachers not in (None, votes.n_teachers):
-                raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
+                raise InvalidDataError(
+                    f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}."
+                )
             return votes
         counts = _counts_in(arrays, name_in(arrays, path, array, "counts"), n_queries)
         if n_teachers is None:
@@ -228,7 +245,9 @@ class VoteHistogram(NeverPickled):
         return cls(counts, n_teachers)
 
     @classmethod
-    def _from_own_format(cls, arrays: StoredArrays, path: object, n_queries: int | None) -> "VoteHistogram":
+    def _from_own_format(
+        cls, arrays: StoredArrays, path: object, n_queries: int | None
+    ) -> "VoteHistogram":
         try:
             if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
                 raise ValueError
@@ -240,11 +259,15 @@ class VoteHistogram(NeverPickled):
             name, relation = map(str, arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))
             cap = int(arrays["cap"]) if "cap" in arrays else None
-            return cls(_counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"]), unit, cap)
+            return cls(
+                _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"]), unit, cap
+            )
         except InvalidDataError:
             raise
         except (KeyError, TypeError, ValueError):
-            raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
+            raise InvalidDataError(
+                f"{path} is not a complete vote file of format {_FORMAT}. Save it again."
+            ) from None
 
     def __repr__(self) -> str:
         # Where the number of teachers is that of people, it is private too.
@@ -325,7 +348,9 @@ def tally_few(
     votes = [np.asarray(array) for array in (teachers, queries, labels)]
     for one in votes:
         if one.ndim != 1 or len(one) != len(votes[0]) or one.dtype.kind not in "iu":
-            raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
+            raise InvalidBallotError(
+                "Votes must be one teacher, one query and one class each, as integers."
+            )
     for one, size in zip(votes, shape, strict=True):
         if np.any((one < 0) | (one >= size)):
             raise InvalidBallotError(
@@ -356,7 +381,9 @@ def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> Array:
             f"Got {form.shape[0]}."
         )
     if math.prod(form.shape) > _MOST_COUNTS:
-        raise InvalidDataError(f"{arrays.path} holds more than {_MOST_COUNTS} vote counts. Split it.")
+        raise InvalidDataError(
+            f"{arrays.path} holds more than {_MOST_COUNTS} vote counts. Split it."
+        )
     return arrays[name]
 
 
@@ -366,7 +393,9 @@ def _check_counts(counts: Array | ArrayForm) -> None:
             f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
         )
     if counts.dtype.kind not in "iu":
-        raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
+        raise InvalidDataError(
+            f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}."
+        )
 
 
 @final
@@ -433,7 +462,9 @@ class BallotSum(NeverPickled):
 def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
     """Return the sum of the ballots of two groups of teachers that have no person in common."""
     if one.form != other.form:
-        raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
+        raise InvalidBallotError(
+            "Sums of ballots must have one shape, norm and privacy unit to be added."
+        )
     return replace(one, totals=one.totals + other.totals)
 
 
@@ -467,7 +498,8 @@ def cap_ballots(ballots: Ballots, confidences: ArrayLike, cap: int) -> Ballots:
             f"shapes {ballots.shape} and {sure.shape}."
         )
     votes = np.where(np.isnan(sure), ABSTAIN, ballots)
-    kept = np.lexsort((-sure, votes == ABSTAIN))[:, :cap]  # along each ballot; equal ones stay in their order
+    # Along each ballot; equal ones stay in their order.
+    kept = np.lexsort((-sure, votes == ABSTAIN))[:, :cap]
     capped = np.full_like(ballots, ABSTAIN)
     np.put_along_axis(capped, kept, np.take_along_axis(votes, kept, 1), 1)
     return capped
@@ -502,7 +534,9 @@ def sum_of_products(
         If a ballot may be longer than that.
     """
     if integer_at_least(norm, 1, "norm", "sum_of_products") > _MOST_NORM:
-        raise InvalidDataError(f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}.")
+        raise InvalidDataError(
+            f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}."
+        )
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
     # Whole numbers below 2²⁴: exact.
@@ -534,9 +568,13 @@ def sum_of_cells(
     """
     size = math.prod(form.shape)
     if np.any((cells < 0) | (cells >= size) | (people < 0) | (n_rows < 1)):
-        raise InvalidBallotError("Entries of ballots must have a place, a person from 0 on, and at least one row.")
+        raise InvalidBallotError(
+            "Entries of ballots must have a place, a person from 0 on, and at least one row."
+        )
     # Entries of one person in one place are one number of the ballot.
-    distinct, first, places = np.unique(people * size + cells, return_index=True, return_inverse=True)
+    distinct, first, places = np.unique(
+        people * size + cells, return_index=True, return_inverse=True
+    )
     # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
     largest = float(np.bincount(places, np.abs(numbers)).max(initial=0))
     n_people = people.max(initial=0) + 1
@@ -566,13 +604,20 @@ def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:
 
 def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) -> None:
     integers = all(array.dtype.kind in "iu" for array in (weights, vectors, teachers))
-    if not integers or weights.ndim != 2 or vectors.ndim != 2 or not len(weights) == len(vectors) == teachers.size:
+    if (
+        not integers
+        or weights.ndim != 2
+        or vectors.ndim != 2
+        or not len(weights) == len(vectors) == teachers.size
+    ):
         raise InvalidBallotError(
             "Ballots must be integers: weights of shape (products, classes), vectors of shape (products, numbers), and "
             f"teachers. Got shapes {weights.shape}, {vectors.shape} and {teachers.shape}."
         )
     for rows in (weights, vectors):
         if np.any((rows < -_MOST_ENTRY) | (rows > _MOST_ENTRY)):
-            raise InvalidBallotError(f"The numbers of a ballot must be between -{_MOST_ENTRY} and {_MOST_ENTRY}.")
+            raise InvalidBallotError(
+                f"The numbers of a ballot must be between -{_MOST_ENTRY} and {_MOST_ENTRY}."
+            )
     if np.any(teachers < 0):
         raise InvalidBallotError("Every product must have a teacher from 0 on.")

@@ -32,7 +32,6 @@ from tutelage.exceptions import (
     LedgerLockedError,
     LedgerMismatchError,
     LedgerStorageError,
-    Problem,
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
@@ -89,9 +88,12 @@ class Boundary:
         later loses none.
     """
 
-    def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None
+    ) -> None:
         self.ledger = ledger
-        self.account = ledger.account  # where a release spends, once it has its turn: of its own people
+        # Where a release spends, once it has its turn: of its own people.
+        self.account = ledger.account
         self.prepared = prepared
         self._file = file
         self.kept: list[Kept] = []  # private
@@ -100,7 +102,8 @@ class Boundary:
         self._noise = noise
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
         self._reserved = set[int]()  # entries under which answers were drawn here
-        self._drawn = dict[bytes, bool]()  # whether the noise of an answer was drawn here, or earlier
+        # Whether the noise of an answer was drawn here, or earlier.
+        self._drawn = dict[bytes, bool]()
 
     @property
     def n_drawn(self) -> int:
@@ -116,7 +119,9 @@ class Boundary:
     def reservations(self) -> frozenset[int]:
         """The entries of the ledger under which all answers were drawn, now or earlier."""
         others = [key for key, is_here in self._drawn.items() if not is_here]
-        return frozenset(self._reserved) | (self.account.drawn_under(others) if others else frozenset())
+        return frozenset(self._reserved) | (
+            self.account.drawn_under(others) if others else frozenset()
+        )
 
     @property
     def event(self) -> Event:
@@ -153,7 +158,9 @@ class Boundary:
             if not found or (len(found) < len(set(keys)) and request.is_of_sum):
                 return None
             self.n_earlier += len(found)
-            return Answer(np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0)
+            return Answer(
+                np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0
+            )
         return self._release_in_part(request) if request.partial else self.release(request)
 
     def require_room(self, method: Method, public: Public) -> None:
@@ -169,7 +176,9 @@ class Boundary:
         """Return what the ledger remembers each answer by."""
         require_name_of_its_own(request.mechanism)
         predictions = [] if request.predictions is None else [request.predictions]
-        return self.account.keys(request.context(self.event_of_one(request)), request.rows, *predictions)
+        return self.account.keys(
+            request.context(self.event_of_one(request)), request.rows, *predictions
+        )
 
     def room(self, request: Request) -> int:
         """Return how many more new answers the budget allows, each at its most expensive."""
@@ -196,7 +205,9 @@ class Boundary:
         with self.account.turn(keys if self._unstored is None else ()):
             self.store_late()
             answers, event, cost = self._answers(request, keys, guard)
-        self._answered.append(Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost))
+        self._answered.append(
+            Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost)
+        )
         return self._answered[-1]
 
     def _release_in_part(self, request: Request) -> Answer | None:
@@ -212,7 +223,8 @@ class Boundary:
     ) -> tuple[Mapping[bytes, Labels], Event, float]:
         """Return the answer to each key, while no other release goes on through the ledger."""
         event, places = self.event_of_one(request), first_places(keys)
-        answers = self._recalled(request, event, places)  # of new ones room is found before anybody casts a ballot
+        # Of new ones room is found before anybody casts a ballot.
+        answers = self._recalled(request, event, places)
         self._drawn = dict.fromkeys(answers, False) | self._drawn
         new = [key for key in places if key not in answers]
         if not new:
@@ -231,10 +243,14 @@ class Boundary:
         if wishes:  # people vote while they have votes left, and the first batch pays for all
             voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
             campaign: Any = event
-            granted = self.account.reserve(CampaignVotes(campaign, self._campaign(request), voters, wanted, len(new)))
+            granted = self.account.reserve(
+                CampaignVotes(campaign, self._campaign(request), voters, wanted, len(new))
+            )
             counted = ballots.counted(granted.votes)
             paid = Repeated(event, int(granted.is_paid_now))
-            settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
+            settled, _ = self._settled(
+                request, granted.reservation, new, counted, None, granted.campaign
+            )
             return {**answers, **settled.labels}, paid, self.account.share_of(paid)
         reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
@@ -245,7 +261,10 @@ class Boundary:
         if len(answered) > len(answers):  # others were quicker, where the ledger takes no turns
             left = np.array([key not in answered for key in new])
             new = [key for key in new if key not in answered]
-            ballots, predictions = ballots.select(left), None if predictions is None else predictions[left]
+            ballots, predictions = (
+                ballots.select(left),
+                None if predictions is None else predictions[left],
+            )
         settled, happened = self._settled(request, reservation, new, ballots, predictions)
         return answered | settled.labels, happened, settled.share
 
@@ -253,7 +272,9 @@ class Boundary:
         """Return the most that one answer can be."""
         return request.mechanism.most(request.form, simulated=self._noise.simulated)
 
-    def _recalled(self, request: Request, event: Event, keys: Collection[bytes]) -> Mapping[bytes, Labels]:
+    def _recalled(
+        self, request: Request, event: Event, keys: Collection[bytes]
+    ) -> Mapping[bytes, Labels]:
         """Return the remembered answers of a request, and refuse it where there is no room for what is new of it."""
         if not request.campaign:
             return self.account.quote(event, keys, request.total)
@@ -277,9 +298,12 @@ class Boundary:
         try:
             drawn = request.mechanism.release(ballots, self._noise, predictions)
             if len(drawn.answers) != len(keys):
-                raise LedgerError("The mechanism returned the wrong number of answers, so none were released.")
+                raise LedgerError(
+                    "The mechanism returned the wrong number of answers, so none were released."
+                )
             answers = dict(zip(keys, drawn.answers, strict=True))
-        except Exception:  # it stays spent, and the step is closed: it must not be drawn again for free
+        except Exception:
+            # It stays spent, and the step is closed: it must not be drawn again for free.
             self.account.forfeit(reservation)
             raise
         self.kept.append(Kept(request, ballots, drawn, predictions))
@@ -293,7 +317,8 @@ class Boundary:
             settled = self.account.settle(reservation, answers, happened)
         except (LedgerStorageError, LedgerLockedError):
             raise
-        except TutelageError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
+        except TutelageError:
+            # The mechanism did not keep to what it had announced, perhaps because of its noise.
             self._unstored = None
             self._reserved.discard(reservation.number)  # under which nothing came out
             self.account.forfeit(reservation)
@@ -309,7 +334,8 @@ class Boundary:
         with self.account.turn():
             if not self.account.is_settled(reservation):
                 self.account.settle(reservation, answers, happened)
-            elif self.account.recall(answers) != answers:  # it took over the step; these answers are never released
+            elif self.account.recall(answers) != answers:
+                # It took over the step; these answers are never released.
                 self.kept.pop()
                 self._drawn |= dict.fromkeys(answers, False)
         self._unstored = None
@@ -346,7 +372,9 @@ class BatchBoundary:
         Returns how the ledger calls a batch: no other batch has that name.
     """
 
-    def __init__(self, ledger: Ledger, name_of: Callable[..., str], account: Account | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, name_of: Callable[..., str], account: Account | None = None
+    ) -> None:
         self.ledger = ledger
         self._account = ledger.account if account is None else account
         self._name_of = name_of
@@ -411,12 +439,10 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
     for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
         if _OWN_NAMES.get(name, kind) is not kind:
             raise InvalidParameterError(
-                Problem(
-                    "mechanism",
-                    "have a class name and a key that no mechanism of tutelage has",
-                    f"a class of your own named {kind.__qualname__}",
-                    "Rename your class, or change its key.",
-                )
+                "mechanism",
+                "have a class name and a key that no mechanism of tutelage has",
+                f"a class of your own named {kind.__qualname__}",
+                "Rename your class, or change its key.",
             )
 
 
@@ -433,7 +459,8 @@ class Budget(NeverPickled):
     identity: str  # of everything declared for the release: an equal one is the same release
     method: Method  # whose noise may be to be found
     release: str | None = None  # its name, where people who come later have a budget of their own
-    question: str = ""  # everything declared but the name: releases that are alike but for it teach one student
+    # Everything declared but the name: releases that are alike but for it teach one student.
+    question: str = ""
     people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
@@ -446,13 +473,17 @@ class Budget(NeverPickled):
     def terms(self) -> Terms:
         """The terms of this release, by what its ledger holds now."""
         existing = existing_ledger(self.ledger)
-        return terms_of(self.asked, self.method.needs.accounting, None if existing is None else existing.limit)
+        return terms_of(
+            self.asked, self.method.needs.accounting, None if existing is None else existing.limit
+        )
 
     @property
     def begun(self) -> float | None:
         """The noise that was found for this release, or for the first of its question that has a name."""
         existing = existing_ledger(self.ledger)
-        return None if existing is None else existing.register.noise_of(self.identity, self.question)
+        return (
+            None if existing is None else existing.register.noise_of(self.identity, self.question)
+        )
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger; the file of a new one appears with its first reservation."""
@@ -466,7 +497,8 @@ class Budget(NeverPickled):
             delta=asked.delta,
             unit=self.unit,
             accounting=terms.accounting,
-            suited=asked.given,  # noise that is found was found at the other order, and the same fit must find it again
+            # Noise that is found was found at the other order, and the same fit must find it again.
+            suited=asked.given,
             check=self._refuse_second,
         )
         self.check_people(ledger)
@@ -480,7 +512,9 @@ class Budget(NeverPickled):
 
     def intent(self, noise: float | None, most: Event) -> Intent:
         """Return what a ledger knows the release by."""
-        return Intent(self.identity, self.question, most, None if self.asked.given else noise, self.release)
+        return Intent(
+            self.identity, self.question, most, None if self.asked.given else noise, self.release
+        )
 
     def whom(self, shard_ids: Callable[[], Sequence[str]], left_out: str) -> Whom:
         """Return whose data a release uses; of one with a name, each shard of rows is a person."""
@@ -514,7 +548,11 @@ class Budget(NeverPickled):
         """
         existing, limit = existing_ledger(self.ledger), self.limit_for(most)
         rooms = {} if existing is None else existing.register.rooms(most)
-        new = {} if self.release is None or self.release in rooms else {self.release: limit.fitting(most, 0)}
+        new = (
+            {}
+            if self.release is None or self.release in rooms
+            else {self.release: limit.fitting(most, 0)}
+        )
         return limit.share(limit.cost(most)), {**rooms, **new} if new else {}
 
     def limit_for(self, most: Event) -> Filter:
@@ -523,7 +561,9 @@ class Budget(NeverPickled):
 
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
-        existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None
+        existing = (
+            existing_ledger(self.ledger) if self.release is None and self.begun is None else None
+        )
         return None if existing is None or existing.account.fitting(most) else existing
 
     def _refuse_second(self) -> None:

@@ -88,7 +88,9 @@ def perform_analysis(
     ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
     answered = _integers(indices, "indices", dimensions=1)
     if ballots.shape[0] > 10 * ballots.shape[1]:
-        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=2)
+        warnings.warn(
+            "`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=2
+        )
     if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
         raise InvalidDataError(
             f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
@@ -105,13 +107,19 @@ def perform_analysis(
             stacklevel=2,
         )
         n_classes = max(2, int(ballots.max(initial=0)) + 1)
-    if ballots.size and (ballots.min() < 0 or ballots.max() >= integer_at_least(n_classes, 2, "n_classes", _OWNER)):
-        raise InvalidDataError("`teacher_preds` must hold classes 0, 1, … below the number of classes.")
+    if ballots.size and (
+        ballots.min() < 0 or ballots.max() >= integer_at_least(n_classes, 2, "n_classes", _OWNER)
+    ):
+        raise InvalidDataError(
+            "`teacher_preds` must hold classes 0, 1, … below the number of classes."
+        )
     log_q = pate_bounds.log_q_laplace(tally(ballots, n_classes).select(answered), 1 / gamma)
     each = np.minimum(pate_bounds.log_moments(log_q, 1 / gamma, tried), 2 * gamma * tried)
     independent = len(answered) * 2 * gamma**2 * (tried + 1)
     costs = np.minimum(each.sum(axis=0) / tried, independent), independent
-    found = [RenyiCurve(tried + 1, np.maximum(cost, 0)).to_epsilon(delta, classic) for cost in costs]
+    found = [
+        RenyiCurve(tried + 1, np.maximum(cost, 0)).to_epsilon(delta, classic) for cost in costs
+    ]
     if len(tried) > 1 and any(one.order == tried[-1] + 1 for one in found):
         warnings.warn("May not have used enough values of l: raise `moments`.", stacklevel=2)
     return Analysis(*(one.epsilon for one in found))
@@ -122,7 +130,11 @@ def _integers(values: Any, name: str, dimensions: int) -> np.ndarray:
     if np.ma.is_masked(values):
         raise InvalidDataError(f"`{name}` must not be masked: leave out what is not there.")
     array = np.asarray(values)
-    if array.ndim != dimensions or array.dtype.kind not in "iuf" or not np.all(np.equal(array, np.floor(array))):
+    if (
+        array.ndim != dimensions
+        or array.dtype.kind not in "iuf"
+        or not np.all(np.equal(array, np.floor(array)))
+    ):
         raise InvalidDataError(
             f"`{name}` must be whole numbers in {dimensions} dimension(s). Got {array.ndim} of {array.dtype}."
         )

@@ -70,15 +70,24 @@ def spelled_out(value: Any) -> Any:
             content = canonical([spelled_out(cell) for cell in value.ravel().tolist()]).encode()
         return ["array", value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
     if isinstance(value, Mapping):
-        return ["mapping", sorted([spelled_out(name), spelled_out(one)] for name, one in value.items())]
+        return [
+            "mapping",
+            sorted([spelled_out(name), spelled_out(one)] for name, one in value.items()),
+        ]
     if isinstance(value, list | tuple):
         return [spelled_out(one) for one in value]
     name = getattr(value, "__qualname__", None)
     if name is not None and "<" not in name and not hasattr(value, "__self__"):
         return f"{value.__module__}.{name}"
     kind = type(value)
-    in_python = all(parent.__flags__ & _HEAP_TYPE for parent in kind.__mro__ if parent is not object)
-    if name is not None or not in_python or not (hasattr(value, "__dict__") or "__slots__" in vars(kind)):
+    in_python = all(
+        parent.__flags__ & _HEAP_TYPE for parent in kind.__mro__ if parent is not object
+    )
+    if (
+        name is not None
+        or not in_python
+        or not (hasattr(value, "__dict__") or "__slots__" in vars(kind))
+    ):
         raise TypeError  # what it does is not in attributes that can be read
     slots = (one for parent in kind.__mro__ for one in getattr(parent, "__slots__", ()))
     given = {one: getattr(value, one) for one in [*slots, *getattr(value, "__dict__", {})]}
@@ -126,17 +135,22 @@ def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     """Return one string of bytes per row, equal for rows with equal cells and for no others, in every batch."""
     array: Any = values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
-        raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
+        raise InvalidDataError(
+            "Rows to be hashed must be an array with one entry per row. Got a single value."
+        )
     shape = str(array.shape[1:]).encode()
     flat = array.reshape(len(array), prod(array.shape[1:]))
     is_plain = array.dtype.kind in "biuf" and array.dtype.itemsize <= _FLOAT_BYTES
     if not is_plain or np.any(np.abs(flat[np.isfinite(flat)].astype(np.float64)) >= _EXACT):
         return [shape + b"".join(map(_cell, row)) for row in flat.tolist()]
-    numbers = flat.astype("<f8") + 0.0  # as `_cell` does, at the speed of an array; −0.0 becomes 0.0
+    # As `_cell` does, at the speed of an array; −0.0 becomes 0.0.
+    numbers = flat.astype("<f8") + 0.0
     numbers[np.isnan(numbers)] = np.nan  # one spelling of missing
     spelling = np.empty((*numbers.shape, 1 + _FLOAT_BYTES), dtype=np.uint8)
     spelling[..., 0] = ord("f")
-    spelling[..., 1:] = np.ascontiguousarray(numbers).view(np.uint8).reshape(*numbers.shape, _FLOAT_BYTES)
+    spelling[..., 1:] = (
+        np.ascontiguousarray(numbers).view(np.uint8).reshape(*numbers.shape, _FLOAT_BYTES)
+    )
     return [shape + row.tobytes() for row in spelling]
 
 
@@ -199,7 +213,9 @@ class RunningDigest:
     def digest(self) -> bytes:
         """Return the digest."""
         total = self._total % 2 ** (8 * _HASH)
-        return hashlib.sha256(self._count.to_bytes(8, "big") + total.to_bytes(_HASH, "big")).digest()
+        return hashlib.sha256(
+            self._count.to_bytes(8, "big") + total.to_bytes(_HASH, "big")
+        ).digest()
 
     def _add(self, items: Iterable[bytes | memoryview]) -> None:
         for item in items:

@@ -35,10 +35,16 @@ from tutelage._internal.validation import (
     number_of_votes,
     probability,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, UnsupportedEventError, shown
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    UnsupportedEventError,
+    shown,
+)
 from tutelage.privacy import PrivacyUnit
 
-_LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md
+# Σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md.
+_LEAST_SHARE = 2.0
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰
 CERTAIN = 2**60  # the chance of what always happens, in the units of `PublicationTest`
@@ -48,13 +54,15 @@ def _bound_of_ballot(value: object, name: str, owner: str) -> int:
     whole = integer_at_least(value, 1, name, owner)
     bits = _MOST_BITS[name]
     if whole > 2**bits:
-        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be an integer up to 2**{bits}", "a larger one"))
+        raise InvalidParameterError(
+            f"{owner}.{name}", f"be an integer up to 2**{bits}", "a larger one"
+        )
     return whole
 
 
 def _truth_value(value: object, name: str, owner: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidParameterError(Problem(f"{owner}.{name}", "be True or False", shown(value)))
+        raise InvalidParameterError(f"{owner}.{name}", "be True or False", shown(value))
     return value
 
 
@@ -87,9 +95,13 @@ class Event:
 
         A field that a later version adds is left out where it is as it is by default.
         """
-        written = settings_of(self).keys() | {"simulated"}  # the one default there was when events were first stored
+        # The one default there was when events were first stored.
+        written = settings_of(self).keys() | {"simulated"}
         values = msgspec.to_builtins(self)
-        return {"event": type(self).__name__, **{name: v for name, v in values.items() if name in written}}
+        return {
+            "event": type(self).__name__,
+            **{name: v for name, v in values.items() if name in written},
+        }
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases of which the event is made, each with how often; the event happened `times` times.
@@ -113,7 +125,9 @@ class _Checked(Event):
 
     def __post_init__(self) -> None:
         for name in (field.name for field in fields(self) if field.name in _RULES):
-            object.__setattr__(self, name, _RULES[name](getattr(self, name), name, type(self).__name__))
+            object.__setattr__(
+                self, name, _RULES[name](getattr(self, name), name, type(self).__name__)
+            )
 
 
 @frozen
@@ -266,17 +280,22 @@ class PublicationTest(_Checked):
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
         chances = tuple(self.chances)
-        if len(chances) < 2 or not all(type(chance) is int and 0 < chance < CERTAIN for chance in chances):
+        if len(chances) < 2 or not all(
+            type(chance) is int and 0 < chance < CERTAIN for chance in chances
+        ):
             raise InvalidParameterError(
-                Problem("PublicationTest.chances", "be two or more whole numbers above 0 and below 2**60")
+                "PublicationTest.chances", "be two or more whole numbers above 0 and below 2**60"
             )
         if any(later > earlier for earlier, later in pairwise(chances)):
-            raise InvalidParameterError(Problem("PublicationTest.chances", "not increase from one entry to the next"))
+            raise InvalidParameterError(
+                "PublicationTest.chances", "not increase from one entry to the next"
+            )
         object.__setattr__(self, "chances", chances)
 
 
 Check = ConfidenceCheck | InteractiveCheck
-_Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
+# Events whose noise several owners may draw.
+_Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian
 
 
 @final
@@ -296,24 +315,22 @@ class SummedNoise(Event):
     def __post_init__(self) -> None:
         if not isinstance(self.event, _Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidParameterError(
-                Problem(
-                    "SummedNoise.event",
-                    "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
-                    f"a {type(self.event).__name__}",
-                )
+                "SummedNoise.event",
+                "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
+                f"a {type(self.event).__name__}",
             )
-        object.__setattr__(self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise"))
+        object.__setattr__(
+            self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise")
+        )
         if self.shares > _MOST_SHARES:
-            raise InvalidParameterError(Problem("SummedNoise.shares", f"be at most {_MOST_SHARES}"))
+            raise InvalidParameterError("SummedNoise.shares", f"be at most {_MOST_SHARES}")
         least = _LEAST_SHARE * sqrt(self.shares)
         if self.shares > 1 and self.event.sigma < least * (1 - 1e-12):
             raise InvalidParameterError(
-                Problem(
-                    "SummedNoise.event",
-                    f"have a sigma of at least {least:.6g}, which is {_LEAST_SHARE:g} times the square root of $shares",
-                    f"{self.event.sigma:g}",
-                    "Raise sigma, or lower $shares.",
-                )
+                "SummedNoise.event",
+                f"have a sigma of at least {least:.6g}, which is {_LEAST_SHARE:g} times the square root of $shares",
+                f"{self.event.sigma:g}",
+                "Raise sigma, or lower $shares.",
             )
 
     @property
@@ -383,7 +400,7 @@ class Composed(Event):
 
     def __post_init__(self) -> None:
         if not self.events:
-            raise InvalidParameterError(Problem("Composed.events", "contain at least one event", "none"))
+            raise InvalidParameterError("Composed.events", "contain at least one event", "none")
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases that the event is made of, each with how often it happened."""
@@ -479,4 +496,6 @@ def _event_from_text(text: str) -> Event:
     except InvalidDataError as error:
         raise UnsupportedEventError(f"A stored event cannot be read: {error}") from None
     except (KeyError, TypeError, ValueError):
-        raise UnsupportedEventError("A stored event has a type that this version of tutelage does not know.") from None
+        raise UnsupportedEventError(
+            "A stored event has a type that this version of tutelage does not know."
+        ) from None

@@ -5,9 +5,10 @@ An error is an output: a message names parameters, columns and files, never a vo
 
 import re
 import sys
+from collections.abc import Sequence
 from numbers import Real
 from string import Template
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, Self
 
 _MOST_LETTERS = 60
 _SWITCHES = ("insist",)  # parameters that sentences say how to turn on
@@ -16,7 +17,9 @@ _SWITCHES = ("insist",)  # parameters that sentences say how to turn on
 def shown(value: object) -> str:
     """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
     plain = value is None or isinstance(value, Real | str)
-    return repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
+    return (
+        repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
+    )
 
 
 def _for_owner(text: str) -> str:
@@ -24,7 +27,11 @@ def _for_owner(text: str) -> str:
     if "ipykernel" not in sys.modules:
         return text
     shown = re.sub(r"('[^']*'|`[^`]*`)|(?<!\w)\d([\d.,]*\d)?", lambda found: found[1] or "…", text)
-    return shown if shown == text else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
+    return (
+        shown
+        if shown == text
+        else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
+    )
 
 
 _OF_FIT = "PATEClassifier.fit"  # to what the parameters belong that findings about rows name
@@ -69,7 +76,9 @@ class Problem(NamedTuple):
     def said(self, words: Naming = in_python) -> str:
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
-        owner, name = (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
+        owner, name = (
+            (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
+        )
         must, fix = (_in_words(text, owner, words) for text in (self.must, self.fix))
         parts = (f"{words(owner, name)} must {must}.", f"Got {self.got}." if self.got else "", fix)
         return " ".join(filter(None, parts))
@@ -124,18 +133,28 @@ class TutelageError(Exception):
 class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter"):
     """A parameter is outside its documented range.
 
+    Parameters
+    ----------
+    name, must, got, fix : str
+        The `Problem`.
+
     Attributes
     ----------
     problems : tuple of Problem
         All problems of the call.
     """
 
-    def __init__(self, *problems: Problem) -> None:
-        if not problems or not all(isinstance(one, Problem) for one in problems):
-            raise TypeError("InvalidParameterError takes a Problem for each parameter: Problem(name, must, got, fix).")
-        super().__init__(*problems)
-        self.problems = problems
-        self.parameter = problems[0].name.rpartition(".")[2]
+    def __init__(self, name: str, must: str, got: str = "", fix: str = "") -> None:
+        super().__init__(name, must, got, fix)
+        self.problems = (Problem(*self.args),)
+        self.parameter = name.rpartition(".")[2]
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Self:
+        """Return one error for several problems."""
+        error = cls(*problems[0])
+        error.problems = tuple(problems)
+        return error
 
     def said(self, words: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""

@@ -19,7 +19,6 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     PreflightWarning,
-    Problem,
     UnsupportedEventError,
 )
 from tutelage.ledger import Ledger
@@ -92,7 +91,7 @@ class LabelingSession:
         for name, value, kind in (("mechanism", mechanism, Mechanism), ("ledger", ledger, Ledger)):
             if not isinstance(value, kind):
                 raise InvalidParameterError(
-                    Problem(f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}")
+                    f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}"
                 )
         require_name_of_its_own(mechanism)
         self._voters = _present(voters, X_voted)
@@ -190,7 +189,10 @@ class LabelingSession:
         """Ask round after round; `ask_in_rounds` checks the rounds before."""
 
         def asking(chosen: IntArray, predictions: FloatArray | None, partial: bool) -> Request:
-            return replace(self._request(*self._checked_rows(rounds.rows[chosen], predictions)), partial=partial)
+            return replace(
+                self._request(*self._checked_rows(rounds.rows[chosen], predictions)),
+                partial=partial,
+            )
 
         return self._boundary.run(rounds.steps(asking))
 
@@ -217,7 +219,11 @@ class LabelingSession:
         return accountant
 
     def released(
-        self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None, *, progress: bool = False
+        self,
+        X_public: npt.ArrayLike,
+        predictions: npt.ArrayLike | None = None,
+        *,
+        progress: bool = False,
     ) -> Accountant:
         """Return an accountant of the answers that the ledger remembers for these rows, with this session's votes.
 
@@ -274,7 +280,9 @@ class LabelingSession:
     ) -> tuple[Matrix, FloatArray | None]:
         rows, student = _as_arrays(X_public, predictions)
         if rows.ndim == 0 or len(rows) == 0:
-            raise InvalidDataError(f"`X_public` must hold at least one row. Got shape {rows.shape}.")
+            raise InvalidDataError(
+                f"`X_public` must hold at least one row. Got shape {rows.shape}."
+            )
         if student is not None and student.shape[:1] != rows.shape[:1]:
             raise InvalidDataError(
                 f"`predictions` must have one row per public row. Got shape {student.shape} for {len(rows)} rows."
@@ -343,7 +351,8 @@ def ask_in_rounds(
     rounds = Rounds(
         mechanism=session.mechanism,
         rows=rows,
-        seen=np.array(rows if features is None else features),  # a copy, so that callers cannot change it in place
+        # A copy, so that callers cannot change it in place.
+        seen=np.array(rows if features is None else features),
         n_classes=session.n_classes,
         sizes=n_queries,
         first=first,
@@ -354,17 +363,17 @@ def ask_in_rounds(
     rounds.check()
     if not session.takes_any_rows:
         raise InvalidParameterError(
-            Problem(
-                "LabelingSession.X_voted",
-                "be passed if you use ask_in_rounds, which needs the rows that the votes are about",
-            )
+            "LabelingSession.X_voted",
+            "be passed if you use ask_in_rounds, which needs the rows that the votes are about",
         )
     if len(n_queries) > 1:
         session.check_voted(rows)
     return session.run(rounds)
 
 
-def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | PeoplePresent | TeachersPresent:
+def _present(
+    voters: Any, X_voted: npt.ArrayLike | None
+) -> TalliedVotes | PeoplePresent | TeachersPresent:
     """Return who votes, and on which rows."""
     if isinstance(voters, VoteHistogram):
         _warn_of_ballots(voters)
@@ -375,14 +384,14 @@ def _present(voters: Any, X_voted: npt.ArrayLike | None) -> TalliedVotes | Peopl
         return TalliedVotes.on(voters, rows)
     if not callable(getattr(voters, "ballots", None)) and not isinstance(voters, NearestTeachers):
         raise InvalidParameterError(
-            Problem("LabelingSession.voters", "be a VoteHistogram or fitted teachers", f"a {type(voters).__name__}")
+            "LabelingSession.voters",
+            "be a VoteHistogram or fitted teachers",
+            f"a {type(voters).__name__}",
         )
     if X_voted is not None:
         raise InvalidParameterError(
-            Problem(
-                "LabelingSession.X_voted",
-                "be left out if $voters are teachers, because teachers can vote on any rows",
-            )
+            "LabelingSession.X_voted",
+            "be left out if $voters are teachers, because teachers can vote on any rows",
         )
     return PeoplePresent(voters) if isinstance(voters, NearestTeachers) else TeachersPresent(voters)
 
@@ -407,7 +416,9 @@ def _check_count(votes: VoteHistogram, rows: int, what: str) -> None:
         )
 
 
-def _as_arrays(X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> tuple[Matrix, FloatArray | None]:
+def _as_arrays(
+    X_public: npt.ArrayLike, predictions: npt.ArrayLike | None
+) -> tuple[Matrix, FloatArray | None]:
     rows = _as_array(X_public, "X_public", None)
     return rows, None if predictions is None else _as_array(predictions, "predictions", np.float64)
 
@@ -417,7 +428,9 @@ def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArr
         return np.asarray(values, dtype=dtype)
     except (ValueError, TypeError):
         kind = "values" if dtype is None else "numbers"
-        raise InvalidDataError(f"`{name}` must be an array of {kind}, rows of equal length.") from None
+        raise InvalidDataError(
+            f"`{name}` must be an array of {kind}, rows of equal length."
+        ) from None
 
 
 def _offsets(predictions: FloatArray, votes: VoteHistogram) -> FloatArray:

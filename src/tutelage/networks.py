@@ -5,7 +5,9 @@ from tutelage._internal.extras import install
 try:
     import torch
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without torch
-    raise ModuleNotFoundError(f"Neural networks need torch: {install('torch')}.", name="torch") from error
+    raise ModuleNotFoundError(
+        f"Neural networks need torch: {install('torch')}.", name="torch"
+    ) from error
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from torch.nn import functional
 
 from tutelage._internal.streams import streams_in_use
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 __all__ = ["ImageInput", "TwoConvolutions"]
 
@@ -32,7 +34,7 @@ def device_named(name: str | None, owner: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError):
         raise InvalidParameterError(
-            Problem(f"{owner}.device", "be a device that torch can use here, such as 'cpu'", f"{name!r}")
+            f"{owner}.device", "be a device that torch can use here, such as 'cpu'", f"{name!r}"
         ) from None
     return device
 
@@ -86,7 +88,9 @@ class RandomShift(nn.Module):
         n_images, _, height, width = images.shape
         numbers = partial(torch.arange, device=images.device)
         padded = functional.pad(images, [self.pixels] * 4).permute(0, 2, 3, 1)
-        down, across = torch.randint(0, 2 * self.pixels + 1, (2, n_images, 1, 1), device=images.device)
+        down, across = torch.randint(
+            0, 2 * self.pixels + 1, (2, n_images, 1, 1), device=images.device
+        )
         lines = down + numbers(height)[:, None]
         columns = across + numbers(width)
         return padded[numbers(n_images)[:, None, None], lines, columns].permute(0, 3, 1, 2)
@@ -131,17 +135,17 @@ class TwoConvolutions:
         for name, count in {"image_shape": (2, 3), "channels": (2,), "hidden": None}.items():
             sizes = getattr(self, name)
             if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
-                raise InvalidParameterError(Problem(f"TwoConvolutions.{name}", "be a tuple of sizes", f"{sizes!r}"))
+                raise InvalidParameterError(
+                    f"TwoConvolutions.{name}", "be a tuple of sizes", f"{sizes!r}"
+                )
             for size in sizes:
                 integer_at_least(size, 1, name, "TwoConvolutions")
         if min(self._sides()) < 1:
             raise InvalidParameterError(
-                Problem(
-                    "TwoConvolutions.image_shape",
-                    "be (height, width) or (height, width, channels), each side at least "
-                    f"{3 * self.kernel + 1} for a kernel of {self.kernel}",
-                    f"{self.image_shape!r}",
-                )
+                "TwoConvolutions.image_shape",
+                "be (height, width) or (height, width, channels), each side at least "
+                f"{3 * self.kernel + 1} for a kernel of {self.kernel}",
+                f"{self.image_shape!r}",
             )
 
     @classmethod
@@ -153,7 +157,10 @@ class TwoConvolutions:
         """Return an untrained network with one output per class."""
         colors = (*self.image_shape, 1)[2]
         first, second = self.channels
-        layers: list[nn.Module] = [ImageInput(self.image_shape, self.scale), RandomShift(self.shift)]
+        layers: list[nn.Module] = [
+            ImageInput(self.image_shape, self.scale),
+            RandomShift(self.shift),
+        ]
         for inputs, outputs in ((colors, first), (first, second)):
             layers += [nn.Conv2d(inputs, outputs, self.kernel), nn.MaxPool2d(2), nn.ReLU()]
         layers.append(nn.Flatten())

@@ -19,7 +19,7 @@ from tutelage._internal.forks import BriefLock
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 # OpenDP's settings, its import, the generator of its OpenSSL and numpy's generators all lock something that a child
 # would find locked for ever if it were forked in the middle of a draw.
@@ -28,7 +28,8 @@ _CHANCE_BITS = 60
 _WORD_BITS = 64
 _MOST_CLASSES = 2**32  # far fewer than leave a chance of 2⁻⁶⁰ steps above 1/classes
 _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
-_AT_ONCE = 2**15  # draws, about a second; a progress bar moves after each such part of a longer batch
+# Draws, about a second; a progress bar moves after each such part of a longer batch.
+_AT_ONCE = 2**15
 _WIDE = 1e4  # simulated noise that is wider is drawn in steps of σ over this, evenly within a step
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
 
@@ -159,7 +160,11 @@ class SimulationNoise:
         weights = np.exp(-((support / sigma) ** 2) / 2)
         with _DRAWING:
             drawn = self._generator.choice(support, size=shape, p=weights / weights.sum())
-            return drawn if step == 1 else drawn + self._generator.integers(-(step // 2), step - step // 2, shape)
+            return (
+                drawn
+                if step == 1
+                else drawn + self._generator.integers(-(step // 2), step - step // 2, shape)
+            )
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens."""
@@ -216,8 +221,11 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
     epsilon = local_epsilon(epsilon, "SystemNoise")
     integer_at_least(n_classes, 2, "n_classes", "SystemNoise")
     if n_classes > _MOST_CLASSES:
-        raise InvalidParameterError(Problem("SystemNoise.n_classes", f"be at most {_MOST_CLASSES}", f"{n_classes}"))
-    below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))  # the 60 digits are those nearest to e^ε
+        raise InvalidParameterError(
+            "SystemNoise.n_classes", f"be at most {_MOST_CLASSES}", f"{n_classes}"
+        )
+    # The 60 digits are those nearest to e^ε.
+    below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))
     odds = Fraction(below)
     return floor(odds / (odds + n_classes - 1) * 2**_CHANCE_BITS)
 
@@ -228,14 +236,12 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
         return SystemNoise()
     if not isinstance(noise, SystemNoise | SimulationNoise):
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.noise",
-                "be a noise source of tutelage, such as SystemNoise()",
-                f"a {type(noise).__name__}",
-            )
+            f"{owner}.noise",
+            "be a noise source of tutelage, such as SystemNoise()",
+            f"a {type(noise).__name__}",
         )
     if isinstance(noise, SimulationNoise) and not noise.simulated:
-        raise InvalidParameterError(Problem(f"{owner}.noise", "have `simulated` set to True"))
+        raise InvalidParameterError(f"{owner}.noise", "have `simulated` set to True")
     return noise
 
 

@@ -51,10 +51,15 @@ class Shards:
         integer_at_least(self.n_shards, int(self.people is None), "n_shards", "Shards")
         assignment = np.asarray(self.assignment)
         if assignment.ndim != 1 or assignment.dtype.kind not in "iu":
-            raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
+            raise InvalidDataError(
+                "`assignment` of Shards must be one shard index per row, as integers."
+            )
         if np.any((assignment < 0) | (assignment >= self.n_shards)):
-            raise InvalidDataError(f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}.")
-        assignment = assignment.astype(np.int64)  # arithmetic on a narrow type would wrap around to another shard
+            raise InvalidDataError(
+                f"`assignment` of Shards must hold indices from 0 to {self.n_shards - 1}."
+            )
+        # Arithmetic on a narrow type would wrap around to another shard.
+        assignment = assignment.astype(np.int64)
         assignment.setflags(write=False)
         object.__setattr__(self, "assignment", assignment)
 
@@ -102,7 +107,9 @@ class Shards:
         return cls(_hash_to_shards(ids, n_shards, key), n_shards, unit)
 
     @classmethod
-    def of_single_people(cls, n_rows: int, entity_ids: ArrayLike | None = None, *, name: str = "entity") -> "Shards":
+    def of_single_people(
+        cls, n_rows: int, entity_ids: ArrayLike | None = None, *, name: str = "entity"
+    ) -> "Shards":
         """Give each entity, or each row where none are named, a shard of its own: for teachers without a model."""
         integer_at_least(n_rows, 1, "n_rows", "Shards.of_single_people")
         unit = unit_of_single_people(name, named=entity_ids is not None)
@@ -112,7 +119,9 @@ class Shards:
         return cls(assignment, len(people), unit, people)
 
     @classmethod
-    def of_silos(cls, silos: ArrayLike, entity_ids: ArrayLike | None = None, *, name: str = "entity") -> "Shards":
+    def of_silos(
+        cls, silos: ArrayLike, entity_ids: ArrayLike | None = None, *, name: str = "entity"
+    ) -> "Shards":
         """Give each silo (hospital, branch, device) its own teacher; an entity may have rows in one silo only.
 
         Which silos there are is public. Without `entity_ids`, the unit of privacy is one row.
@@ -147,7 +156,8 @@ class Shards:
         return self.only(staying)
 
     def __repr__(self) -> str:
-        shards = self.n_shards if self.people is None else "<hidden>"  # it is how many people there are
+        # It is how many people there are.
+        shards = self.n_shards if self.people is None else "<hidden>"
         return f"Shards(<assignment hidden>, n_shards={shards}, unit={self.unit.name!r})"
 
 
@@ -202,7 +212,9 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
     """
     array = as_column(values)
     if array.ndim != 1:
-        raise InvalidDataError(f"Ids must form one column, one id per row. Got shape {array.shape}.")
+        raise InvalidDataError(
+            f"Ids must form one column, one id per row. Got shape {array.shape}."
+        )
     ids = list[str]()
     for value in array.tolist():
         if isinstance(value, bool) or not isinstance(value, Integral | str):
@@ -212,7 +224,9 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
             )
         ids.append(_canonical(str(value)))
     if "" in ids:
-        raise InvalidDataError(f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown.")
+        raise InvalidDataError(
+            f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown."
+        )
     return np.array(ids, object)
 
 

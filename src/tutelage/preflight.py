@@ -34,7 +34,8 @@ _FEWEST_DISTINCT = 10  # rows that make two tables of the same rows no accident
 _LEVEL = 0.01  # of each test whether so many rows alike are chance
 _RARE = 0.01  # equal pairs
 _CHUNK = 1024  # rows
-_FEWEST_PER_NOISE = 10  # people who take part in a release where others cannot, by the standard deviation in ballots
+# People who take part in a release where others cannot, by the standard deviation in ballots.
+_FEWEST_PER_NOISE = 10
 
 # Differences between private and public columns, or the last public rows and the others, that are worth a warning if
 # they are significant. Numbers of alike and independent rows earn either warning in at most 1 of 100 cases.
@@ -78,7 +79,8 @@ _VARIES = 0.9
 _LOOKED_AT = 2000  # cells, before all cells of a column are
 TO_INSIST = "To continue anyway, pass $insist."
 _UNIT = (
-    "to protect all rows of one person together, name {} as $entity_ids; to protect each row alone, set $unit to 'row'."
+    "to protect all rows of one person together, name {} as $entity_ids; "
+    "to protect each row alone, set $unit to 'row'."
 )
 
 
@@ -101,18 +103,24 @@ class Sight(Hidden):
     categories: Names = ()
     entity_ids: Array | None = None
     silos: Array | None = None
-    named: Mapping[str, str] = field(default_factory=dict)  # by the interface, where it has other names for these two
+    # By the interface, where it has other names for these two.
+    named: Mapping[str, str] = field(default_factory=dict)
     unit_is_row: bool = False  # whether the owner declared it
     noise: float | None = None  # standard deviation, in ballots
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     schema: Schema | None = None  # in place of public rows
     declared: tuple[tuple[Schema, Table], ...] = ()  # columns, and private rows with them
-    unused_labels: str | None = None  # the column of the public rows of labels that the fit does not use
+    # The column of the public rows of labels that the fit does not use.
+    unused_labels: str | None = None
 
     def read_off(self) -> Iterator[str]:
         """Yield which columns of the schema, or range of the target, seem to be read off the private rows."""
-        ids = np.arange(len(self.labels)) if self.entity_ids is None else canonical_ids(self.entity_ids)
+        ids = (
+            np.arange(len(self.labels))
+            if self.entity_ids is None
+            else canonical_ids(self.entity_ids)
+        )
         people = np.unique(ids, return_inverse=True)[1]
         found = dict[str, str]()
         for schema, rows in self.declared:
@@ -140,7 +148,11 @@ def preflight(sight: Sight, *, insist: bool = False) -> Found:
     """
     undecided = list(_undecided_unit(sight))
     overlaps = dict(_overlap(sight, *rows) for rows in _compared(sight))
-    found = [*_hopeless(sight), *(one for one, is_large in overlaps.items() if is_large), *sight.read_off()]
+    found = [
+        *_hopeless(sight),
+        *(one for one, is_large in overlaps.items() if is_large),
+        *sight.read_off(),
+    ]
     refusals = [*map(as_is, found)]
     found = [one for one, is_large in overlaps.items() if one and not is_large]
     found += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
@@ -163,7 +175,12 @@ def told_of_columns(sight: Sight) -> list[str]:
     if _comparable(sight):
         scaled = _scaled_by_private_rows(sight)
         unlike = _unlike_columns(sight, scaled)
-    warned = [*_odd_cells(sight, unlike), *_said_of(scaled, unlike), *_odd_ids(sight), *_copies_of_label(sight)]
+    warned = [
+        *_odd_cells(sight, unlike),
+        *_said_of(scaled, unlike),
+        *_odd_ids(sight),
+        *_copies_of_label(sight),
+    ]
     beyond = {} if sight.schema is None else sight.schema.beyond(sight.columns)
     if beyond:
         differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
@@ -181,7 +198,11 @@ def few_take_part(
 ) -> str | None:
     """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
     noise = noise_of(mechanism)
-    if noise is None or taking_part.all() or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
+    if (
+        noise is None
+        or taking_part.all()
+        or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise
+    ):
         return None
     return (
         f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
@@ -278,7 +299,11 @@ def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
     others = hashes_of_numbers(public, key)
     names = None if sight.entity_ids is None else canonical_ids(sight.entity_ids).tolist()
     alike = Likeness.of(rows, names, others)
-    same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
+    same = (
+        len(rows) == len(others)
+        and len(set(rows)) >= _FEWEST_DISTINCT
+        and Counter(rows) == Counter(others)
+    )
     by_chance = alike.is_chance
     if by_chance and alike.across > 0 and alike.among_private == 0:
         # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
@@ -302,7 +327,9 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
     for one, other in zip(private.T, public.T, strict=True):
         values, cells = np.unique(np.concatenate([one, other]), return_inverse=True)
         counts = (np.bincount(part, minlength=len(values)) for part in np.split(cells, [len(one)]))
-        pairs *= float(np.prod(list(counts), axis=0, dtype=np.float64).sum()) / (len(one) * len(other))
+        pairs *= float(np.prod(list(counts), axis=0, dtype=np.float64).sum()) / (
+            len(one) * len(other)
+        )
         if pairs < _RARE:
             break
     return pairs
@@ -330,7 +357,11 @@ def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
 def _scaled_by_private_rows(sight: Sight) -> list[str]:
     """Return the number columns that have mean 0 and standard deviation 1, in the private rows or in all rows."""
     columns = zip(sight.numbers, sight.private.T, sight.public.T, strict=False)
-    return [name for name, *parts in columns if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))]
+    return [
+        name
+        for name, *parts in columns
+        if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))
+    ]
 
 
 def _is_standard(cells: FloatArray) -> bool:
@@ -342,7 +373,8 @@ def _is_standard(cells: FloatArray) -> bool:
         deviation = filled.std()
     ways = np.sqrt([1.0, len(filled) / (len(filled) - 1)])  # to divide
     is_standard = abs(center) < _STANDARD and np.abs(deviation * ways - 1).min() < _STANDARD
-    return bool(is_standard and np.any(filled != np.rint(filled)))  # codes such as −1 and 1 may be balanced
+    # Codes such as −1 and 1 may be balanced.
+    return bool(is_standard and np.any(filled != np.rint(filled)))
 
 
 def _unlike_columns(sight: Sight, told: Collection[str]) -> dict[str, str]:
@@ -350,7 +382,10 @@ def _unlike_columns(sight: Sight, told: Collection[str]) -> dict[str, str]:
     names = (*sight.numbers, *sight.categories)
     n_tests = len(names) + 2 * len(sight.numbers)  # three of numbers, one of categories
     level = _LEVEL / max(1, n_tests)
-    parts = (rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T for rows in (sight.private, sight.public))
+    parts = (
+        rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T
+        for rows in (sight.private, sight.public)
+    )
     found = list[tuple[float, str, str]]()
     with np.errstate(all="ignore"):
         for name, private, public in zip(names, *parts, strict=True):
@@ -470,7 +505,10 @@ def sorted_by(
 ) -> Iterator[str]:
     """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
     named = [] if labels is None else [("label", labels, _OF_LABELS)]
-    named += [(f"column '{name}'", cells, _OF_COLUMN) for name, cells in islice(columns.items(), _FIRST_COLUMNS)]
+    named += [
+        (f"column '{name}'", cells, _OF_COLUMN)
+        for name, cells in islice(columns.items(), _FIRST_COLUMNS)
+    ]
     found = list[str]()
     for name, cells, least in named:
         codes = np.unique(cells, return_inverse=True)[1]
@@ -544,7 +582,12 @@ def named_like_id(columns: Mapping[str, Cells]) -> str | None:
     for name in columns:
         words = _words_of(name)
         others = words - _WORDS_FOR_IDS - _WORDS_IN_IDS
-        if re.fullmatch("[A-Za-z_ -]+", name) and others and others < words and others <= _WORDS_FOR_PEOPLE:
+        if (
+            re.fullmatch("[A-Za-z_ -]+", name)
+            and others
+            and others < words
+            and others <= _WORDS_FOR_PEOPLE
+        ):
             return name
     return None
 
@@ -586,7 +629,11 @@ def _are_codes(cells: Cells) -> bool:
     if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
         return False
     repeated = sum(number for number in times.values() if number > 1)
-    short = [text for text in texts if len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID]
+    short = [
+        text
+        for text in texts
+        if len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID
+    ]
     codes = sum(any(map(str.isalpha, text)) and not MOMENT.fullmatch(text) for text in short)
     return repeated >= _REPEATED_IDS * len(texts) and codes > _NEARLY_ALL * len(texts)
 
@@ -597,13 +644,16 @@ def _whole_numbers(cells: Cells) -> IntArray | None:
     if found.dtype.kind in "OU":
         try:
             found = found.astype(np.float64)
-        except Exception:  # text, a number beyond all floats, or whatever a class of somebody's own raises
+        except Exception:
+            # Text, a number beyond all floats, or whatever a class of somebody's own raises.
             return None
     if found.dtype.kind not in "iuf" or not len(found):
         return None
     span = float(found.max()) - float(found.min())  # NaN where a cell is empty
     least = max(_FEWEST_NUMBERS, len(found) / _MOST_ROWS_OF_NUMBER) - 1
-    if not least <= span < 2**53 or (found.dtype.kind == "f" and not np.array_equal(found, np.rint(found))):
+    if not least <= span < 2**53 or (
+        found.dtype.kind == "f" and not np.array_equal(found, np.rint(found))
+    ):
         return None
     return found.astype(np.int64)
 
@@ -612,7 +662,11 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
     values, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
     n_rows = len(numbers)
     repeated = float(times[times > 1].sum()) / n_rows
-    if len(values) < _FEWEST_NUMBERS or len(values) * _MOST_ROWS_OF_NUMBER < n_rows or repeated < _REPEATED_NUMBERS:
+    if (
+        len(values) < _FEWEST_NUMBERS
+        or len(values) * _MOST_ROWS_OF_NUMBER < n_rows
+        or repeated < _REPEATED_NUMBERS
+    ):
         return False
     in_use = len(values) / (float(values[-1]) - float(values[0]) + 1)
     if len(values) >= _FEWEST_NUMBERS_IN_USE and in_use >= _IN_USE and repeated >= _NEARLY_ALL:
@@ -626,14 +680,20 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
     near = order[first + 1]
     far = np.roll(near, len(first) // 2)
     for other, cells in columns.items():
-        if other != name and _agree(cells, rows, near) >= _AGREE and _agree(cells, rows, far) < _VARIES:
+        if (
+            other != name
+            and _agree(cells, rows, near) >= _AGREE
+            and _agree(cells, rows, far) < _VARIES
+        ):
             return True
     return False
 
 
 def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
     """Return how often the cells of two rows are equal."""
-    return sum(map(eq, _comparable_cells(cells[rows]), _comparable_cells(cells[others]))) / len(rows)
+    return sum(map(eq, _comparable_cells(cells[rows]), _comparable_cells(cells[others]))) / len(
+        rows
+    )
 
 
 def _comparable_cells(cells: Cells) -> list[Any]:
@@ -648,7 +708,8 @@ class Likeness(NamedTuple):
 
     across: int  # public rows like a private one
     among_private: int  # private rows like one of another entity
-    excess: float  # the rate of equal pairs across, as a multiple of the most that two independent tables have
+    # The rate of equal pairs across, as a multiple of the most that two independent tables have.
+    excess: float
     is_chance: bool  # whether chance explains the public rows that are like private ones
 
     @classmethod
@@ -678,7 +739,9 @@ class Likeness(NamedTuple):
         likely = True
         if across > 0:
             rows = len(public) + len(private)
-            likely = stats.hypergeom.sf(across - 1, rows, across + among_private, len(public)) > _LEVEL
+            likely = (
+                stats.hypergeom.sf(across - 1, rows, across + among_private, len(public)) > _LEVEL
+            )
         return cls(across, among_private, excess, bool(likely and excess <= 1))
 
 

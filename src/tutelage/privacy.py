@@ -72,8 +72,14 @@ class PrivacyUnit:
     @classmethod
     def from_dict(cls, record: Any) -> Self:
         """Return the unit that `as_dict` wrote."""
-        if not isinstance(record, dict) or set(record) != {"name", KEY} or type(record["name"]) is not str:
-            raise InvalidDataError(f"The unit of privacy in a file must be a text `name` and a `{KEY}`, nothing else.")
+        if (
+            not isinstance(record, dict)
+            or set(record) != {"name", KEY}
+            or type(record["name"]) is not str
+        ):
+            raise InvalidDataError(
+                f"The unit of privacy in a file must be a text `name` and a `{KEY}`, nothing else."
+            )
         return cls(record["name"], stored_relation(record[KEY]))
 
 
@@ -132,7 +138,9 @@ class PublicEpsilon:
     output_dependent: bool = False
 
     def __str__(self) -> str:
-        return f"ε = {round_up(self.epsilon)} at δ = {printed_up(self.delta)}{_TAINT * self.simulated}"
+        return (
+            f"ε = {round_up(self.epsilon)} at δ = {printed_up(self.delta)}{_TAINT * self.simulated}"
+        )
 
     def __repr__(self) -> str:
         return f"{round_up(self.epsilon)} (δ = {printed_up(self.delta)}){_TAINT * self.simulated}"
@@ -179,7 +187,9 @@ class PrivateEpsilon(NeverPickled):
 
     __slots__ = ("_epsilon", "_order", "delta", "method", "unit")
 
-    def __init__(self, epsilon: float, order: float, delta: float, unit: PrivacyUnit, method: str) -> None:
+    def __init__(
+        self, epsilon: float, order: float, delta: float, unit: PrivacyUnit, method: str
+    ) -> None:
         self._epsilon = epsilon
         self._order = order
         self.delta = delta
@@ -195,11 +205,15 @@ class PrivateEpsilon(NeverPickled):
         return self._order
 
     def __repr__(self) -> str:
-        return f"PrivateEpsilon(<{_HIDDEN}>, delta={printed_up(self.delta)}, method={self.method!r})"
+        return (
+            f"PrivateEpsilon(<{_HIDDEN}>, delta={printed_up(self.delta)}, method={self.method!r})"
+        )
 
     def __format__(self, format_spec: str) -> str:
         if format_spec:
-            raise NotPublishableError(f"A PrivateEpsilon cannot be formatted as a number: its value {_HIDDEN}.")
+            raise NotPublishableError(
+                f"A PrivateEpsilon cannot be formatted as a number: its value {_HIDDEN}."
+            )
         return repr(self)
 
     def __float__(self) -> NoReturn:

@@ -86,7 +86,9 @@ def card_of(
     for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, Check):
             checks = {"threshold": done.threshold, "classes": done.classes}
-            checks["mechanism"] = "interactive" if isinstance(done, InteractiveCheck) else "confident"
+            checks["mechanism"] = (
+                "interactive" if isinstance(done, InteractiveCheck) else "confident"
+            )
     summed = (part.event for part in (event if ledger is None else ledger.released).flatten())
     of_card = {
         "epsilon": guarantee.epsilon.epsilon,
@@ -97,7 +99,9 @@ def card_of(
         "judged": student.judged,
     }
     found = {one.code: one for one in lint(Case(**of_card | checks | settings))}
-    kept = [found.pop(one.code, one) for one in before if one.code in found or one.code not in FROM_CARD]
+    kept = [
+        found.pop(one.code, one) for one in before if one.code in found or one.code not in FROM_CARD
+    ]
     return PrivacyCard(
         guarantee=guarantee,
         release=release,
@@ -140,13 +144,19 @@ def card_of_model(
     guarantee = _guarantee_of(model)
     epsilon = guarantee.epsilon
     classes = model.target_.names
-    history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
+    history = (
+        model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
+    )
     frontier: tuple[FrontierPoint, ...] = ()
     if model.n_teachers_ is not None and not model.facts_.of_sums:
         one = model.mechanism_.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
         frontier = _frontier_of(one, len(model.release_.labels), epsilon.delta)
     if feature_map is None:
-        feature_map = model.columns_.origin if isinstance(model.columns_, Schema) else _feature_map(model.student_map_)
+        feature_map = (
+            model.columns_.origin
+            if isinstance(model.columns_, Schema)
+            else _feature_map(model.student_map_)
+        )
     state = model.ledger_ if history is None else history.state
     batches = () if history is None else _batches_of(history)
     return card_of(
@@ -167,7 +177,9 @@ def card_of_model(
 def card_of_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
     if not history.asked:
-        raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
+        raise InvalidDataError(
+            "The ledger contains no release yet, so there is nothing to report. Ask queries first."
+        )
     event = history.released
     now = history.state
     batches = _batches_of(history)
@@ -175,7 +187,9 @@ def card_of_ledger(history: History) -> PrivacyCard:
     first, *others = {charge.event for charge in history.asked}
     of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
     release = ReleasePart(
-        mechanism="; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten()),
+        mechanism="; ".join(
+            f"{part.times:,} × {_settings(part.event)}" for part in event.flatten()
+        ),
         noise_source="simulated from a seed" if now.simulated else _SYSTEM,
         queries=queries,
         answered=None,
@@ -200,20 +214,29 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
         alone = guarantee.alone if card.covers_ledger else guarantee.epsilon
         tested = guarantee.tested
         proposal = guarantee.proposal
-        if epsilon.simulated and not guarantee.epsilon.simulated:  # no guarantee of real noise is left
+        # No guarantee of real noise is left.
+        if epsilon.simulated and not guarantee.epsilon.simulated:
             alone = tested = proposal = None
             frontier = ()
-        guarantee = Guarantee(epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone)
+        guarantee = Guarantee(
+            epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone
+        )
     now = history.before_releases
     budget = budget_of(now.state, _batches_of(now), frontier)
-    return card_of(guarantee, card.release, card.student, budget, card.statements, card.findings, history)
+    return card_of(
+        guarantee, card.release, card.student, budget, card.statements, card.findings, history
+    )
 
 
 def budget_of(
-    state: LedgerState, batches: tuple[BatchCost, ...] = (), frontier: tuple[FrontierPoint, ...] = ()
+    state: LedgerState,
+    batches: tuple[BatchCost, ...] = (),
+    frontier: tuple[FrontierPoint, ...] = (),
 ) -> BudgetPart:
     """Return what a card says of a ledger."""
-    return msgspec.convert({**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart)
+    return msgspec.convert(
+        {**state.as_dict(), "batches": batches, "frontier": frontier}, BudgetPart
+    )
 
 
 def _public_number_of_people(model: Any) -> int | None:
@@ -227,7 +250,10 @@ def accuracy_by_class(
 ) -> tuple[ClassAccuracy, ...]:
     """Return how many public rows of each class are right."""
     places = [(str(value), truth == value) for value in classes]
-    return tuple(ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum())) for name, rows in places)
+    return tuple(
+        ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum()))
+        for name, rows in places
+    )
 
 
 def joined(*parts: Any) -> Any:
@@ -238,7 +264,9 @@ def joined(*parts: Any) -> Any:
     # Copies of maps that give arrays whatever scikit-learn's `set_output` says: so the student was fitted.
     maps = [hasattr(part, "set_output") and not is_classifier(part) for part in given]
     pairs = zip(given, maps, strict=True)
-    return make_pipeline(*(deepcopy(one).set_output(transform="default") if is_map else one for one, is_map in pairs))
+    return make_pipeline(
+        *(deepcopy(one).set_output(transform="default") if is_map else one for one, is_map in pairs)
+    )
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
@@ -254,7 +282,9 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])
         release = model.release_
-        for row, label, answered in zip(model.queries_, release.labels, release.answered, strict=True):
+        for row, label, answered in zip(
+            model.queries_, release.labels, release.answered, strict=True
+        ):
             writer.writerow([row, model.target_.names[label] if answered else ""])
 
 
@@ -273,15 +303,23 @@ def _batches_of(history: History) -> tuple[BatchCost, ...]:
 
 def _share_of_checks(charge: Charge, limit: Filter) -> float:
     """Return the part of a charge that went to checks, or to the publication of an ε."""
-    costs = [(part.event, limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
-    beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest))
+    costs = [
+        (part.event, limit.cost(Repeated(part.event, part.times)))
+        for part in charge.happened.flatten()
+    ]
+    beside = sum(
+        cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest)
+    )
     return beside / (sum(cost for _, cost in costs) or 1)
 
 
 def _frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
     """Return what other numbers of queries would cost by themselves, every one of them answered."""
     numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
-    return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
+    return tuple(
+        FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta))
+        for number in numbers
+    )
 
 
 def _guarantee_of(model: Any) -> Guarantee:
@@ -336,7 +374,9 @@ def _student_of(model: Any, judged: Judged) -> StudentPart:
 
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
-    private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    private_number = (
+        model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    )
     released = model.facts_.teachers is None and model.n_teachers_ is not None and private_number
     if not released or model.epsilon_ == model.ledger_.guarantee():
         return None
@@ -350,7 +390,11 @@ def _final_step(student: Any) -> Any:
 def _feature_map(feature_map: Any) -> str:
     if feature_map is None:
         return "none"
-    steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
+    steps = (
+        [step for _, step in feature_map.steps]
+        if isinstance(feature_map, Pipeline)
+        else [feature_map]
+    )
     return f"{', '.join(type(step).__name__ for step in steps)}, published with the student"
 
 
@@ -361,5 +405,9 @@ def _settings(event: Event) -> str:
         return record["event"]
     if isinstance(event, SummedNoise):
         return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
-    given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
+    given = ", ".join(
+        f"{name}={value}"
+        for name, value in record.items()
+        if name not in ("event", "unit", "simulated")
+    )
     return f"{record['event']}({given})"

@@ -16,7 +16,13 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.together import WITHOUT_LEDGER
 from tutelage.boundary import Boundary, Budget, Filing
 from tutelage.events import Event, Repeated
-from tutelage.exceptions import BudgetContinuedWarning, LedgerOvertakenError, PreflightError, RepeatedFitWarning, as_is
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    LedgerOvertakenError,
+    PreflightError,
+    RepeatedFitWarning,
+    as_is,
+)
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.beginning import Whom
 from tutelage.mechanisms import Release
@@ -74,7 +80,8 @@ class _Drawn(NamedTuple):
     outcome: Outcome
     before: LedgerState
     after: LedgerState
-    alone: Event | None  # all that was ever drawn through the ledger, if all of it was drawn for this release
+    # All that was ever drawn through the ledger, if all of it was drawn for this release.
+    alone: Event | None
     earlier: tuple[str, ...]
 
 
@@ -176,14 +183,20 @@ class PreparedRelease(Private):
         public = self.public
         day = today()
         _LOGGER.info(
-            "Fit started: %s, %d classes, %d public rows.", type(method).__name__, len(public.classes), len(public.rows)
+            "Fit started: %s, %d classes, %d public rows.",
+            type(method).__name__,
+            len(public.classes),
+            len(public.rows),
         )
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
         if so_far.boundary is None:
-            so_far.boundary = Boundary(self.ledger, self.noise, file=None if method.needs.shards else file)
+            so_far.boundary = Boundary(
+                self.ledger, self.noise, file=None if method.needs.shards else file
+            )
         boundary = so_far.boundary
         self.budget.check_people(boundary.ledger)  # others may have spent or changed it since
-        boundary.store_late()  # what an earlier call drew, which was interrupted before it was stored
+        # The answers of an earlier call, which was interrupted before it stored them.
+        boundary.store_late()
         if self.once.release is None:
             boundary.require_room(method, public)
             boundary.prepared = method.prepare(public, self.people)

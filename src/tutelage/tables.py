@@ -44,11 +44,13 @@ TRUTH_TYPE = "boolean"
 NUMBER_TYPES = frozenset({"integer", "float64", "float32"})
 """Types of numbers, in which a whole number up to 2**53 is the same."""
 _MARKS = ",;\t|"  # between cells
-_MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
+# Bytes, at most, per character of a line of a csv file, while it is divided into cells.
+_MEMORY_OF_LINE = 40
 _MEMORY_OF_CELL = 8  # bytes, at least, besides what is in it
 _MEMORY_OF_COLUMN = 64  # the same
 _AT_ONCE = 2**20  # bytes of a csv file
-_BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
+# Bytes of a column that are read at once; without it, a column of a whole row group would be.
+_BUFFER = 2**20
 _ODD_MARK = r'[\r\n]|^ +"'
 _PANDAS_INDEX = "__index_level_"
 _TWICE = "The columns of the rows must have different names."
@@ -71,7 +73,8 @@ class Table:
 
     source: str  # the file's name, for messages; empty for rows that come from no file
     columns: Mapping[str, Any] = field(repr=False)
-    levels: Mapping[str, Names] = field(default_factory=dict, repr=False)  # order of the categories, if any
+    # Order of the categories, if any.
+    levels: Mapping[str, Names] = field(default_factory=dict, repr=False)
     # The type that a column has in the memory of a frame or in a file; without one, it is that of its cells.
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -97,7 +100,9 @@ class Table:
                 raise InvalidDataError(f"The table has no column '{name}'. Check the spelling.")
             # The columns it has are not listed: without a header they would be a person's cells.
             cells = "" if len(self.columns) > 1 else ", and are its cells separated by commas"
-            raise InvalidDataError(f"{self.source} has no column '{name}'. Is its first line a header{cells}?")
+            raise InvalidDataError(
+                f"{self.source} has no column '{name}'. Is its first line a header{cells}?"
+            )
         return self.columns[name]
 
     def texts(self, name: str) -> list[str]:
@@ -116,7 +121,9 @@ class Table:
 
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
-        return replace(self, columns={name: cells for name, cells in self.columns.items() if name not in names})
+        return replace(
+            self, columns={name: cells for name, cells in self.columns.items() if name not in names}
+        )
 
     def type_of(self, name: str) -> str:
         """Return the type of a column, in one word for the same type in all libraries."""
@@ -129,7 +136,10 @@ class Table:
         for name, cells in self.columns.items():
             texts = self.texts(name)
             if cells.dtype.kind == "f":
-                texts = [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
+                texts = [
+                    str(cell) if text else text
+                    for cell, text in zip(cells.tolist(), texts, strict=True)
+                ]
             written.append(texts)
         return np.array(written, dtype=object).T
 
@@ -151,7 +161,9 @@ class Batches:
         """Refuse names that no column has."""
         for name in names:
             if name not in self.names:
-                raise InvalidDataError(f"{self.source or 'The table'} has no column '{name}'. Check the spelling.")
+                raise InvalidDataError(
+                    f"{self.source or 'The table'} has no column '{name}'. Check the spelling."
+                )
 
 
 # Files
@@ -186,7 +198,8 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
             "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
             f"{type(like).__name__}."
         )
-    require_same_types(table, public, public.columns, dates=public.columns)  # which a fit asks to declare
+    # Which a fit asks to declare.
+    require_same_types(table, public, public.columns, dates=public.columns)
     return table
 
 
@@ -227,10 +240,16 @@ def require_type(
     if name not in private.columns or private.types.get(name) == WRITTEN:
         return  # a missing one is refused, with advice, where the columns become numbers
     found = private.type_of(name)
-    if found == TEXT_TYPE and any(isinstance(cell, str) and _LONG.fullmatch(cell) for cell in private.column(name)):
+    if found == TEXT_TYPE and any(
+        isinstance(cell, str) and _LONG.fullmatch(cell) for cell in private.column(name)
+    ):
         # After such a number in the first row, pandas leaves empty cells of all others as they are written.
-        raise chosen_by_a_cell(private, name, "holds text, and a number of 19 digits or more", advice)
-    if found == _EMPTY or (_SEVERAL not in found and not {found, found.removeprefix(_CATEGORIES)}.isdisjoint(wanted)):
+        raise chosen_by_a_cell(
+            private, name, "holds text, and a number of 19 digits or more", advice
+        )
+    if found == _EMPTY or (
+        _SEVERAL not in found and not {found, found.removeprefix(_CATEGORIES)}.isdisjoint(wanted)
+    ):
         return
     differ = f"is {found} in the private rows and {stated}"
     for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
@@ -281,7 +300,9 @@ def _read_csv(path: Path) -> Table:
         while block := block + file.read(_AT_ONCE):
             block += file.readline(most)  # to the end of a line
             gate.require_memory(taken + _MEMORY_OF_LINE * len(block), path, free)
-            for name, (known, places) in zip(names, _divided(block, names, mark, rows, path), strict=True):
+            for name, (known, places) in zip(
+                names, _divided(block, names, mark, rows, path), strict=True
+            ):
                 taken += _MEMORY_OF_CELL * len(places) + sum(map(getsizeof, known))
                 gate.require_memory(taken, path, free)
                 columns[name] += known[places].tolist()
@@ -304,7 +325,8 @@ def _header(line: str, path: Path) -> tuple[list[str], str]:
     if not names:
         raise InvalidDataError(f"{path} has no rows below its header.")
     for number, name in enumerate(names, start=1):
-        if name == "" or name in names[: number - 1]:  # which are not quoted: without a header, they are a person's
+        # Which are not quoted: without a header, they are a person's.
+        if name == "" or name in names[: number - 1]:
             raise InvalidDataError(
                 f"Column {number} of {path} has no name, or that of an earlier column. Name each column in the first "
                 "line. If a column is an index that was saved with the table, leave it out (in pandas: index=False)."
@@ -332,11 +354,14 @@ def _divided(
         return "skip"
 
     table = arrow_csv.read_csv(
-        pa.BufferReader(b"\n" + block),  # of which a byte order mark would go if it came first, wherever a block begins
+        # Of which a byte order mark would go if it came first, wherever a block begins.
+        pa.BufferReader(b"\n" + block),
         arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         arrow_csv.ParseOptions(delimiter=mark, invalid_row_handler=skipped),
         # All cells are text, so that none has a part in the choice of a type.
-        arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))),
+        arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
+        ),
     )
     for row in wrong:
         number = rows + (row.number or 0)
@@ -382,7 +407,9 @@ def _parquet_schema(path: Path) -> pa.Schema:
         schema = file.schema_arrow
         rows = file.metadata.num_rows
     if any(name.startswith(_PANDAS_INDEX) for name in schema.names):
-        raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
+        raise InvalidDataError(
+            f"{path} has an index among its columns. Write the file without it (index=False)."
+        )
     if not schema.names or rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
     return schema
@@ -391,7 +418,11 @@ def _parquet_schema(path: Path) -> pa.Schema:
 def _plain_texts(schema: pa.Schema) -> list[str]:
     """Return the columns of text and bytes without categories, whose cells are stored one by one."""
     texts = (TEXT_TYPE, "bytes")
-    return [one.name for one in schema if _type_of(one.type) in texts and not types.is_dictionary(one.type)]
+    return [
+        one.name
+        for one in schema
+        if _type_of(one.type) in texts and not types.is_dictionary(one.type)
+    ]
 
 
 def _of_parquet(rows: pa.Table, path: Path, schema: pa.Schema) -> Table:
@@ -430,7 +461,9 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
             batches = file.iter_batches(rows_at_once, columns=list(names))
             while (batch := _quietly(lambda: next(batches, None), refusal)) is not None:
                 if batch.num_rows:
-                    yield _of_parquet(pa.Table.from_batches([batch]).select(list(names)), path, schema)
+                    yield _of_parquet(
+                        pa.Table.from_batches([batch]).select(list(names)), path, schema
+                    )
 
     return Batches(path.name, tuple(schema.names), tables)
 
@@ -474,7 +507,9 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
 def is_lazy(rows: Any) -> bool:
     """Return whether rows are computed again, perhaps in another order, whenever they are looked at."""
     in_memory = _library(rows) in ("polars", "pyarrow") or hasattr(rows, "iloc")
-    return _is_frame(rows) and (not in_memory or any(hasattr(type(rows), name) for name in _COMPUTED))
+    return _is_frame(rows) and (
+        not in_memory or any(hasattr(type(rows), name) for name in _COMPUTED)
+    )
 
 
 def column_array(values: Any) -> Any:
@@ -498,7 +533,9 @@ def _library(rows: Any) -> str:
 
 def _is_frame(rows: Any) -> bool:
     kind = type(rows)
-    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in ("__arrow_c_stream__", *_COMPUTED))
+    return hasattr(kind, "columns") and any(
+        hasattr(kind, name) for name in ("__arrow_c_stream__", *_COMPUTED)
+    )
 
 
 def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
@@ -535,7 +572,9 @@ def _table(
         if name in cells:
             raise InvalidDataError(_TWICE)
         if names is None or name in names:
-            cells[name], kinds[name], order = _quietly(lambda one=values: read(one), f"Column '{name}' cannot be read")
+            cells[name], kinds[name], order = _quietly(
+                lambda one=values: read(one), f"Column '{name}' cannot be read"
+            )
             if order:
                 orders[name] = order
     return Table(source, cells, orders, kinds)
@@ -568,7 +607,9 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
         for chunk in coded.chunks:
             codes = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy()
             chunks.append(_coded(chunk.dictionary.to_pylist(), codes))
-        has_order = types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
+        has_order = (
+            types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
+        )
         order = coded.unify_dictionaries().chunk(0).dictionary.to_pylist() if has_order else ()
         return _Column(np.concatenate(chunks), _type_of(found), tuple(map(spelled, order)))
     is_plain = types.is_integer(found) or types.is_boolean(found)
@@ -606,7 +647,14 @@ def _of_categories(within: str) -> str:
 def _type_of_cells(cells: Cells) -> str:
     """Return the type of the cells of an array; of objects, by those that are filled."""
     if cells.dtype != object:
-        known = {"M": _MOMENT, "i": "integer", "u": "integer", "b": TRUTH_TYPE, "U": TEXT_TYPE, "T": TEXT_TYPE}
+        known = {
+            "M": _MOMENT,
+            "i": "integer",
+            "u": "integer",
+            "b": TRUTH_TYPE,
+            "U": TEXT_TYPE,
+            "T": TEXT_TYPE,
+        }
         return known.get(cells.dtype.kind, cells.dtype.name)
     kinds = {type(cell) for cell in cells.tolist() if not is_missing(cell)}
     names = {*map(_type_of_cell, kinds)}
@@ -618,7 +666,12 @@ def _type_of_cells(cells: Cells) -> str:
 
 
 def _type_of_cell(kind: type) -> str:
-    for of, name in (bool | np.bool_, TRUTH_TYPE), (str, TEXT_TYPE), (Integral, "integer"), (datetime, _MOMENT):
+    for of, name in (
+        (bool | np.bool_, TRUTH_TYPE),
+        (str, TEXT_TYPE),
+        (Integral, "integer"),
+        (datetime, _MOMENT),
+    ):
         if issubclass(kind, of):
             return name
     return "float64" if kind is float else kind.__name__.lower()
@@ -629,7 +682,9 @@ def _array(cells: Any, name: str) -> Cells:
     if not isinstance(found, np.ndarray):
         found = np.asarray(found, dtype=object)
     if found.ndim != 1:
-        raise InvalidDataError(f"Column '{name}' must hold one cell per row. Got shape {found.shape}.")
+        raise InvalidDataError(
+            f"Column '{name}' must hold one cell per row. Got shape {found.shape}."
+        )
     if found.dtype.kind == "M":
         return found.astype("datetime64[us]")
     return found if found.dtype.kind in "biuf" else found.astype(object)
@@ -643,7 +698,11 @@ def _quietly(read: Callable[[], _Read], refusal: str) -> _Read:
         raise
     except Exception as error:
         refusal += f" ({type(error).__name__})"
-        if isinstance(error, OSError) and error.filename is not None and refusal.startswith(str(error.filename)):
+        if (
+            isinstance(error, OSError)
+            and error.filename is not None
+            and refusal.startswith(str(error.filename))
+        ):
             refusal = f"{error.filename} cannot be read: {error.strerror}"
     raise InvalidDataError(f"{refusal}.")
 
@@ -665,7 +724,8 @@ def is_missing(cell: Any) -> bool:
         return bool(cell != cell)  # NaN, NaT
     except TypeError:  # pandas.NA does not say whether it differs from itself
         return True
-    except Exception:  # a cell that is an array, or of a class of somebody's own, whose error may quote it
+    except Exception:
+        # A cell that is an array, or of a class of somebody's own, whose error may quote it.
         return False
 
 
@@ -676,9 +736,11 @@ def spelled(cell: Any) -> str:
             return str.strip(cell)
         if is_missing(cell):
             return ""
-        if isinstance(cell, complex | np.complexfloating) and not cell.imag:  # as all cells are beside a complex one
+        # As all cells are beside a complex one.
+        if isinstance(cell, complex | np.complexfloating) and not cell.imag:
             cell = cell.real
-        if isinstance(cell, np.floating):  # those of less precision are spelled shorter than in a column of them
+        # Those of less precision are spelled shorter than in a column of them.
+        if isinstance(cell, np.floating):
             cell = float(cell)
         if isinstance(cell, timedelta):  # of whatever library
             return str(timedelta(cell.days, cell.seconds, cell.microseconds))
@@ -688,7 +750,8 @@ def spelled(cell: Any) -> str:
             # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
             cell = int(cell)
         return str.strip(str(cell))
-    except Exception:  # a whole number of too many digits, or a class of somebody's own, whose error may quote it
+    except Exception:
+        # A whole number of too many digits, or a class of somebody's own, whose error may quote it.
         return ""
 
 

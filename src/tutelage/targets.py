@@ -26,8 +26,11 @@ STEPS = 2**16  # of the range of a number
 _LARGEST = 2**53  # whole numbers are floats, too
 _RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
 _LEAST_SHARE = 1e-6  # of a class
-_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
-MISSING_LABEL = "The target must have a value in every private row. Some are missing; remove these rows."
+# Beyond which numbers are not classes, unless declared.
+_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10
+MISSING_LABEL = (
+    "The target must have a value in every private row. Some are missing; remove these rows."
+)
 _COMPARE = (
     ". Compare spelling, blanks and type: in Python, `set(y)` lists all values. A dictionary of `classes` merges "
     'labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
@@ -39,9 +42,15 @@ _ONE_VALUE = Problem(
     "between them for all cells by one",
     fix="Rename a class, or give these labels to one class.",
 )
-_LONG = Problem("PATEClassifier.classes", "be at most 2**53 in size if they are numbers", fix="Write them as text.")
+_LONG = Problem(
+    "PATEClassifier.classes",
+    "be at most 2**53 in size if they are numbers",
+    fix="Write them as text.",
+)
 _UNLIKE = "y must hold one class value per row, all of one type."
-NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
+NO_NUMBERS = (
+    "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
+)
 
 
 @final
@@ -49,11 +58,16 @@ NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one
 class ClassWeights:
     """How much each class counts in predictions; public."""
 
-    given: FloatArray | None = None  # for each class; without it, classes count as if they were equally frequent
+    # For each class; without it, classes count as if they were equally frequent.
+    given: FloatArray | None = None
 
     def of(self, shares: FloatArray) -> FloatArray:
         """Return the weight of each class, by the shares of the classes in what was released."""
-        return 1 / (len(shares) * np.maximum(shares, _LEAST_SHARE)) if self.given is None else self.given
+        return (
+            1 / (len(shares) * np.maximum(shares, _LEAST_SHARE))
+            if self.given is None
+            else self.given
+        )
 
     def of_labels(self, labels: IntArray, classes: npt.NDArray[Any]) -> dict[Any, float]:
         """Return the weight of each class value, by released labels: class indices, or −1."""
@@ -77,7 +91,9 @@ class Goal:
         known = ("accuracy", "balanced_accuracy", "average_precision")
         if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
             raise InvalidParameterError(
-                Problem("goal", f"be {', '.join(known)}, or a recall such as recall at 5 %", shown(self.name))
+                "goal",
+                f"be {', '.join(known)}, or a recall such as recall at 5 %",
+                shown(self.name),
             )
 
     @property
@@ -95,7 +111,9 @@ class Goal:
         """Whether only the order of the rows counts, by the chance of the positive class."""
         return self._share > 0 or self.name == "average_precision"
 
-    def reached(self, truth: IntArray, scores: FloatArray, sample_weight: npt.ArrayLike | None = None) -> float:
+    def reached(
+        self, truth: IntArray, scores: FloatArray, sample_weight: npt.ArrayLike | None = None
+    ) -> float:
         """Return how much of the goal chances of classes reach, shape (rows, classes): the largest is predicted.
 
         A ranking of rows of which none is positive reaches nothing.
@@ -123,9 +141,13 @@ class Goal:
         counts = np.bincount(truth, minlength=self.positive + 1)
         if self.name == "balanced_accuracy":
             return 1 / int(np.count_nonzero(counts))
-        return self._share or float((counts[self.positive] if self.ranks else counts.max()) / len(truth))
+        return self._share or float(
+            (counts[self.positive] if self.ranks else counts.max()) / len(truth)
+        )
 
-    def weights(self, class_weight: Mapping[Any, float] | None, classes: npt.NDArray[Any]) -> ClassWeights | None:
+    def weights(
+        self, class_weight: Mapping[Any, float] | None, classes: npt.NDArray[Any]
+    ) -> ClassWeights | None:
         """Return how much classes count, by the weights of some of them or else by the goal; None if alike."""
         if class_weight is None:
             return ClassWeights() if self.name == "balanced_accuracy" else None
@@ -137,14 +159,14 @@ class Goal:
                 for value, weight in class_weight.items()
             }
         good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
-        if not good or not all(isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()):
+        if not good or not all(
+            isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.class_weight",
-                    "map class values to positive numbers, as in {'yes': 10}",
-                    shown(class_weight),
-                    "Each key must be one of the classes.",
-                )
+                "PATEClassifier.class_weight",
+                "map class values to positive numbers, as in {'yes': 10}",
+                shown(class_weight),
+                "Each key must be one of the classes.",
             )
         return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))
 
@@ -170,17 +192,24 @@ class ClassCodes:
         values = labels if isinstance(labels, list) else labels.tolist()
         by_text = _by_text(self.places)
         try:
-            found = np.fromiter((self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+            found = np.fromiter(
+                (self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values)
+            )
             for row in np.flatnonzero(found < 0):
                 found[row] = by_text.get(_value(values[row]), -1)
-        except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
+        except Exception:
+            # A label that has no hash, or of a class of somebody's own, whose error may quote it.
             found = np.array([-1])
         if np.any(found < 0):
             if any(map(is_missing, values)):
                 raise InvalidDataError(MISSING_LABEL)
             declared = "public labels" if self.origin == "public" else "declared `classes`"
-            cause = cause_of_unknown({spelled(one) for one in values if _value(one) not in by_text}, [*self.places])
-            raise InvalidDataError(f"The private labels hold a value that is not among the {declared}{cause}")
+            cause = cause_of_unknown(
+                {spelled(one) for one in values if _value(one) not in by_text}, [*self.places]
+            )
+            raise InvalidDataError(
+                f"The private labels hold a value that is not among the {declared}{cause}"
+            )
         return found
 
     def public(self, labels: Any, n_rows: int, /, named: str = "y_public") -> IntArray:
@@ -188,7 +217,9 @@ class ClassCodes:
         given = column_array(labels)
         cells = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
         if cells.shape != (n_rows,):
-            raise InvalidDataError(f"`{named}` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
+            raise InvalidDataError(
+                f"`{named}` must have one label per public row, {n_rows}. Got shape {cells.shape}."
+            )
         known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
         by_text = _by_text(known)
         labeled = [one for one in cells.tolist() if not is_missing(one)]
@@ -197,13 +228,17 @@ class ClassCodes:
             raise InvalidDataError(
                 f"`{named}` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
             )
-        return np.array([ABSTAIN if is_missing(one) else found[one] for one in cells.tolist()], dtype=np.int64)
+        return np.array(
+            [ABSTAIN if is_missing(one) else found[one] for one in cells.tolist()], dtype=np.int64
+        )
 
     def truth(self, labels: Any, n_rows: int, /) -> npt.NDArray[Any]:
         """Return the class of each public row by which a student is judged; refuse one without a label."""
         found = self.public(labels, n_rows, "y")
         if ABSTAIN in found:
-            raise InvalidDataError("`y` must have a label in every public row. Leave out rows without one.")
+            raise InvalidDataError(
+                "`y` must have a label in every public row. Leave out rows without one."
+            )
         return self.names[found]
 
 
@@ -219,8 +254,14 @@ class Classes:
 
     def problems(self) -> Iterator[Problem]:
         """Yield problems of what is declared."""
-        if self.values is not None and (isinstance(self.values, str) or not hasattr(self.values, "__len__")):
-            yield Problem("PATEClassifier.classes", "be a list of class values, or a mapping", shown(self.values))
+        if self.values is not None and (
+            isinstance(self.values, str) or not hasattr(self.values, "__len__")
+        ):
+            yield Problem(
+                "PATEClassifier.classes",
+                "be a list of class values, or a mapping",
+                shown(self.values),
+            )
         elif self.values is not None:
             labels = self.values
             if isinstance(labels, Mapping):
@@ -229,14 +270,20 @@ class Classes:
                 labels = () if problems else self.class_of()
             names = [*self.values]
             if len(names) == 1:
-                yield Problem("PATEClassifier.classes", "list at least two class values, which are public")
+                yield Problem(
+                    "PATEClassifier.classes", "list at least two class values, which are public"
+                )
             if len(set(map(repr, names))) < len(names):
                 yield Problem("PATEClassifier.classes", "list each class value once")
-            if 0 < sum(isinstance(name, str) for name in names) < len(names):  # numbers would become text
+            # Numbers would become text.
+            if 0 < sum(isinstance(name, str) for name in names) < len(names):
                 yield Problem("PATEClassifier.classes", "be all text or all numbers")
             if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
                 yield _LONG
-        yield from (one._replace(name="PATEClassifier.goal") for one in problems_in(partial(Goal, self.goal)))
+        yield from (
+            one._replace(name="PATEClassifier.goal")
+            for one in problems_in(partial(Goal, self.goal))
+        )
 
     def class_of(self) -> dict[Any, Any]:
         """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
@@ -251,16 +298,16 @@ class Classes:
             return {label: label for label in np.asarray(classes).tolist()}
         lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
         merged = [label for labels in lists for label in labels]
-        once = len(set(map(str, merged))) == len(merged) and all(isinstance(label, Hashable) for label in merged)
+        once = len(set(map(str, merged))) == len(merged) and all(
+            isinstance(label, Hashable) for label in merged
+        )
         once = once and len(set(merged)) == len(merged)  # 1 equals True
         # Numbers beside text would become text, and be found no more.
         if not (all(lists) and once and len(set(map(type, classes))) == 1):
             raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.classes",
-                    "map each class to a list of labels, each label once, as in {'yes': ['<30', '>30'], 'no': ['NO']}",
-                    fix="Classes must be all text or all numbers.",
-                )
+                "PATEClassifier.classes",
+                "map each class to a list of labels, each label once, as in {'yes': ['<30', '>30'], 'no': ['NO']}",
+                fix="Classes must be all text or all numbers.",
             )
         return {label: name for name, labels in classes.items() for label in labels}
 
@@ -274,7 +321,12 @@ class Classes:
         """The question as answers are remembered by it: labels merged in another way are another question."""
         if not isinstance(self.values, Mapping):
             return self.question
-        return canonical([self.question, {str(name): sorted(map(str, labels)) for name, labels in self.values.items()}])
+        return canonical(
+            [
+                self.question,
+                {str(name): sorted(map(str, labels)) for name, labels in self.values.items()},
+            ]
+        )
 
     def merged(self, labels: Any) -> Any:
         """Return the class of each label, where a mapping merges labels."""
@@ -292,10 +344,16 @@ class Classes:
                 warnings.simplefilter("ignore")  # about the number of classes: see below
                 check_classification_targets(labels)
         except Exception as error:  # such as one of a label, which may quote it
-            complaint = str(error) if str(error).startswith(("Unknown label type:", "You appear")) else _UNLIKE
+            complaint = (
+                str(error)
+                if str(error).startswith(("Unknown label type:", "You appear"))
+                else _UNLIKE
+            )
         if not complaint and self.values is None and labels.dtype.kind in "iuf":
             different = len(np.unique(labels))
-            regression = different > _MOST_NUMBERS and different * _FEWEST_ROWS_PER_NUMBER > len(labels)
+            regression = different > _MOST_NUMBERS and different * _FEWEST_ROWS_PER_NUMBER > len(
+                labels
+            )
         if regression or "continuous" in complaint:
             raise InvalidDataError(
                 "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them "
@@ -309,7 +367,9 @@ class Classes:
         if self.values is None:
             names = found = np.unique(labels) if of_public is None else _whole(np.unique(of_public))
         else:
-            named = np.asarray(list(self.values) if isinstance(self.values, Mapping) else self.values)
+            named = np.asarray(
+                list(self.values) if isinstance(self.values, Mapping) else self.values
+            )
             names, found = np.unique(named), named
         if len(names) < 2:
             raise InvalidDataError(
@@ -318,20 +378,22 @@ class Classes:
         goal = Goal(self.goal, int(np.searchsorted(names, found[1])))
         if goal.ranks and len(names) != 2:
             raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.goal",
-                    f"be accuracy or balanced_accuracy, because {goal.title} needs exactly two classes",
-                    fix="Merge classes in $classes, or choose another goal.",
-                )
+                "PATEClassifier.goal",
+                f"be accuracy or balanced_accuracy, because {goal.title} needs exactly two classes",
+                fix="Merge classes in $classes, or choose another goal.",
             )
         places = {name: place for place, name in enumerate(names.tolist())}
         if self.values is not None:
             places = {label: places[name] for label, name in self.class_of().items()}
         if _share_a_value(places):
-            raise InvalidParameterError(_ONE_VALUE)
+            raise InvalidParameterError(*_ONE_VALUE)
         return ClassCodes(
             names=names,
-            origin="declared" if self.values is not None else "private" if of_public is None else "public",
+            origin="declared"
+            if self.values is not None
+            else "private"
+            if of_public is None
+            else "public",
             question=self.question_key,
             places=places,
             goal=goal,
@@ -355,18 +417,20 @@ class Numbers:
     def between(cls, ends: Any, question: Any) -> "Numbers":
         """Return the numbers between a lowest and a highest one; refuse what is no such range."""
         is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
-        if not (is_pair and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
+        if not (
+            is_pair
+            and all(isinstance(end, int | float | np.number) for end in ends)
+            and ends[0] < ends[1]
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "PATERegressor.target_range",
-                    "be the lowest and the highest possible value, as in [0, 100]",
-                    shown(ends),
-                    "Take both from public knowledge, not from private rows.",
-                )
+                "PATERegressor.target_range",
+                "be the lowest and the highest possible value, as in [0, 100]",
+                shown(ends),
+                "Take both from public knowledge, not from private rows.",
             )
         low, high = (int(end) if isinstance(end, Integral) else float(end) for end in ends)
         if low < -_LARGEST or high > _LARGEST:
-            raise InvalidParameterError(Problem("PATERegressor.target_range", "be between -2**53 and 2**53"))
+            raise InvalidParameterError("PATERegressor.target_range", "be between -2**53 and 2**53")
         return cls(low=low, high=high, question=question)
 
     @property
@@ -393,7 +457,9 @@ class Numbers:
         """Return the numbers of public rows as whole steps of the range."""
         numbers = numbers_of(labels, "y_public")
         if len(numbers) != n_rows:
-            raise InvalidDataError(f"`y_public` must have one number per public row, {n_rows}. Got {len(numbers)}.")
+            raise InvalidDataError(
+                f"`y_public` must have one number per public row, {n_rows}. Got {len(numbers)}."
+            )
         return self._steps(numbers)
 
     def _steps(self, numbers: FloatArray) -> IntArray:
@@ -403,7 +469,9 @@ class Numbers:
 
 def _whole(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return numbers as whole ones if all are: a missing label made floats of them."""
-    return values.astype(np.int64) if values.dtype.kind == "f" and np.all(values % 1 == 0) else values
+    return (
+        values.astype(np.int64) if values.dtype.kind == "f" and np.all(values % 1 == 0) else values
+    )
 
 
 def _value(label: Any) -> str:
@@ -439,7 +507,9 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     if any(text.casefold() in _EMPTY for text in left):
         return ": some labels are missing. Remove these rows, or declare a class for them."
     spellings = {str(value) for value in classes}
-    if left <= spellings or {text.casefold() for text in left} <= {text.casefold() for text in spellings}:
+    if left <= spellings or {text.casefold() for text in left} <= {
+        text.casefold() for text in spellings
+    }:
         return ": some labels differ from a class by capital letters or blanks only. Use one spelling for both."
     numbers = [_number(text) for text in left]
     whole_classes = all(isinstance(value, int) for value in classes)
@@ -471,10 +541,14 @@ Encoding = ClassCodes | Numbers
 def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
     found = None
-    with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
+    # Such as one of a cell, which may quote it.
+    with suppress(Exception), np.errstate(all="ignore"):
         given = np.asarray(column_array(cells))
-        dated = given.dtype == object and any(isinstance(one, np.datetime64 | np.timedelta64) for one in given)
-        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
+        dated = given.dtype == object and any(
+            isinstance(one, np.datetime64 | np.timedelta64) for one in given
+        )
+        # Dates are not numbers.
+        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)
     if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
         raise InvalidDataError(NO_NUMBERS.format(named))
     return found

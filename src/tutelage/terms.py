@@ -21,7 +21,8 @@ class Asked(NamedTuple):
     releases: int
     delta: float
     given: bool  # whether a mechanism is given, so that the noise is its own
-    named: bool = False  # whether the release has a name: people who come later then have all of the budget
+    # Whether the release has a name: people who come later then have all of the budget.
+    named: bool = False
 
     @property
     def each(self) -> float | None:
@@ -55,8 +56,10 @@ class Asked(NamedTuple):
 class Terms(NamedTuple):
     """The limit and the share of a release, and how both are kept; public."""
 
-    limit: Filter | None  # of all releases; None for a ledger that just holds this one, with the mechanism given
-    share: float | None  # ε of this release; None for the whole limit, or for what a given mechanism costs
+    # Of all releases; None for a ledger that just holds this one, with the mechanism given.
+    limit: Filter | None
+    # Ε of this release; None for the whole limit, or for what a given mechanism costs.
+    share: float | None
     releases: int  # equal ones that the limit is for
     stated: float | None  # ε of this release as it was stated, if only a ledger does not know it
     accounting: Accounting  # by which a new ledger keeps its limit
@@ -65,8 +68,12 @@ class Terms(NamedTuple):
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release stays within its share and the limit."""
         if self.limit is None:
-            raise InvalidParameterError(Problem("mechanism", "be left out to get the least noise that ε allows"))
-        return noise_within(self.limit, repeated(event_of, self.releases), self.share, self.by_itself)
+            raise InvalidParameterError(
+                "mechanism", "be left out to get the least noise that ε allows"
+            )
+        return noise_within(
+            self.limit, repeated(event_of, self.releases), self.share, self.by_itself
+        )
 
 
 def terms_of(asked: Asked, accounting: Accounting, held: Filter | None) -> Terms:

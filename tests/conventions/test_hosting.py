@@ -18,11 +18,19 @@ yaml = pytest.importorskip("yaml")
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
-OF_PACKAGES, OF_PRIVATE_NAMES = (REPOSITORY / "docs" / "dependencies.md").read_text().split("## Private names")
+OF_PACKAGES, OF_PRIVATE_NAMES = (
+    (REPOSITORY / "docs" / "dependencies.md").read_text().split("## Private names")
+)
 FOLDER = REPOSITORY / "src" / "tutelage"
-SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
+SUPPORTED = [
+    line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)
+]
 WRITES = {
-    "release.yml": {"attest": {"attestations", "id-token"}, "publish": {"id-token"}, "announce": {"contents"}},
+    "release.yml": {
+        "attest": {"attestations", "id-token"},
+        "publish": {"id-token"},
+        "announce": {"contents"},
+    },
     "site.yml": {"deploy": {"contents"}},
 }
 
@@ -43,7 +51,9 @@ def written_by(permissions: dict[str, str]) -> set[str]:
 def test_a_workflow_may_write_only_what_its_job_is_for(path):
     assert not written_by(read(path)["permissions"])
     found = {name: written_by(job.get("permissions", {})) for name, job in jobs(path).items()}
-    assert {name: written for name, written in found.items() if written} == WRITES.get(path.name, {})
+    assert {name: written for name, written in found.items() if written} == WRITES.get(
+        path.name, {}
+    )
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -55,28 +65,44 @@ def test_actions_are_pinned_and_jobs_end(path):
             assert not uses or re.search(r"@(v\d+|release/v\d+|[0-9a-f]{40})$", uses), uses
             if uses.startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
-            assert "${{" not in step.get("run", ""), "what others chose reaches a shell as a variable only"
+            assert "${{" not in step.get("run", ""), (
+                "what others chose reaches a shell as a variable only"
+            )
 
 
 @pytest.mark.parametrize(
-    ("ref", "deployed"), [("v1.2.0", "mike deploy --update-aliases 1.2.0 latest"), ("main", "mike deploy dev")]
+    ("ref", "deployed"),
+    [("v1.2.0", "mike deploy --update-aliases 1.2.0 latest"), ("main", "mike deploy dev")],
 )
 def test_a_tag_publishes_its_version_and_main_publishes_dev(ref, deployed, tmp_path):
     publish = jobs(REPOSITORY / ".github" / "workflows" / "site.yml")["deploy"]["steps"][-1]["run"]
     script = f'git() {{ true; }}; mike() {{ echo mike "$@"; }}; {publish}'
     named = {**os.environ, "GITHUB_REF_NAME": ref}
-    done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=named, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-ec", script], cwd=tmp_path, env=named, capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[0] == deployed
 
 
 def test_the_status_of_every_public_name_is_stated_once():
     rows = re.findall(r"^\| (stable|provisional|internal) \| (.+?) \|", STABILITY, re.MULTILINE)
-    names = [name for _, described in rows for name in re.findall(r"`([\w.]+)`", described) if name != "tutelage"]
+    names = [
+        name
+        for _, described in rows
+        for name in re.findall(r"`([\w.]+)`", described)
+        if name != "tutelage"
+    ]
     assert len(names) == len(set(names))
     assert sorted(name for name in names if not name.startswith("tutelage")) == tutelage.__all__
     folder = Path(tutelage.__file__).parent
-    units = {path.stem for path in folder.iterdir() if not path.name.startswith("_") and path.name != "py.typed"}
-    assert {name.removeprefix("tutelage.") for name in names if name.startswith("tutelage.")} == units
+    units = {
+        path.stem
+        for path in folder.iterdir()
+        if not path.name.startswith("_") and path.name != "py.typed"
+    }
+    assert {
+        name.removeprefix("tutelage.") for name in names if name.startswith("tutelage.")
+    } == units
 
 
 def test_supported_versions_are_tested_and_those_of_the_package():
@@ -89,13 +115,26 @@ def test_supported_versions_are_tested_and_those_of_the_package():
 
 
 def test_every_dependency_has_a_row_with_a_reason():
-    reproductions = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())["project"]
-    lists = PROJECT["dependencies"], reproductions["dependencies"], *PROJECT["optional-dependencies"].values()
+    reproductions = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())[
+        "project"
+    ]
+    lists = (
+        PROJECT["dependencies"],
+        reproductions["dependencies"],
+        *PROJECT["optional-dependencies"].values(),
+    )
     declared = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} - {"tutelage"}
     installed, of_developers = OF_PACKAGES.split("## Development")
-    rows = [line.split(" | ") for line in installed.splitlines() if re.match(r"\| `[\w-]+` \| ", line)]
-    assert all(len(row) == 6 and re.match(r"\d", row[3]) and re.fullmatch(r"20\d\d-\d\d", row[4]) for row in rows)
-    assert declared <= {row[0].strip("|` ") for row in rows} | set(re.findall(r"`([\w-]+)`", of_developers))
+    rows = [
+        line.split(" | ") for line in installed.splitlines() if re.match(r"\| `[\w-]+` \| ", line)
+    ]
+    assert all(
+        len(row) == 6 and re.match(r"\d", row[3]) and re.fullmatch(r"20\d\d-\d\d", row[4])
+        for row in rows
+    )
+    assert declared <= {row[0].strip("|` ") for row in rows} | set(
+        re.findall(r"`([\w-]+)`", of_developers)
+    )
 
 
 def foreign_private_names(source: str) -> set[str]:
@@ -105,8 +144,12 @@ def foreign_private_names(source: str) -> set[str]:
         if isinstance(node, ast.Import):
             homes |= {alias.asname or alias.name.split(".")[0]: alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith("tutelage"):
-            homes |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-    chains = (ast.unparse(node).split(".") for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+            homes |= {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
+    chains = (
+        ast.unparse(node).split(".") for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    )
     reached = (".".join([homes[root], *rest]) for root, *rest in chains if root in homes)
     return {
         name
@@ -116,7 +159,9 @@ def foreign_private_names(source: str) -> set[str]:
 
 
 def test_private_names_of_other_packages_are_those_with_a_reason():
-    assert foreign_private_names("from a._b import C\nimport d.e\nd.e._f.g()\nfrom h import _i") >= {"a._b.C", "h._i"}
+    assert foreign_private_names(
+        "from a._b import C\nimport d.e\nd.e._f.g()\nfrom h import _i"
+    ) >= {"a._b.C", "h._i"}
     listed = re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \| \S", OF_PRIVATE_NAMES, re.MULTILINE)
     for path in FOLDER.rglob("*.py"):
         text, mine = path.read_text(), {name for name, file in listed if FOLDER / file == path}

@@ -33,8 +33,14 @@ EVERY = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 
 
 def test_every_exported_mechanism_is_an_entry():
-    exported = {getattr(module, name) for module in (tutelage, mechanisms, local) for name in module.__all__}
-    kinds = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, Mechanism | LocalMechanism)}
+    exported = {
+        getattr(module, name) for module in (tutelage, mechanisms, local) for name in module.__all__
+    }
+    kinds = {
+        kind
+        for kind in exported
+        if isinstance(kind, type) and issubclass(kind, Mechanism | LocalMechanism)
+    }
     assert {kind for kind in kinds if not isabstract(kind)} == {entry.kind for entry in ENTRIES}
 
 
@@ -43,7 +49,9 @@ def test_settings_are_the_fields_of_the_class(entry):
     parameters = {setting.parameter for setting in entry.settings}
     assert parameters == {field.name for field in fields(entry.kind)}
     made = entry.make_sharp()
-    assert entry.settings_of(made) == {setting.name: getattr(made, setting.parameter) for setting in entry.settings}
+    assert entry.settings_of(made) == {
+        setting.name: getattr(made, setting.parameter) for setting in entry.settings
+    }
     assert entry_of(made) is entry
 
 
@@ -64,7 +72,9 @@ def test_one_vote_shows_in_the_sharp_instances(entry):
 
 @EVERY
 def test_the_page_has_a_row_with_a_proof(entry):
-    page = (REPOSITORY / "docs" / ("local.md" if entry.name in LOCAL else "mechanisms.md")).read_text()
+    page = (
+        REPOSITORY / "docs" / ("local.md" if entry.name in LOCAL else "mechanisms.md")
+    ).read_text()
     signature = f"{entry.kind.__name__}({', '.join(field.name for field in fields(entry.kind))})"
     row = next(line for line in page.splitlines() if line.startswith(f"| `{signature}` | "))
     assert f" | `{entry.name}` | {entry.line} | " in row
@@ -106,11 +116,16 @@ def test_random_audits_try_every_central_mechanism():
 def test_a_configuration_can_name_it(entry):
     known: Any = CENTRAL if entry in CENTRAL.values() else LOCAL
     made = entry.make_sharp()
-    lines = [f'name = "{entry.name}"', *(f"{name} = {value}" for name, value in entry.settings_of(made).items())]
+    lines = [
+        f'name = "{entry.name}"',
+        *(f"{name} = {value}" for name, value in entry.settings_of(made).items()),
+    ]
     assert read_mechanism(tomllib.loads("\n".join(lines)), known, "`mechanism`") == made
 
 
-@pytest.mark.parametrize("names", [TEACHERS, STUDENTS, SELECTORS, FEATURE_MAPS, DATASETS, CENTRAL], ids=" ".join)
+@pytest.mark.parametrize(
+    "names", [TEACHERS, STUDENTS, SELECTORS, FEATURE_MAPS, DATASETS, CENTRAL], ids=" ".join
+)
 def test_what_a_configuration_may_name_is_on_its_page(names):
     page = (REPOSITORY / "docs" / "configuration.md").read_text()
     assert {name for name in names if not re.search(rf"\b{name}\b", page)} == set()

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
-CLOCKS = {"sleep", "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
+CLOCKS = {
+    "sleep",
+    "time",
+    "time_ns",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+}
 # Where a clock is what is tested, or where no assertion depends on it.
 MAY_READ_A_CLOCK = {
     "processes.py": "looks again and again whether a condition holds, for as long as it takes",
@@ -26,7 +34,9 @@ def clocks(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+@pytest.mark.parametrize(
+    "path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS))
+)
 def test_no_test_reads_a_clock(path):
     if path.name not in MAY_READ_A_CLOCK:
         assert not clocks(path.read_text()), "wait for a condition instead, with processes.until"

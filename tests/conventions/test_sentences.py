@@ -31,7 +31,7 @@ ERRORS = {
     for name, kind in vars(exceptions).items()
     if isinstance(kind, type) and issubclass(kind, exceptions.TutelageError)
 }
-OF_PROBLEMS = {"InvalidParameterError", "UnknownParameterError"}
+OF_PROBLEMS = {"InvalidParameterError", "Problem", "UnknownParameterError"}
 
 
 def template(message: ast.expr) -> str:
@@ -63,16 +63,22 @@ def sentences() -> list[str]:
     for path in Path(tutelage.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Name(id="Problem")):
+                case ast.Call(args=[ast.Starred(), *_]):
+                    continue
+                case ast.Call(func=ast.Name(id=kind)) if kind in OF_PROBLEMS:
                     found.add(f"Problem: {problem(node)}")
-                case ast.Call(func=ast.Name(id=kind), args=[message, *_]) if kind in ERRORS - OF_PROBLEMS:
+                case ast.Call(func=ast.Name(id=kind), args=[message, *_]) if (
+                    kind in ERRORS - OF_PROBLEMS
+                ):
                     found.add(f"{kind}: {template(message)}".replace("\n", "\\n"))
     return sorted(found)
 
 
 def test_the_sentences_of_errors_are_those_of_the_list():
     written, listed = set(sentences()), set(SENTENCES.read_text(encoding="utf-8").splitlines())
-    changed = [f"+ {one}" for one in sorted(written - listed)] + [f"- {one}" for one in sorted(listed - written)]
+    changed = [f"+ {one}" for one in sorted(written - listed)] + [
+        f"- {one}" for one in sorted(listed - written)
+    ]
     assert not changed, "\n".join([*changed, "If this is meant, run this file as a script."])
 
 
@@ -94,7 +100,7 @@ def test_a_text_of_a_user_is_no_name_of_a_parameter():
 
 
 def test_a_program_can_tell_errors_apart_without_their_sentences():
-    error = exceptions.InvalidParameterError(exceptions.Problem("plan.epsilon", "be above 0", "-1", "Raise $epsilon."))
+    error = exceptions.InvalidParameterError("plan.epsilon", "be above 0", "-1", "Raise $epsilon.")
     assert (error.code, error.parameter) == ("invalid-parameter", "epsilon")
     assert str(error) == "`epsilon` of plan must be above 0. Got -1. Raise `epsilon`."
     assert error.said(on_command_line) == ("--epsilon must be above 0. Got -1. Raise --epsilon.",)

@@ -19,7 +19,17 @@ REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"
 # Each imports those before it.
 ROOT_ORDER = ["exceptions", "_internal", "privacy", "tables", "digests", "events", "targets"]
 ROOT_WORDS = set(ROOT_ORDER)
-PIPELINE = {"accounting", "ballots", "ledger", "mechanisms", "noise", "partition", "people", "students", "teachers"}
+PIPELINE = {
+    "accounting",
+    "ballots",
+    "ledger",
+    "mechanisms",
+    "noise",
+    "partition",
+    "people",
+    "students",
+    "teachers",
+}
 # Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
 MAY_IMPORT: dict[str, set[str]] = {
     "noise": set(),
@@ -36,7 +46,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "students": {"features", "reporting"},
     "reporting": set(),
     "ledger": {"accounting", "partition"},
-    "publishing": {"accounting", "ballots", "boundary", "ledger", "mechanisms", "methods", "noise", "reporting"},
+    "publishing": {
+        "accounting",
+        "ballots",
+        "boundary",
+        "ledger",
+        "mechanisms",
+        "methods",
+        "noise",
+        "reporting",
+    },
     "compat": {"accounting", "ballots"},
     "methods": PIPELINE - {"ledger"} | {"features", "terms"},
     "terms": {"accounting"},
@@ -57,10 +76,30 @@ MAY_IMPORT: dict[str, set[str]] = {
     "labeling": PIPELINE | {"boundary", "methods"},
     "published": {"accounting", "features", "ledger", "noise", "reporting", "students"},
     "estimator": PIPELINE
-    | {"boundary", "features", "methods", "preflight", "published", "publishing", "release", "reporting", "terms"},
+    | {
+        "boundary",
+        "features",
+        "methods",
+        "preflight",
+        "published",
+        "publishing",
+        "release",
+        "reporting",
+        "terms",
+    },
     "federation": PIPELINE | {"boundary", "features", "methods", "preflight"},
     "audit": PIPELINE
-    | {"boundary", "estimator", "features", "methods", "preflight", "release", "reporting", "terms", "testing"},
+    | {
+        "boundary",
+        "estimator",
+        "features",
+        "methods",
+        "preflight",
+        "release",
+        "reporting",
+        "terms",
+        "testing",
+    },
     "cli": PIPELINE
     | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "release", "reporting", "terms"},
@@ -111,11 +150,23 @@ def test_imports_run_one_way(path):
 
 
 def test_every_file_has_its_place():
-    assert {unit_of(path) for path in SOURCES} == ROOT_WORDS | set(MAY_IMPORT) | {"__init__", "__main__"}
+    assert {unit_of(path) for path in SOURCES} == ROOT_WORDS | set(MAY_IMPORT) | {
+        "__init__",
+        "__main__",
+    }
 
 
 def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
-    sensitive = {"ballots", "teachers", "partition", "mechanisms", "accounting", "noise", "methods", "labeling"}
+    sensitive = {
+        "ballots",
+        "teachers",
+        "partition",
+        "mechanisms",
+        "accounting",
+        "noise",
+        "methods",
+        "labeling",
+    }
     for unit in ("students", "reporting"):
         reached, frontier = set(), {unit}
         while frontier:
@@ -128,12 +179,18 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
 def test_people_noise_and_ledger_meet_at_the_boundary_alone():
     """Elsewhere no budget is spent, and noise is simulated: a rehearsal refuses any other (tests/test_boundary.py)."""
     apart = {"audit", "testing", "ledger"}
-    files = {str(path.relative_to(PACKAGE)): path.read_text() for path in SOURCES if unit_of(path) not in apart}
+    files = {
+        str(path.relative_to(PACKAGE)): path.read_text()
+        for path in SOURCES
+        if unit_of(path) not in apart
+    }
 
     def found(pattern: str) -> set[str]:
         return {name for name, text in files.items() if re.search(pattern, text)}
 
-    assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {"boundary.py"}
+    assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {
+        "boundary.py"
+    }
     assert not [name for name in found(r"SystemNoise\(") if name.startswith("federation")]
     draws = r"(?<!self)(?<!boundary)\.release\((?!\)|file=|votes, SimulationNoise\()"
     assert found(draws) == {"boundary.py", "methods/rehearsal.py"}
@@ -141,9 +198,14 @@ def test_people_noise_and_ledger_meet_at_the_boundary_alone():
 
 def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_shares():
     def imported(path: Path) -> set[Path]:
-        names = re.findall(r"^from tutelage\.federation\.([\w.]+) import", path.read_text(), re.MULTILINE)
+        names = re.findall(
+            r"^from tutelage\.federation\.([\w.]+) import", path.read_text(), re.MULTILINE
+        )
         places = (PACKAGE / "federation" / name.replace(".", "/") for name in names)
-        return {place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places}
+        return {
+            place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            for place in places
+        }
 
     reached, frontier = set(), {PACKAGE / "federation" / "aggregator.py"}
     while frontier:
@@ -159,7 +221,9 @@ def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_sh
 
 def test_the_package_does_without_its_reproductions():
     for path in SOURCES:
-        assert not re.search(r"^\s*(import|from) tutelage_reproductions", path.read_text(), re.MULTILINE), path
+        assert not re.search(
+            r"^\s*(import|from) tutelage_reproductions", path.read_text(), re.MULTILINE
+        ), path
 
 
 def test_mechanisms_and_accounting_meet_in_events_only():
@@ -178,17 +242,33 @@ def test_public_names_are_curated_and_exist():
 
 def test_import_is_light():
     script = "import sys, tutelage; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "opendp", "sklearn", "scipy", "numpy", "joblib", "rich", "typer", "skops"} & set(loaded)
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {
+        "torch",
+        "opendp",
+        "sklearn",
+        "scipy",
+        "numpy",
+        "joblib",
+        "rich",
+        "typer",
+        "skops",
+    } & set(loaded)
 
 
 def test_torch_is_an_extra_that_only_networks_import():
     for path in SOURCES:
         if "networks" not in (path.parent.name, path.stem):
-            assert not re.search(r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
+            assert not re.search(
+                r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE
+            ), path
     for path in REPRODUCTIONS:
         if path.name != "distillation.py" and path.parent.name != "students":
-            assert not re.search(r"^(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
+            assert not re.search(
+                r"^(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE
+            ), path
 
 
 FORBIDDEN = {
@@ -223,14 +303,20 @@ def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
         tree = ast.parse(path.read_text())
         for owner in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
             for function in (node for node in owner.body if isinstance(node, ast.FunctionDef)):
-                names = {argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]}
+                names = {
+                    argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]
+                }
                 if names & {"seed", "random_state", "rng", "generator"}:
                     owners.add(getattr(owner, "name", path.name))
     assert owners == {"SimulationNoise"}
 
 
 def test_every_error_has_a_code_of_its_own():
-    classes = [one for one in vars(exceptions).values() if isinstance(one, type) and issubclass(one, Exception)]
+    classes = [
+        one
+        for one in vars(exceptions).values()
+        if isinstance(one, type) and issubclass(one, Exception)
+    ]
     codes = [error.code for error in classes if issubclass(error, exceptions.TutelageError)]
     assert len(set(codes)) == len(codes)
     assert all(issubclass(error, exceptions.TutelageError | UserWarning) for error in classes)

@@ -20,7 +20,13 @@ from tutelage.ballots import VoteHistogram
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.students.selection import LeastConfident, Medoids, PublicKnowledge, QuerySelector, RandomRows
+from tutelage.students.selection import (
+    LeastConfident,
+    Medoids,
+    PublicKnowledge,
+    QuerySelector,
+    RandomRows,
+)
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients
 from tutelage_reproductions.protocol import published_votes
@@ -50,7 +56,8 @@ _SOFT = (
 )
 _UNDECIDED = "The paper reports a gain of 1.5 to 2.5 points. It does not describe its student or its experts."
 
-Student = Callable[[Matrix, IntArray, int], Any]  # rows, labels and a seed to something with predict_proba
+# Rows, labels and a seed to something with predict_proba.
+Student = Callable[[Matrix, IntArray, int], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,8 +65,10 @@ class Pool:
     """Public rows with the label that each would be answered with, and rows to score students on."""
 
     X: Matrix = field(repr=False)  # public images, white is 1
-    features: Matrix = field(repr=False)  # what representatives are chosen by, learned from the public images
-    answers: IntArray = field(repr=False)  # noisy plurality of each row; a rule sees those it asked for
+    # Representatives are chosen by these features, learned from the public images.
+    features: Matrix = field(repr=False)
+    # Noisy plurality of each row; a rule sees those it asked for.
+    answers: IntArray = field(repr=False)
     truth: IntArray = field(repr=False)  # true classes, to count wrong answers only
     X_held: Matrix = field(repr=False)  # what students are scored on
     y_held: IntArray = field(repr=False)
@@ -94,7 +103,9 @@ def network(X: Matrix, labels: IntArray, seed: int) -> Any:
     from tutelage_reproductions.distillation import DistilledStudent
 
     factory = TwoConvolutions(shift=0, scale=1.0)
-    return DistilledStudent(factory, steps=_NETWORK_STEPS, random_state=seed).fit(X, np.eye(_CLASSES)[labels])
+    return DistilledStudent(factory, steps=_NETWORK_STEPS, random_state=seed).fit(
+        X, np.eye(_CLASSES)[labels]
+    )
 
 
 def learned(
@@ -158,10 +169,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         "All settings were chosen on training images.",
     ]
     if not quick and find_spec("torch") is None:
-        notes.append("Networks were left out: torch is not installed (pip install 'tutelage[torch]').")
+        notes.append(
+            "Networks were left out: torch is not installed (pip install 'tutelage[torch]')."
+        )
     with threadpool_limits(1):  # models this small only wait for further threads
         work = _work(mnist, votes, quick=quick)
-        rows = [row for rows in progress_bar(work, "active learning", len(work), shown=progress) for row in rows()]
+        rows = [
+            row
+            for rows in progress_bar(work, "active learning", len(work), shown=progress)
+            for row in rows()
+        ]
     return Record(
         name="active-learning",
         source="PATE 2017 (arXiv:1610.05755v4), Appendix B.2",
@@ -171,12 +188,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     )
 
 
-def _work(mnist: ImageSplit, votes: VoteHistogram, *, quick: bool) -> list[Callable[[], Iterator[Row]]]:
+def _work(
+    mnist: ImageSplit, votes: VoteHistogram, *, quick: bool
+) -> list[Callable[[], Iterator[Row]]]:
     gradients = GlyphGradients().transform(mnist.X_test)
 
     def paper_pool(seed: int) -> Pool:
         rows = np.arange(len(mnist.X_test))
-        return pool_of(mnist, gradients, votes, rows[: votes.n_queries], rows[votes.n_queries :], seed)
+        return pool_of(
+            mnist, gradients, votes, rows[: votes.n_queries], rows[votes.n_queries :], seed
+        )
 
     def shuffled_pool(seed: int) -> Pool:
         rows = np.random.default_rng(seed).permutation(votes.n_queries)
@@ -202,7 +223,12 @@ def _work(mnist: ImageSplit, votes: VoteHistogram, *, quick: bool) -> list[Calla
 
 
 def pool_of(
-    mnist: ImageSplit, gradients: Matrix, votes: VoteHistogram, public: IntArray, held: IntArray, seed: int
+    mnist: ImageSplit,
+    gradients: Matrix,
+    votes: VoteHistogram,
+    public: IntArray,
+    held: IntArray,
+    seed: int,
 ) -> Pool:
     """Return some of the test images that were voted on as public rows, others to score on."""
     rows = PublicRows(gradients[public], "MNIST test images")
@@ -216,17 +242,26 @@ def pool_of(
     )
 
 
-def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rules: tuple[Plan, ...]) -> Iterator[Row]:
+def rules_rows(
+    name: str, student: Student, pool_by: Callable[[int], Pool], rules: tuple[Plan, ...]
+) -> Iterator[Row]:
     """Yield random queries' accuracy, how much more each rule reaches with as many, and how many answers are right."""
     started, plans = time.perf_counter(), (_RANDOM, *rules)
     pools = [pool_by(seed) for seed in range(_SEEDS)]
-    found = [[learned(pool, plan, student, _ROUNDS, seed) for seed, pool in enumerate(pools)] for plan in plans]
+    found = [
+        [learned(pool, plan, student, _ROUNDS, seed) for seed, pool in enumerate(pools)]
+        for plan in plans
+    ]
     accuracies, right = np.moveaxis(np.array(found), 2, 0)  # each (plans, seeds, rounds)
     seconds = time.perf_counter() - started
     for at, queries in enumerate(_ROUNDS):
         center, interval = mean_share(accuracies[0, :, at])
         yield Row(
-            name=f"{name}, {queries:,} random: %", ours=center, interval=interval, seconds=seconds, better="higher"
+            name=f"{name}, {queries:,} random: %",
+            ours=center,
+            interval=interval,
+            seconds=seconds,
+            better="higher",
         )
         for plan, reached in zip(rules, accuracies[1:], strict=True):
             if at > 0 or plan.first != _RANDOM.first:
@@ -264,11 +299,17 @@ def experts_rows(name: str, student: Student, pool_by: Callable[[int], Pool]) ->
     center, interval = mean(undecided)
     asked = f"{rounds[0]:,} queries"
     yield Row(
-        name=f"{name}, experts of {asked}: undecided rows", ours=center, published=500.0, interval=interval, why=_SOFT
+        name=f"{name}, experts of {asked}: undecided rows",
+        ours=center,
+        published=500.0,
+        interval=interval,
+        why=_SOFT,
     )
     gain, interval = mean(gains)
     what = f"{name}, {asked} + {_EXPERTS_THEN} by experts: gain"
-    yield Row(name=what, ours=gain, interval=interval, seconds=seconds, better="higher", why=_UNDECIDED)
+    yield Row(
+        name=what, ours=gain, interval=interval, seconds=seconds, better="higher", why=_UNDECIDED
+    )
 
 
 def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
@@ -278,7 +319,9 @@ def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
         started = time.perf_counter()
         rule = SiameseSimilarity(same, image_shape=(28, 28), steps=_SIAMESE_STEPS)
         plan = Plan(name=f"same {same}", first=RandomRows(), then=rule)
-        found = np.array([_siamese(pool_by(seed), plan, rule, rounds, seed) for seed in range(_SEEDS)])
+        found = np.array(
+            [_siamese(pool_by(seed), plan, rule, rounds, seed) for seed in range(_SEEDS)]
+        )
         seconds = time.perf_counter() - started
         names = (
             f"confident matches (p > {_CONFIDENT:g}), % of rows",
@@ -288,7 +331,12 @@ def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
         )
         for name, values in zip(names, found.T, strict=True):
             center, interval = mean(values)
-            yield Row(name=f"siamese, same {same}: {name}", ours=center, interval=interval, seconds=seconds)
+            yield Row(
+                name=f"siamese, same {same}: {name}",
+                ours=center,
+                interval=interval,
+                seconds=seconds,
+            )
 
 
 def _siamese(

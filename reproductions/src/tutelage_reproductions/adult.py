@@ -36,7 +36,8 @@ _QUICK_RUNS = 2
 _PAPERS_RUNS = 5
 FORESTS, _ANSWERS = 250, 500
 ONE_PARTITION = (
-    "This ε depends on the votes and so on the partition. The paper has one partition; our number is a mean."
+    "This ε depends on the votes and so on the partition. The paper has "
+    "one partition; our number is a mean."
 )
 _LEFT_OUT = ("education",)  # the same as education-num, in words
 
@@ -79,7 +80,11 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     return Record(
         name="adult",
         source="PATE 2017 (arXiv:1610.05755v4), Appendix C",
-        rows=(*_baseline(adult), *_papers_setting(adult, papers_runs, progress), *_ours(adult, runs)),
+        rows=(
+            *_baseline(adult),
+            *_papers_setting(adult, papers_runs, progress),
+            *_ours(adult, runs),
+        ),
         quick=quick,
         notes=(
             (
@@ -100,7 +105,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
 def _baseline(adult: AdultSplit) -> Iterator[Row]:
     started = time.perf_counter()
     forest = RandomForestClassifier(random_state=0).fit(adult.X_private, adult.y_private)
-    right, interval = share(forest.predict(adult.X_public[-EVALUATION_ROWS:]) == adult.y_public[-EVALUATION_ROWS:])
+    right, interval = share(
+        forest.predict(adult.X_public[-EVALUATION_ROWS:]) == adult.y_public[-EVALUATION_ROWS:]
+    )
     seconds = time.perf_counter() - started
     yield Row(
         name="without privacy: forest, %", ours=right, published=85.0, interval=interval, seconds=seconds,
@@ -116,8 +123,20 @@ def _papers_setting(adult: AdultSplit, runs: int, progress: bool) -> Iterator[Ro
     for run in range(runs):
         votes = forest_votes(adult, queries, run, progress=progress)
         release = mechanism.release(votes, SimulationNoise(run))
-        for student, scores in ((RandomForestClassifier(), forests), (SelfTrainingStudent(), self_trained)):
-            scores.append(score(student, adult.X_public, np.arange(_ANSWERS), release.labels, adult.y_public, run))
+        for student, scores in (
+            (RandomForestClassifier(), forests),
+            (SelfTrainingStudent(), self_trained),
+        ):
+            scores.append(
+                score(
+                    student,
+                    adult.X_public,
+                    np.arange(_ANSWERS),
+                    release.labels,
+                    adult.y_public,
+                    run,
+                )
+            )
         accountant = Accountant()
         accountant.add(release.event, votes)
         by_votes.append(accountant.exact(DELTA).reveal())
@@ -151,7 +170,9 @@ def _ours(adult: AdultSplit, runs: int) -> Iterator[Row]:
             votes = _ridge_votes(teachers, X_private, adult.y_private, X_public[:pool], run)
             for point, found in zip(points, scores, strict=True):
                 asked = np.random.default_rng([run, pool]).permutation(pool)[: point.queries]
-                labels = GNMax(point.sigma).release(votes.select(asked), SimulationNoise(run)).labels
+                labels = (
+                    GNMax(point.sigma).release(votes.select(asked), SimulationNoise(run)).labels
+                )
                 student = LogisticRegression(C=point.C, max_iter=1000)
                 found.append(score(student, X_public, asked, labels, adult.y_public, run))
         seconds = time.perf_counter() - started
@@ -172,17 +193,23 @@ def _rows(point: _Point, scores: list[float], seconds: float) -> Iterator[Row]:
 
 def publishable(mechanism: Mechanism, queries: int, unit: PrivacyUnit = ONE_TEACHER) -> float:
     """Return the worst-case ε of `queries` labels of two classes, with noise that is not simulated."""
-    return epsilon(Repeated(mechanism.event_of_one(2, unit, simulated=False), queries), DELTA).epsilon
+    return epsilon(
+        Repeated(mechanism.event_of_one(2, unit, simulated=False), queries), DELTA
+    ).epsilon
 
 
 def forest_votes(adult: AdultSplit, queries: Matrix, run: int, *, progress: bool) -> VoteHistogram:
     """Return the votes of the paper's forests, 250 on disjoint shards, on some rows."""
     shards = _shards(adult.X_private, FORESTS, run)
     teachers = EstimatorTeachers(RandomForestClassifier(), n_classes=2, seed=run, progress=progress)
-    return tally(teachers.fit_ballots(adult.X_private, adult.y_private, shards, queries), 2, shards.unit)
+    return tally(
+        teachers.fit_ballots(adult.X_private, adult.y_private, shards, queries), 2, shards.unit
+    )
 
 
-def _ridge_votes(teachers: _Teachers, X: Matrix, y: IntArray, queries: Matrix, run: int) -> VoteHistogram:
+def _ridge_votes(
+    teachers: _Teachers, X: Matrix, y: IntArray, queries: Matrix, run: int
+) -> VoteHistogram:
     """Return votes of least squares in which a row above 50K counts several times."""
     shards = _shards(X, teachers.number, run)
     head = Ridge(teachers.alpha, class_weights=(1, teachers.weight))
@@ -193,7 +220,9 @@ def _shards(X: Matrix, number: int, run: int) -> Shards:
     return Shards.of_rows(len(X), number, key=f"reproduction of Adult {run}".encode())
 
 
-def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntArray, run: int) -> float:
+def score(
+    student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntArray, run: int
+) -> float:
     """Return the accuracy of a student on the evaluation rows, in percent; it sees the other rows unlabeled."""
     labels = np.full(len(X), ABSTAIN)
     labels[asked] = released
@@ -206,5 +235,7 @@ def _encoded(X: IntArray, adult: AdultSplit) -> FloatArray:
     """Return rows as 0/1 columns: which eighths of the pool's values a number reaches, and which category it is."""
     categories = (name for name in adult.feature_names if name not in (*NUMBERS, *_LEFT_OUT))
     order = [adult.feature_names.index(name) for name in (*NUMBERS, *categories)]
-    pool = PublicRows(adult.X_public[:-EVALUATION_ROWS, order], "the test rows of Adult that may be asked about")
+    pool = PublicRows(
+        adult.X_public[:-EVALUATION_ROWS, order], "the test rows of Adult that may be asked about"
+    )
     return PublicSteps.learn(pool, len(NUMBERS)).transform(X[:, order])

@@ -21,7 +21,14 @@ from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import round_up
-from tutelage_reproductions.adult import DELTA, FORESTS, ONE_PARTITION, forest_votes, publishable, score
+from tutelage_reproductions.adult import (
+    DELTA,
+    FORESTS,
+    ONE_PARTITION,
+    forest_votes,
+    publishable,
+    score,
+)
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Interval, Record, Row, mean, mean_share
 from tutelage_reproductions.students.self_training import SelfTrainingStudent
@@ -55,7 +62,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     started = time.perf_counter()
     found: dict[_Choice, list[_Found]] = {choice: [] for choice in choices}
     for run in progress_bar(runs, "Runs", len(runs), shown=progress):
-        votes = forest_votes(adult, adult.X_public[: max(labels for labels, _ in choices)], run, progress=progress)
+        votes = forest_votes(
+            adult, adult.X_public[: max(labels for labels, _ in choices)], run, progress=progress
+        )
         for labels, scale in choices:
             found[labels, scale].append(_run(adult, votes.first(labels), scale, run))
     seconds = time.perf_counter() - started
@@ -71,21 +80,35 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
                 f"are the first test rows; accuracy is on the last {EVALUATION_ROWS:,}. δ = {DELTA:g}. The time is "
                 "that of the whole grid."
             ),
-            ("The ε in a name is the worst-case ε. The paper's 2.66 is vote-dependent and uses the bound of 2017."),
+            (
+                "The ε in a name is the worst-case ε. The paper's 2.66 is vote-dependent and uses the bound of 2017."
+            ),
         ),
-        figure=figure({labels: _curve(labels, found) for labels in dict.fromkeys(labels for labels, _ in choices)}),
+        figure=figure(
+            {
+                labels: _curve(labels, found)
+                for labels in dict.fromkeys(labels for labels, _ in choices)
+            }
+        ),
     )
 
 
 def _run(adult: AdultSplit, votes: VoteHistogram, scale: float, run: int) -> _Found:
     release = LNMax(scale).release(votes, SimulationNoise(run))
     forest, self_trained = (
-        score(student, adult.X_public, np.arange(votes.n_queries), release.labels, adult.y_public, run)
+        score(
+            student, adult.X_public, np.arange(votes.n_queries), release.labels, adult.y_public, run
+        )
         for student in (RandomForestClassifier(), SelfTrainingStudent())
     )
     accountant = Accountant()
     accountant.add(release.event, votes)
-    return _Found(forest, self_trained, accountant.bound_2017(DELTA).reveal(), accountant.exact(DELTA).reveal())
+    return _Found(
+        forest,
+        self_trained,
+        accountant.bound_2017(DELTA).reveal(),
+        accountant.exact(DELTA).reveal(),
+    )
 
 
 def _rows(choice: _Choice, found: list[_Found], seconds: float) -> Iterator[Row]:
@@ -98,7 +121,9 @@ def _rows(choice: _Choice, found: list[_Found], seconds: float) -> Iterator[Row]
         seconds=seconds, better="higher",
     )  # fmt: skip
     self_trained, interval = mean_share([one.self_trained for one in found])
-    yield Row(name=f"{name}: self-training, %", ours=self_trained, interval=interval, better="higher")
+    yield Row(
+        name=f"{name}: self-training, %", ours=self_trained, interval=interval, better="higher"
+    )
     exact, interval = mean([one.exact for one in found])
     yield Row(name=f"{name}: exact vote-dependent ε", ours=exact, interval=interval, better="lower")
     if is_papers:
@@ -123,7 +148,11 @@ def figure(curves: Mapping[int, Series]) -> Panels:
         By number of labels.
     """
     papers = Series(
-        name="PATE 2017, vote-dependent ε", x=(_PAPERS_EPSILON,), y=(_PAPERS_ACCURACY,), labels=("",), color=_BLACK
+        name="PATE 2017, vote-dependent ε",
+        x=(_PAPERS_EPSILON,),
+        y=(_PAPERS_ACCURACY,),
+        labels=("",),
+        color=_BLACK,
     )
     return Panels(
         title=f"Adult: a forest trained on noisy labels of {FORESTS} forests",
@@ -154,7 +183,8 @@ def figure(curves: Mapping[int, Series]) -> Panels:
 
 def _curve(labels: int, found: dict[_Choice, list[_Found]]) -> Series:
     mine = sorted(
-        ((_cost(choice), runs) for choice, runs in found.items() if choice[0] == labels), key=lambda at: at[0]
+        ((_cost(choice), runs) for choice, runs in found.items() if choice[0] == labels),
+        key=lambda at: at[0],
     )
     centers = [mean_share([one.forest for one in runs]) for _, runs in mine]
     return Series(

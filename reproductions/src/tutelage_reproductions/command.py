@@ -17,7 +17,17 @@ from tutelage._internal.outputs import check_replaceable, claimed, form
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage_reproductions import NAMES, Record, Refused, Row, run, run_all, still_to_run
-from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, page_of, records_of
+from tutelage_reproductions.page import (
+    ABOUT,
+    asked,
+    duration,
+    interval,
+    number,
+    ours,
+    page,
+    page_of,
+    records_of,
+)
 from tutelage_reproductions.verdicts import VERDICTS
 
 _PAGE = "RESULTS.md"
@@ -28,25 +38,43 @@ def reproduce(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a reproduction; see --list.", show_default=False, autocompletion=lambda: list(NAMES)
+            help="Name of a reproduction; see --list.",
+            show_default=False,
+            autocompletion=lambda: list(NAMES),
         ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Run all of them, one after the other (1.5 hours on two cores).")
+        bool,
+        typer.Option(
+            "--all", help="Run all of them, one after the other (1.5 hours on two cores)."
+        ),
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Run a shorter form: about a minute each.")] = False,
-    download: Annotated[bool, typer.Option("--download", help="Download data sets that are missing.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a shorter form: about a minute each.")
+    ] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download data sets that are missing.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the record as JSON. With --all, print one record per line.")
+        bool,
+        typer.Option(
+            "--json", help="Print the record as JSON. With --all, print one record per line."
+        ),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Folder for json, csv and figures. With --all, also pages of all results."),
+        typer.Option(
+            "--output",
+            help="Folder for json, csv and figures. With --all, also pages of all results.",
+        ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="With --all: skip reproductions that are already in --output.")
+        bool,
+        typer.Option("--keep", help="With --all: skip reproductions that are already in --output."),
     ] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List the reproductions and exit.")] = False,
+    list_all: Annotated[
+        bool, typer.Option("--list", help="List the reproductions and exit.")
+    ] = False,
 ) -> None:
     """Recompute a table or figure of the papers, or repeat another experiment.
 
@@ -57,7 +85,9 @@ def reproduce(
             typer.echo(f"{known:<18}{VERDICTS[known].title}")
         return
     if every == (name is not None):
-        raise ConfigError("Name one reproduction, or use --all. `tutelage reproduce --list` lists them.")
+        raise ConfigError(
+            "Name one reproduction, or use --all. `tutelage reproduce --list` lists them."
+        )
     if keep and (output is None or not every):
         raise ConfigError(
             "--keep needs --all and --output: it skips the reproductions whose records are in that folder."
@@ -66,12 +96,20 @@ def reproduce(
     results = None if output is None else _results_folder(output, NAMES if name is None else [name])
     if name is not None:
         record = run(name, quick=quick, download=download, progress=progress)
-        _show(record, results, json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None)
+        _show(
+            record,
+            results,
+            json.dumps(record.as_dict(), indent=2, ensure_ascii=False) if as_json else None,
+        )
         return
     names = still_to_run(NAMES, output, quick=quick) if keep and output is not None else NAMES
     complete = True
     for found in run_all(names, quick=quick, download=download, progress=progress):
-        because = found.because if isinstance(found, Refused) else _shown_or_not(found, results, as_json=as_json)
+        because = (
+            found.because
+            if isinstance(found, Refused)
+            else _shown_or_not(found, results, as_json=as_json)
+        )
         if because is not None:
             complete = False
             typer.secho(f"tutelage: {found.name}: {because}", err=True, fg=typer.colors.YELLOW)
@@ -85,7 +123,10 @@ def _results_folder(output: Path, names: Iterable[str]) -> Path:
     """Return the folder for records, which may hold only earlier records under their names."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
-    for name in (_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg", "md"))):
+    for name in (
+        _PAGE,
+        *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg", "md")),
+    ):
         check_replaceable(output / name, _RECORD, way_out=_ANOTHER)
     output.mkdir(parents=True, exist_ok=True)
     return output
@@ -96,7 +137,9 @@ def _is_record(path: Path) -> bool:
     content = path.read_bytes()
     match path.suffix:
         case ".md":
-            return (ABOUT if path.name == _PAGE else f"`tutelage reproduce {path.stem}`").encode() in content
+            return (
+                ABOUT if path.name == _PAGE else f"`tutelage reproduce {path.stem}`"
+            ).encode() in content
         case ".csv":
             return content.startswith(",".join(column.name for column in fields(Row)).encode())
         case ".png" | ".svg":
@@ -113,7 +156,9 @@ _RECORD = form("a record", _is_record)
 def _shown_or_not(record: Record, results: Path | None, *, as_json: bool) -> str | None:
     """Show a record; return why a part of it could not be saved, such as a figure without matplotlib."""
     try:
-        _show(record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
+        _show(
+            record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None
+        )
     except TutelageError as error:
         return str(error)
     return None
@@ -130,7 +175,8 @@ def _show(record: Record, results: Path | None, as_json: str | None) -> None:
     with TemporaryDirectory() as new:
         try:
             record.save(Path(new))
-        except InvalidParameterError as error:  # matplotlib is missing; what else was written is kept
+        except InvalidParameterError as error:
+            # Matplotlib is missing; what else was written is kept.
             undrawn = error
         _put(results, sorted(Path(new).iterdir()))
     if undrawn is not None:
@@ -163,7 +209,14 @@ def _print(record: Record) -> None:
     for heading in ("", "published", "goal", "ours", "95 % interval", "time"):
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in record.rows:
-        table.add_row(row.name, number(row.published), asked(row), ours(row), interval(row), duration(row.seconds))
+        table.add_row(
+            row.name,
+            number(row.published),
+            asked(row),
+            ours(row),
+            interval(row),
+            duration(row.seconds),
+        )
     console = plain_console()
     console.print(table)
     for row in record.rows:
@@ -173,4 +226,7 @@ def _print(record: Record) -> None:
         console.print(note, highlight=False)
     if record.circumstances is not None:
         on = record.circumstances
-        console.print(f"{duration(on.seconds)} on {on.processor}; commit {on.commit or 'unknown'}.", highlight=False)
+        console.print(
+            f"{duration(on.seconds)} on {on.processor}; commit {on.commit or 'unknown'}.",
+            highlight=False,
+        )

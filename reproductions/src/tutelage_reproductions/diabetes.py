@@ -21,7 +21,12 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 from tutelage_reproductions.adult import publishable
-from tutelage_reproductions.datasets import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
+from tutelage_reproductions.datasets import (
+    DiabetesSplit,
+    HospitalStays,
+    load_diabetes,
+    split_by_patient,
+)
 from tutelage_reproductions.datasets.diabetes import FEATURES, PATIENTS, ROWS
 from tutelage_reproductions.record import Record, Row, mean, mean_share
 
@@ -41,7 +46,8 @@ _NOT_READMISSION = (
     "number fits the label diabetesMed."
 )
 _CONTESTED = (
-    "Teachers cannot predict readmission, so their votes are divided. Divided votes spend much more vote-dependent ε."
+    "Teachers cannot predict readmission, so their votes are divided. "
+    "Divided votes spend much more vote-dependent ε."
 )
 _WHICH_COLUMNS = (
     "The paper does not name its 18 columns. With these 17 columns, forests learn only the rule in "
@@ -93,8 +99,12 @@ class _Case:
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return accuracies and ε by both labels; `quick` repeats each less often, and leaves out three cases."""
-    readmitted, drug = (load_diabetes(download=download, label=label) for label in ("readmitted", "diabetesMed"))
-    with_another = load_diabetes(download=download, label="diabetesMed", features=(*_WITHOUT_LABEL, _DRUG))
+    readmitted, drug = (
+        load_diabetes(download=download, label=label) for label in ("readmitted", "diabetesMed")
+    )
+    with_another = load_diabetes(
+        download=download, label="diabetesMed", features=(*_WITHOUT_LABEL, _DRUG)
+    )
     runs = range(_QUICK_RUNS if quick else _RUNS)
     cases = _cases(readmitted, drug, with_another)[: _QUICK_CASES if quick else None]
     rows = [*_sizes(readmitted, drug), *_rules(drug, with_another)]
@@ -105,7 +115,13 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows += _rows(case, found[case.name], time.perf_counter() - started)
     unit = _by_patient(readmitted, 0).shards.unit
     cost = publishable(_MECHANISM, _ANSWERS, unit)
-    rows.append(Row(name=f"{_ANSWERS} queries, LNMax 20: worst-case ε for one patient", ours=cost, better="lower"))
+    rows.append(
+        Row(
+            name=f"{_ANSWERS} queries, LNMax 20: worst-case ε for one patient",
+            ours=cost,
+            better="lower",
+        )
+    )
     rows += _leaks(found)
     return Record(
         name="diabetes",
@@ -145,15 +161,33 @@ def _notes(runs: int) -> tuple[str, ...]:
     )
 
 
-def _cases(readmitted: HospitalStays, drug: HospitalStays, with_another: HospitalStays) -> list[_Case]:
+def _cases(
+    readmitted: HospitalStays, drug: HospitalStays, with_another: HospitalStays
+) -> list[_Case]:
     """Return the cases, those of the quick form first."""
     no_better = (_NOT_READMISSION, _NOT_READMISSION, _CONTESTED)
     return [
-        _Case("diabetesMed, 17 columns, by row", drug, _as_the_paper, True, _WHICH_COLUMNS, _WHICH_COLUMNS, _FLOOR),
+        _Case(
+            "diabetesMed, 17 columns, by row",
+            drug,
+            _as_the_paper,
+            True,
+            _WHICH_COLUMNS,
+            _WHICH_COLUMNS,
+            _FLOOR,
+        ),
         _Case("readmission, by row", readmitted, _as_the_paper, True, *no_better),
         _Case("readmission, patients apart", readmitted, _by_patient),
         _Case("readmission, the same by row", readmitted, _by_row),
-        _Case(f"diabetesMed, and {_DRUG}, by row", with_another, _as_the_paper, True, _FEW_SIGNS, None, _FLOOR),
+        _Case(
+            f"diabetesMed, and {_DRUG}, by row",
+            with_another,
+            _as_the_paper,
+            True,
+            _FEW_SIGNS,
+            None,
+            _FLOOR,
+        ),
         _Case("diabetesMed, patients apart", drug, _by_patient),
         _Case("diabetesMed, the same by row", drug, _by_row),
     ]
@@ -168,7 +202,9 @@ def _sizes(readmitted: HospitalStays, drug: HospitalStays) -> Iterator[Row]:
             if np.sum(stays.y == 0) < needed
             else None
         )
-        yield Row(name=f"stays with {name}", ours=float(np.sum(stays.y == 0)), published=needed, why=short)
+        yield Row(
+            name=f"stays with {name}", ours=float(np.sum(stays.y == 0)), published=needed, why=short
+        )
 
 
 def _rules(*tables: HospitalStays) -> Iterator[Row]:
@@ -177,7 +213,9 @@ def _rules(*tables: HospitalStays) -> Iterator[Row]:
         names = [name for name in (*_RULE, _DRUG) if name in stays.feature_names]
         taken = np.any(stays.X[:, [stays.feature_names.index(name) for name in names]] != 0, axis=1)
         right = 100 * np.mean([np.mean(taken[stays.y == label] == label) for label in (0, 1)])
-        yield Row(name=f"diabetesMed by the rule '{' or '.join(names)} is not No', %", ours=float(right))
+        yield Row(
+            name=f"diabetesMed by the rule '{' or '.join(names)} is not No', %", ours=float(right)
+        )
 
 
 def _rows(case: _Case, found: list[_Found], seconds: float) -> Iterator[Row]:
@@ -192,7 +230,11 @@ def _rows(case: _Case, found: list[_Found], seconds: float) -> Iterator[Row]:
             interval=interval, seconds=seconds, better="higher", why=why,
         )  # fmt: skip
     costs = (
-        ("vote-dependent ε, bound of 2017", [one.bound for one in found], 1.44 if case.published else None),
+        (
+            "vote-dependent ε, bound of 2017",
+            [one.bound for one in found],
+            1.44 if case.published else None,
+        ),
         ("vote-dependent ε, exact", [one.exact for one in found], None),
     )
     for what, values, published in costs:
@@ -206,7 +248,9 @@ def _rows(case: _Case, found: list[_Found], seconds: float) -> Iterator[Row]:
 def _leaks(found: dict[str, list[_Found]]) -> Iterator[Row]:
     """Yield how much more is right where patients may be in two parts; runs are of the same stays, so pairs differ."""
     for label in ("readmission", "diabetesMed"):
-        by_row, apart = (found.get(f"{label}, {deal}", []) for deal in ("the same by row", "patients apart"))
+        by_row, apart = (
+            found.get(f"{label}, {deal}", []) for deal in ("the same by row", "patients apart")
+        )
         if not by_row:
             continue  # left out of the quick form
         for what, gains in (
@@ -214,7 +258,11 @@ def _leaks(found: dict[str, list[_Found]]) -> Iterator[Row]:
             ("student", [a.student - b.student for a, b in zip(by_row, apart, strict=True)]),
         ):
             gain, interval = mean(gains)
-            yield Row(name=f"{label}: by row minus patients apart, {what}, points", ours=gain, interval=interval)
+            yield Row(
+                name=f"{label}: by row minus patients apart, {what}, points",
+                ours=gain,
+                interval=interval,
+            )
 
 
 def _run(dealt: _Dealt, run: int) -> _Found:
@@ -248,7 +296,9 @@ def _as_the_paper(stays: HospitalStays, run: int) -> _Dealt:
     cut = round(len(rows) * _TRAINING_SHARE)
     last = round((len(rows) - cut) * _SCORED / _EVALUATION)
     private = stays.select(rows[:cut])
-    return _Dealt(private, _by_stay(cut, run), stays.select(rows[cut:][:_ANSWERS]), stays.select(rows[-last:]))
+    return _Dealt(
+        private, _by_stay(cut, run), stays.select(rows[cut:][:_ANSWERS]), stays.select(rows[-last:])
+    )
 
 
 def _by_patient(stays: HospitalStays, run: int) -> _Dealt:
@@ -264,11 +314,15 @@ def _by_row(stays: HospitalStays, run: int) -> _Dealt:
     """Divide the stays of `_by_patient` again, in parts of the same size, regardless of the patient."""
     split = _apart(stays, run)
     parts = (split.private, split.public, split.test)
-    kept = np.flatnonzero(np.isin(stays.encounters, np.concatenate([part.encounters for part in parts])))
+    kept = np.flatnonzero(
+        np.isin(stays.encounters, np.concatenate([part.encounters for part in parts]))
+    )
     rows = np.random.default_rng([run, 2]).permutation(kept)
     cut, last = len(split.private), len(split.test)
     private = stays.select(rows[:cut])
-    return _Dealt(private, _by_stay(cut, run), stays.select(rows[cut:][:_ANSWERS]), stays.select(rows[-last:]))
+    return _Dealt(
+        private, _by_stay(cut, run), stays.select(rows[cut:][:_ANSWERS]), stays.select(rows[-last:])
+    )
 
 
 def _apart(stays: HospitalStays, run: int) -> DiabetesSplit:

@@ -22,7 +22,13 @@ from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows
-from tutelage_reproductions.students.networks import arrays_of, learned_by, network_from, restore, scores_of
+from tutelage_reproductions.students.networks import (
+    arrays_of,
+    learned_by,
+    network_from,
+    restore,
+    scores_of,
+)
 
 
 @final
@@ -98,7 +104,8 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         wanted = _probabilities(targets, len(rows))
         self.classes_ = np.arange(wanted.shape[1])
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
-        with drawing_from(seed), threadpool_limits(1):  # batches this small only wait for further threads
+        # Batches this small only wait for further threads.
+        with drawing_from(seed), threadpool_limits(1):
             module = self._trained(torch.tensor(rows), torch.tensor(wanted, dtype=torch.float32))
         self.weights_ = arrays_of(module)
         return self
@@ -139,7 +146,12 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
 
 def _probabilities(targets: npt.ArrayLike, n_rows: int) -> FloatArray:
     wanted: FloatArray = np.asarray(targets, dtype=np.float64)
-    fits = wanted.ndim == 2 and wanted.shape[0] == n_rows and wanted.shape[-1] > 1 and bool(np.all(wanted >= 0))
+    fits = (
+        wanted.ndim == 2
+        and wanted.shape[0] == n_rows
+        and wanted.shape[-1] > 1
+        and bool(np.all(wanted >= 0))
+    )
     if not fits or not np.allclose(wanted.sum(axis=1), 1, atol=1e-6):
         raise InvalidDataError(
             "`targets` of DistilledStudent must hold one vector of probabilities per row, each summing to 1, of two "

@@ -78,7 +78,12 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     votes = published_votes()
     cases = [*_compositions(), *_laplace_answers(votes, quick=quick, download=download)]
     cases += [] if quick else [_adult(progress=progress)]
-    cases += [_diabetes(), *_confident_answers(votes, quick=quick, download=download), *_programs(), _local()]
+    cases += [
+        _diabetes(),
+        *_confident_answers(votes, quick=quick, download=download),
+        *_programs(),
+        _local(),
+    ]
     return Record(
         name="epsilons",
         source="PATE 2017 (arXiv:1610.05755v4), PATE 2018 (arXiv:1802.08908v1), PySyft 0.2, the tutorial, Zhao",
@@ -178,7 +183,13 @@ def _laplace_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_Ca
         if tested:
             values |= _tested(publishable.propose_on_mnist(public, queries), accountant)
         seconds = time.perf_counter() - started
-        yield _Case(f"2017 {data}, {queries:,} queries, δ = {delta:g}", published, values, _OTHER_VOTES, seconds)
+        yield _Case(
+            f"2017 {data}, {queries:,} queries, δ = {delta:g}",
+            published,
+            values,
+            _OTHER_VOTES,
+            seconds,
+        )
 
 
 def _confident_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_Case]:
@@ -187,7 +198,9 @@ def _confident_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_
     if quick:
         yield mnist
         return
-    votes = VoteHistogram.load(path, array="mnist_250_teachers").first(publishable.CONFIDENTLY_ASKED)
+    votes = VoteHistogram.load(path, array="mnist_250_teachers").first(
+        publishable.CONFIDENTLY_ASKED
+    )
     proposal = publishable.propose_confident(publishable.public_mnist_votes(download=download))
     tested = _tested(proposal, publishable.confident_run(votes, seed=1))
     yield replace(mnist, values=mnist.values | tested)
@@ -195,7 +208,12 @@ def _confident_answers(path: Path, *, quick: bool, download: bool) -> Iterator[_
 
 
 def _confident(
-    path: Path, data: str, queries: int, noise: tuple[float, float, float], delta: float, published: float
+    path: Path,
+    data: str,
+    queries: int,
+    noise: tuple[float, float, float],
+    delta: float,
+    published: float,
 ) -> _Case:
     started = time.perf_counter()
     votes = VoteHistogram.load(path, array=f"{data.lower()}_250_teachers").first(queries)
@@ -204,18 +222,28 @@ def _confident(
         _OWN: _expected(votes, noise, delta),
         _BOUND: fmean(cost.reveal() for cost in runs.bound_2018),
         _EXACT: fmean(cost.reveal() for cost in runs.exact),
-        _ANY: exact_costs.confident_for_any_votes(*exact_costs.confident_events(votes, noise), queries, delta),
+        _ANY: exact_costs.confident_for_any_votes(
+            *exact_costs.confident_events(votes, noise), queries, delta
+        ),
     }
     seconds = time.perf_counter() - started
-    return _Case(f"2018 {data}, {queries:,} queries, δ = {delta:g}", published, values, _EXPECTED, seconds)
+    return _Case(
+        f"2018 {data}, {queries:,} queries, δ = {delta:g}", published, values, _EXPECTED, seconds
+    )
 
 
 def _expected(votes: VoteHistogram, noise: tuple[float, float, float], delta: float) -> float:
     """Return ε as the paper of 2018 has it: every check, and every answer as often as its check lets it pass."""
     check, answer = exact_costs.confident_events(votes, noise)
     chances = special.ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
-    checks, answers = (pate_bounds.costs_2018(event, votes, DEFAULT_ORDERS) for event in (check, answer))
-    return RenyiCurve(DEFAULT_ORDERS, checks.sum(axis=0) + chances @ answers).to_epsilon(delta, classic).epsilon
+    checks, answers = (
+        pate_bounds.costs_2018(event, votes, DEFAULT_ORDERS) for event in (check, answer)
+    )
+    return (
+        RenyiCurve(DEFAULT_ORDERS, checks.sum(axis=0) + chances @ answers)
+        .to_epsilon(delta, classic)
+        .epsilon
+    )
 
 
 def _adult(*, progress: bool) -> _Case:
@@ -223,8 +251,11 @@ def _adult(*, progress: bool) -> _Case:
     started = time.perf_counter()
     split = load_adult()
     votes = adult.forest_votes(split, split.X_public[:_ASKED], 0, progress=progress)
-    accountant = _answered(VoteHistogram(votes.counts, votes.n_teachers))  # by teacher, as the proposal is
-    values = _by_every_method(accountant, _DELTA) | _tested(publishable.propose_for_two_classes(), accountant)
+    # By teacher, as the proposal is.
+    accountant = _answered(VoteHistogram(votes.counts, votes.n_teachers))
+    values = _by_every_method(accountant, _DELTA) | _tested(
+        publishable.propose_for_two_classes(), accountant
+    )
     name = f"2017 Adult, {_ASKED} queries, δ = {_DELTA:g}"
     return _Case(name, 2.66, values, _OTHER_FORESTS, time.perf_counter() - started)
 
@@ -243,8 +274,15 @@ def _programs() -> Iterator[_Case]:
     found = perform_analysis(ballots, every, noise_eps=0.1, delta=_DELTA, n_classes=10)
     mistaken, _ = analysis_of_pysyft(ballots, labels, 0.1, _DELTA)
     accountant = _answered(tally(ballots, 10), scale=10.0)
-    name, any_votes = f"PySyft's test, 50 queries, γ = 0.1, δ = {_DELTA:g}", accountant.data_independent(_DELTA).epsilon
-    by_votes = {_OWN: found.data_dependent, _EXACT: accountant.exact(_DELTA).reveal(), _ANY: any_votes}
+    name, any_votes = (
+        f"PySyft's test, 50 queries, γ = 0.1, δ = {_DELTA:g}",
+        accountant.data_independent(_DELTA).epsilon,
+    )
+    by_votes = {
+        _OWN: found.data_dependent,
+        _EXACT: accountant.exact(_DELTA).reveal(),
+        _ANY: any_votes,
+    }
     yield _Case(f"{name}, vote-dependent", 6.8847, by_votes)
     yield _Case(f"{name}, labels as indices", 1.4828, {_OWN: mistaken})
     yield _Case(f"{name}, worst case", 7.8376, {_OWN: found.data_independent})
@@ -259,7 +297,10 @@ def _test_data_of_pysyft() -> tuple[Ballots, IntArray]:
     for place in range(1, 624):  # how Matsumoto and Nishimura's generator of 2002 spreads a seed
         key.append((1_812_433_253 * (key[-1] ^ (key[-1] >> 30)) + place) % 2**32)
     bits = MT19937()
-    bits.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, dtype=np.uint32), "pos": 624}}
+    bits.state = {
+        "bit_generator": "MT19937",
+        "state": {"key": np.array(key, dtype=np.uint32), "pos": 624},
+    }
     generator = Generator(bits)
     ballots = (10 * generator.random((100, 50))).astype(np.int16)
     ballots[:, :10] = 0
@@ -299,12 +340,17 @@ def _tested(proposal: Proposal, released: Accountant) -> dict[str, float]:
 
 
 def _chart(cases: list[_Case]) -> "DotChart":
-    columns = [Dots(name=method, values=tuple(case.values.get(method) for case in cases)) for method in _DRAWN]
+    columns = [
+        Dots(name=method, values=tuple(case.values.get(method) for case in cases))
+        for method in _DRAWN
+    ]
     return DotChart(
         title="The same labels, four values of ε",
         x_label="ε",
         cases=tuple(case.name for case in cases),
-        reference=Dots(name="published by the paper", values=tuple(case.published for case in cases)),
+        reference=Dots(
+            name="published by the paper", values=tuple(case.published for case in cases)
+        ),
         methods=tuple(columns),
         ticks=_TICKS,
     )
@@ -342,12 +388,18 @@ class DotChart:
         canvas = blank(_WIDTH, _AROUND + _LINE * len(self.cases))
         axes = canvas.subplots()
         for line in range(len(self.cases)):
-            found = [value for dots in (self.reference, *self.methods) if (value := dots.values[line]) is not None]
+            found = [
+                value
+                for dots in (self.reference, *self.methods)
+                if (value := dots.values[line]) is not None
+            ]
             axes.plot([min(found), max(found)], [-line, -line], color="0.85", linewidth=2, zorder=1)
         _draw(axes, self.reference, "|", "black", _BAR)
         for number, dots in enumerate(self.methods):
             _draw(axes, dots, _MARKERS[number % len(_MARKERS)], COLORS[number % len(COLORS)], _SIZE)
-        axes.set(title=self.title, xlabel=self.x_label, xscale="log", ylim=(0.6 - len(self.cases), 0.6))
+        axes.set(
+            title=self.title, xlabel=self.x_label, xscale="log", ylim=(0.6 - len(self.cases), 0.6)
+        )
         axes.minorticks_off()
         axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
         axes.set_yticks([-line for line in range(len(self.cases))], list(self.cases))
@@ -359,4 +411,6 @@ class DotChart:
 def _draw(axes: "Axes", dots: Dots, marker: str, color: str, size: float) -> None:
     places = [(value, -line) for line, value in enumerate(dots.values) if value is not None]
     x, y = zip(*places, strict=True) if places else ((), ())
-    axes.plot(x, y, marker, color=color, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2)
+    axes.plot(
+        x, y, marker, color=color, markersize=size, markeredgewidth=1.8, label=dots.name, zorder=2
+    )

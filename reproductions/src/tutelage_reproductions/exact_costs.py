@@ -19,7 +19,12 @@ from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import SimulatedRuns, confident_runs
 from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.outcome_probabilities import NoiseLaw, discrete_gaussian, discrete_laplace, noisy_argmax
+from tutelage.accounting.outcome_probabilities import (
+    NoiseLaw,
+    discrete_gaussian,
+    discrete_laplace,
+    noisy_argmax,
+)
 from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
     Composed,
@@ -57,7 +62,9 @@ class Costs:
     seconds: float
 
 
-def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float, goal: float) -> Costs:
+def laplace_row(
+    name: str, votes: VoteHistogram, delta: float, published: float, goal: float
+) -> Costs:
     """Return the costs of answering every query with LNMax at scale 20."""
     started = time.perf_counter()
     answers = accountant_of(NoisyArgmaxLaplace(20.0, votes.n_classes, ONE_TEACHER), votes)
@@ -83,7 +90,12 @@ def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float,
 
 
 def confident_row(
-    name: str, votes: VoteHistogram, delta: float, noise: tuple[float, float, float], published: float, goal: float
+    name: str,
+    votes: VoteHistogram,
+    delta: float,
+    noise: tuple[float, float, float],
+    published: float,
+    goal: float,
 ) -> Costs:
     """Return the costs of Confident-GNMax, each query checked and answered where it passes, averaged over runs."""
     started = time.perf_counter()
@@ -109,7 +121,9 @@ def confident_row(
         exact=fmean(cost.reveal() for cost in runs.exact),
         exponential_scale=scale,
         exponential_data_independent=any_votes,
-        exponential_exact=fmean(RenyiCurve(ORDERS, total).to_epsilon(delta).epsilon for total in totals),
+        exponential_exact=fmean(
+            RenyiCurve(ORDERS, total).to_epsilon(delta).epsilon for total in totals
+        ),
         seconds=seconds,
     )
 
@@ -123,7 +137,9 @@ def confident_events(
     return check, NoisyArgmaxGaussian(sigma, votes.n_classes, ONE_TEACHER)
 
 
-def confident_for_any_votes(check: ConfidenceCheck, answer: NoisyArgmaxGaussian, asked: int, delta: float) -> float:
+def confident_for_any_votes(
+    check: ConfidenceCheck, answer: NoisyArgmaxGaussian, asked: int, delta: float
+) -> float:
     """Return ε of so many checks, each of which may let an answer through."""
     return epsilon(Composed((Repeated(check, asked), Repeated(answer, asked))), delta).epsilon
 
@@ -136,14 +152,17 @@ def simulated_runs(
     most = votes.counts.max(axis=1)
     passed = np.array(
         [
-            most + SimulationNoise(run).discrete_gaussian(check.sigma, most.shape) >= check.threshold
+            most + SimulationNoise(run).discrete_gaussian(check.sigma, most.shape)
+            >= check.threshold
             for run in range(RUNS)
         ]
     )
     return passed, confident_runs(check, answer, votes, delta, passed)
 
 
-def accountant_of(event: NoisyArgmaxLaplace | ExponentialArgmax, votes: VoteHistogram) -> Accountant:
+def accountant_of(
+    event: NoisyArgmaxLaplace | ExponentialArgmax, votes: VoteHistogram
+) -> Accountant:
     """Return an accountant that answered every query once."""
     accountant = Accountant()
     accountant.add(Repeated(event, votes.n_queries), votes)
@@ -156,12 +175,18 @@ def equally_right(votes: VoteHistogram, law: NoiseLaw, weights: np.ndarray) -> f
     right = [
         np.exp(laws.log_mass[np.arange(len(chunk)), 0, 0, plurality[chunk]])
         for chunk in np.array_split(np.arange(votes.n_queries), 1 + votes.n_queries // 500)
-        for laws in [noisy_argmax(votes.counts[chunk], np.zeros(len(chunk), dtype=bool), law, votes.n_classes)]
+        for laws in [
+            noisy_argmax(
+                votes.counts[chunk], np.zeros(len(chunk), dtype=bool), law, votes.n_classes
+            )
+        ]
     ]
     wanted = np.average(np.concatenate(right), weights=weights)
 
     def surplus(scale: float) -> float:
-        reported = special.softmax(votes.counts / scale, axis=1)[np.arange(votes.n_queries), plurality]
+        reported = special.softmax(votes.counts / scale, axis=1)[
+            np.arange(votes.n_queries), plurality
+        ]
         return float(np.average(reported, weights=weights) - wanted)
 
     root: Any = optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6)
@@ -178,10 +203,20 @@ def experiments(path: Path) -> list[Callable[[], Costs]]:
         lambda: laplace_row("SVHN, LNMax 20, 500 queries", svhn.first(500), 1e-6, 5.04, 1.42),
         lambda: laplace_row("SVHN, LNMax 20, 1,000 queries", svhn.first(1000), 1e-6, 8.19, 1.98),
         lambda: confident_row(
-            "MNIST, Confident 200/150/40, 640 queries", mnist.first(640), 1e-5, (200, 150, 40), 1.97, 1.0
+            "MNIST, Confident 200/150/40, 640 queries",
+            mnist.first(640),
+            1e-5,
+            (200, 150, 40),
+            1.97,
+            1.0,
         ),
         lambda: confident_row(
-            "SVHN, Confident 300/200/40, 8,500 queries", svhn.first(8500), 1e-6, (300, 200, 40), 4.96, 2.9
+            "SVHN, Confident 300/200/40, 8,500 queries",
+            svhn.first(8500),
+            1e-6,
+            (300, 200, 40),
+            4.96,
+            2.9,
         ),
     ]
 

@@ -30,7 +30,8 @@ from tutelage_reproductions.record import Interval, Record, Row, mean_share
 
 _GAMMAS = (0.01, 0.015, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
 _TOLD = (0.01, 0.05, 0.2, 1.0)  # that have a row; the figure has all
-_NOISY = 0.05  # up to here the noise is large for any of the ensembles, and more teachers are better
+# Up to here the noise is large for any of the ensembles, and more teachers are better.
+_NOISY = 0.05
 _TEACHERS = (10, 100, 250)
 _QUICK = (Networks(10, 1), Networks(50, 3))
 _SVHN_EPOCHS = 15
@@ -41,7 +42,8 @@ _PUBLISHED_COLORS = {"MNIST": 4, "SVHN": 3}
 _PUBLISHED_GAMMA, _PUBLISHED = 0.05, {"MNIST": 93.18, "SVHN": 87.79}
 _MEAN_TEACHER = {"MNIST": 83.86, "SVHN": 83.18}
 _OTHER_TEACHERS = (
-    "The paper's mean is not that of these votes, although with noise they are as accurate as the paper says."
+    "The paper's mean is not that of these votes, although with noise they "
+    "are as accurate as the paper says."
 )
 
 
@@ -76,7 +78,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
             "for "
             f"{', '.join(f'{each.epochs} epochs ({each.n_teachers} teachers)' for each in _ensembles(quick=quick))}."
         ),
-        ("The mean teacher of the published votes on SVHN is the one in the paper of 2017; on MNIST it is not."),
+        (
+            "The mean teacher of the published votes on SVHN is the one in the paper of 2017; on MNIST it is not."
+        ),
     ]
     curves = [*_mnist(notes, quick=quick, download=download, progress=progress)]
     curves += _svhn(notes, quick=quick, download=download, progress=progress)
@@ -102,17 +106,23 @@ def _mnist(notes: list[str], *, quick: bool, download: bool, progress: bool) -> 
     mnist = load_mnist(download=download)
     ensembles = _ensembles(quick=quick)
     if find_spec("torch") is None:
-        notes.append("Networks were left out: torch is not installed (pip install 'tutelage[torch]').")
+        notes.append(
+            "Networks were left out: torch is not installed (pip install 'tutelage[torch]')."
+        )
         ensembles = ()
     for networks in ensembles:
         found = ballots_of(mnist, networks, progress=progress)
-        yield _Curve("MNIST", "networks", found.votes(len(mnist.classes)), mnist.y_test, found.seconds)
+        yield _Curve(
+            "MNIST", "networks", found.votes(len(mnist.classes)), mnist.y_test, found.seconds
+        )
     try:
         votes = published_mnist_votes()
     except InvalidDataError as missing:
         notes.append(f"Published votes were left out: {missing}")
     else:
-        yield _Curve("MNIST", "published teachers", votes, mnist.y_test[: votes.n_queries], published=True)
+        yield _Curve(
+            "MNIST", "published teachers", votes, mnist.y_test[: votes.n_queries], published=True
+        )
 
 
 def _svhn(notes: list[str], *, quick: bool, download: bool, progress: bool) -> Iterator[_Curve]:
@@ -127,7 +137,9 @@ def _svhn(notes: list[str], *, quick: bool, download: bool, progress: bool) -> I
     try:
         svhn = load_svhn(download=download)
     except InvalidDataError:
-        notes.append("10 and 100 teachers of SVHN are left out because SVHN's training images were not found.")
+        notes.append(
+            "10 and 100 teachers of SVHN are left out because SVHN's training images were not found."
+        )
         return
     notes.append(
         f"Networks on SVHN learn from its 73,257 training images for {_SVHN_EPOCHS} epochs. The paper also "
@@ -141,8 +153,13 @@ def _svhn(notes: list[str], *, quick: bool, download: bool, progress: bool) -> I
 def _accuracies(curve: _Curve) -> _Points:
     found = _Points([], [])
     for gamma in _GAMMAS:
-        draws = [LNMax(1 / gamma).release(curve.votes, SimulationNoise(seed)).labels for seed in range(_DRAWS)]
-        right, interval = mean_share(100 * np.mean([labels == curve.labels for labels in draws], axis=0))
+        draws = [
+            LNMax(1 / gamma).release(curve.votes, SimulationNoise(seed)).labels
+            for seed in range(_DRAWS)
+        ]
+        right, interval = mean_share(
+            100 * np.mean([labels == curve.labels for labels in draws], axis=0)
+        )
         found.right.append(right)
         found.intervals.append(interval or (right, right))
     return found
@@ -164,7 +181,11 @@ def _rows(curve: _Curve, points: _Points) -> Iterator[Row]:
     if curve.published:
         yield _mean_teacher(curve)
     falls = -np.diff(points.right)
-    yield Row(name=f"{curve.name}: largest fall where γ rises, points", ours=max(0.0, falls.max()), at_most=_SLACK)
+    yield Row(
+        name=f"{curve.name}: largest fall where γ rises, points",
+        ours=max(0.0, falls.max()),
+        at_most=_SLACK,
+    )
 
 
 def _mean_teacher(curve: _Curve) -> Row:
@@ -200,7 +221,9 @@ def _more_teachers(curves: list[_Curve], points: list[_Points]) -> Iterator[Row]
         falls = -np.diff([right for _, right in mine], axis=0)
         noisy = falls[:, [gamma <= _NOISY for gamma in _GAMMAS]].max()
         what = "largest fall where teachers are added, points"
-        yield Row(name=f"{images}, γ up to {_NOISY:g}: {what}", ours=max(0.0, noisy), at_most=_SLACK)
+        yield Row(
+            name=f"{images}, γ up to {_NOISY:g}: {what}", ours=max(0.0, noisy), at_most=_SLACK
+        )
         yield Row(
             name=f"{images}, γ = 1: {what}",
             ours=max(0.0, falls[:, -1].max()),
@@ -213,7 +236,10 @@ def _more_teachers(curves: list[_Curve], points: list[_Points]) -> Iterator[Row]
 
 def _by_origin(curves: list[_Curve], points: list[_Points]) -> tuple[list[Series], list[Series]]:
     """Return the curves of networks that were trained here, and those of the paper's teachers."""
-    drawn = [(curve.published, _series(curve, found)) for curve, found in zip(curves, points, strict=True)]
+    drawn = [
+        (curve.published, _series(curve, found))
+        for curve, found in zip(curves, points, strict=True)
+    ]
     return [series for published, series in drawn if not published], [
         series for published, series in drawn if published
     ]
@@ -224,8 +250,13 @@ def _series(curve: _Curve, found: _Points) -> Series:
         name=curve.name,
         x=_GAMMAS,
         y=tuple(found.right),
-        interval=(tuple(low for low, _ in found.intervals), tuple(high for _, high in found.intervals)),
-        color=_PUBLISHED_COLORS[curve.images] if curve.published else _COLORS.get(curve.votes.n_teachers, 5),
+        interval=(
+            tuple(low for low, _ in found.intervals),
+            tuple(high for _, high in found.intervals),
+        ),
+        color=_PUBLISHED_COLORS[curve.images]
+        if curve.published
+        else _COLORS.get(curve.votes.n_teachers, 5),
     )
 
 

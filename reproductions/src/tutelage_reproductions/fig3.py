@@ -79,7 +79,9 @@ def _ensembles(*, quick: bool) -> tuple[Networks, ...]:
 
 def _trained(notes: list[str], *, quick: bool, download: bool, progress: bool) -> Iterator[_Gap]:
     if find_spec("torch") is None:
-        notes.append("Networks were left out: torch is not installed (pip install 'tutelage[torch]').")
+        notes.append(
+            "Networks were left out: torch is not installed (pip install 'tutelage[torch]')."
+        )
         return
     mnist = load_mnist(download=download)
     for networks in _ensembles(quick=quick):
@@ -110,12 +112,19 @@ def _figure(gaps: list[_Gap]) -> Figure:
                 name=curve,
                 x=tuple(float(gap.n_teachers) for gap in mine),
                 y=tuple(gap.mean for gap in mine),
-                interval=(tuple(gap.interval[0] for gap in mine), tuple(gap.interval[1] for gap in mine)),
+                interval=(
+                    tuple(gap.interval[0] for gap in mine),
+                    tuple(gap.interval[1] for gap in mine),
+                ),
                 color=place,
             )
         )
     ends = (float(min(gap.n_teachers for gap in gaps)), float(max(gap.n_teachers for gap in gaps)))
-    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=6, dashes=1))
+    series.append(
+        Series(
+            name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=6, dashes=1
+        )
+    )
     return Figure(
         title="Lead of the first class over the second",
         x_label="number of teachers",

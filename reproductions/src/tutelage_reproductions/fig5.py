@@ -36,7 +36,9 @@ _CLASSES = 10
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the accuracies of students by number of samples; `quick` takes fewer samples, seeds and steps."""
     if find_spec("torch") is None:
-        raise InvalidDataError(f"The students of fig5 are networks, which need torch: {install('torch')}.")
+        raise InvalidDataError(
+            f"The students of fig5 are networks, which need torch: {install('torch')}."
+        )
     mnist = load_mnist(download=download)
     started = time.perf_counter()
     probabilities = teach(mnist, progress=progress)
@@ -80,7 +82,12 @@ def teach(mnist: ImageSplit, *, progress: bool) -> FloatArray:
     for teacher in progress_bar(range(_TEACHERS), "teachers", _TEACHERS, shown=progress):
         mine = shards.assignment == teacher
         model = MLPClassifier(
-            (32,), learning_rate_init=3e-3, max_iter=_EPOCHS, n_iter_no_change=_EPOCHS, tol=0.0, random_state=teacher
+            (32,),
+            learning_rate_init=3e-3,
+            max_iter=_EPOCHS,
+            n_iter_no_change=_EPOCHS,
+            tol=0.0,
+            random_state=teacher,
         )
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it stops after so many epochs
@@ -105,11 +112,14 @@ def summed(probabilities: FloatArray, temperature: float) -> FloatArray:
     return softer.mean(axis=0)
 
 
-def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progress: bool) -> list[Row]:
+def _curves(
+    mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progress: bool
+) -> list[Row]:
     seeds, samples = (_QUICK_SEEDS, _QUICK_SAMPLES) if quick else (_SEEDS, _SAMPLES)
     steps = _QUICK_STEPS if quick else _STEPS
     targets = {"plurality": (1.0, np.eye(_CLASSES)[plurality(probabilities)])} | {
-        f"T = {temperature:g}": (temperature, summed(probabilities, temperature)) for temperature in _TEMPERATURES
+        f"T = {temperature:g}": (temperature, summed(probabilities, temperature))
+        for temperature in _TEMPERATURES
     }
     work = [(n, name, seed) for n in samples for name in targets for seed in range(seeds)]
     started, found = time.perf_counter(), {}
@@ -121,17 +131,31 @@ def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progre
         baseline = np.array([found[n, "plurality", seed] for seed in range(seeds)])
         center, interval = mean_share(baseline)
         rows.append(
-            Row(name=f"{n:,} samples, plurality: %", ours=center, interval=interval, seconds=seconds, better="higher")
+            Row(
+                name=f"{n:,} samples, plurality: %",
+                ours=center,
+                interval=interval,
+                seconds=seconds,
+                better="higher",
+            )
         )
         for name in [name for name in targets if name != "plurality"]:
             gain, interval = mean([found[n, name, seed] for seed in range(seeds)] - baseline)
             rows.append(
-                Row(name=f"{n:,} samples, {name}: gain", ours=gain, interval=interval, seconds=seconds, better="higher")
+                Row(
+                    name=f"{n:,} samples, {name}: gain",
+                    ours=gain,
+                    interval=interval,
+                    seconds=seconds,
+                    better="higher",
+                )
             )
     return rows
 
 
-def _accuracy(mnist: ImageSplit, temperature: float, targets: FloatArray, n: int, steps: int, seed: int) -> float:
+def _accuracy(
+    mnist: ImageSplit, temperature: float, targets: FloatArray, n: int, steps: int, seed: int
+) -> float:
     from tutelage.networks import TwoConvolutions
     from tutelage_reproductions.distillation import DistilledStudent
 

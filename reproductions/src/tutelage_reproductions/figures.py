@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,7 +172,7 @@ def blank(width: float, height: float) -> "Canvas":
         from matplotlib.figure import Figure as Canvas
     except ModuleNotFoundError:
         raise InvalidParameterError(
-            Problem("figure.path", "be left out without matplotlib", fix="Type: pip install matplotlib.")
+            "figure.path", "be left out without matplotlib", fix="Type: pip install matplotlib."
         ) from None
     return Canvas(figsize=(width, height), layout="constrained")
 
@@ -188,16 +188,32 @@ def save(canvas: "Canvas", folder: Path, name: str) -> list[Path]:
 def _draw(axes: "Axes", series: Series, color: str) -> None:
     from matplotlib.patheffects import withStroke
 
-    marker, line = ("D", "none") if series.labels else ("o" if series.markers else "none", _DASHES[series.dashes])
+    marker, line = (
+        ("D", "none")
+        if series.labels
+        else ("o" if series.markers else "none", _DASHES[series.dashes])
+    )
     style = {"marker": marker, "linestyle": line, "color": color, "markersize": 4, "linewidth": 1.5}
     if series.interval is not None and series.bars:
-        below, above = ([abs(y - end) for y, end in zip(series.y, ends, strict=True)] for ends in series.interval)
-        axes.errorbar(series.x, series.y, (below, above), label=series.name or "_", capsize=3, elinewidth=1, **style)
+        below, above = (
+            [abs(y - end) for y, end in zip(series.y, ends, strict=True)]
+            for ends in series.interval
+        )
+        axes.errorbar(
+            series.x,
+            series.y,
+            (below, above),
+            label=series.name or "_",
+            capsize=3,
+            elinewidth=1,
+            **style,
+        )
     else:
         axes.plot(series.x, series.y, label=series.name or "_", **style)
         if series.interval is not None:
             axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
-    middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labeled on its left
+    # A point beyond it is labeled on its left.
+    middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
         side, offset = ("right", (-6, 5)) if x > middle else ("left", (6, -11))
         place = {"xytext": offset, "textcoords": "offset points", "horizontalalignment": side}

@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap, PublicPCA, PublicProjection, PublicRows
 from tutelage.features.base import require_public
 from tutelage.features.images import LEVELS, Directions, edge_histograms, flat_images
@@ -42,7 +42,11 @@ _LARGEST_CELL = 32  # in larger ones a pixel's share would round to nothing
 
 
 def glyph_features(
-    public: PublicRows, image_shape: tuple[int, int] = (28, 28), *, cell: int = 4, n_components: int = 64
+    public: PublicRows,
+    image_shape: tuple[int, int] = (28, 28),
+    *,
+    cell: int = 4,
+    n_components: int = 64,
 ) -> Pipeline:
     """Return features of images of characters in which a few examples of each suffice: one class, one direction.
 
@@ -99,19 +103,27 @@ class GlyphGradients(PublicFeatureMap):
             integer_at_least(side, 4, "image_shape", "GlyphGradients")
         positive(self.white, "white", "GlyphGradients")
         if integer_at_least(self.cell, 1, "cell", "GlyphGradients") > _LARGEST_CELL:
-            raise InvalidParameterError(Problem("GlyphGradients.cell", f"be at most {_LARGEST_CELL}", f"{self.cell!r}"))
+            raise InvalidParameterError(
+                "GlyphGradients.cell", f"be at most {_LARGEST_CELL}", f"{self.cell!r}"
+            )
 
     def transform(self, X: npt.ArrayLike) -> Matrix:
         """Return float32 features: each direction's cells from left to right and top to bottom."""
         height, width = self.image_shape
         rows = number_rows(flat_images(X, self.image_shape), height * width, "GlyphGradients")
         if rows.dtype.kind == "f" and np.isnan(rows).any():
-            raise InvalidDataError("X of GlyphGradients must hold gray values. Fill the missing pixels first.")
+            raise InvalidDataError(
+                "X of GlyphGradients must hold gray values. Fill the missing pixels first."
+            )
         directions = Directions.of((height, width), self.cell)
 
         def histograms(chunk: Matrix) -> Matrix:
-            levels = np.rint(np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white))
-            return edge_histograms(upright(levels.astype(np.float32).reshape(-1, height, width)), directions)
+            levels = np.rint(
+                np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white)
+            )
+            return edge_histograms(
+                upright(levels.astype(np.float32).reshape(-1, height, width)), directions
+            )
 
         return in_chunks(histograms, rows)
 
@@ -132,11 +144,14 @@ def _posture(images: Matrix) -> tuple[FloatArray, FloatArray, FloatArray]:
     _, height, width = images.shape
     y, x = np.broadcast_arrays(_centered(height)[:, np.newaxis], _centered(width))
     powers = np.stack([np.ones_like(y), y, x, y * y, y * x], axis=-1).reshape(height * width, 5)
-    ink, sum_y, sum_x, sum_yy, sum_yx = (images.reshape(-1, height * width).astype(np.float64) @ powers).T
+    ink, sum_y, sum_x, sum_yy, sum_yx = (
+        images.reshape(-1, height * width).astype(np.float64) @ powers
+    ).T
     mass = np.where(ink > 0, ink, 1)
     down, right = sum_y / mass, sum_x / mass
     spread = sum_yy / mass - down * down
-    shear = (sum_yx / mass - down * right) / np.where(spread > 0.01, spread, np.inf)  # one line has no slant
+    # One line has no slant.
+    shear = (sum_yx / mass - down * right) / np.where(spread > 0.01, spread, np.inf)
     return down, right, np.clip(shear, -_STEEPEST, _STEEPEST)
 
 
@@ -169,12 +184,16 @@ class NeighborWhitening(PublicProjection):
     @classmethod
     def learn(cls, public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> Self:
         """Return the whitening by `neighbor_covariance`, which see for the parameters."""
-        variances, axes = np.linalg.eigh(neighbor_covariance(public, n_neighbors=n_neighbors, shrinkage=shrinkage))
+        variances, axes = np.linalg.eigh(
+            neighbor_covariance(public, n_neighbors=n_neighbors, shrinkage=shrinkage)
+        )
         center = public.values.mean(axis=0, dtype=np.float64)
         return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
 
 
-def neighbor_covariance(public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> FloatArray:
+def neighbor_covariance(
+    public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5
+) -> FloatArray:
     """Return how rows vary within a class, estimated without labels: half the mean square of neighbors' differences.
 
     `shrinkage` times the mean variance is added to each variance, so that no direction outweighs all others.
@@ -191,7 +210,9 @@ def neighbor_covariance(public: PublicRows, *, n_neighbors: int = 10, shrinkage:
     covariance = scatter / (2 * neighbors.size)
     mean_variance = np.trace(covariance) / len(covariance)
     if mean_variance == 0:
-        raise InvalidDataError("The public rows of neighbor_covariance must differ from their neighbors.")
+        raise InvalidDataError(
+            "The public rows of neighbor_covariance must differ from their neighbors."
+        )
     return covariance + shrinkage * mean_variance * np.eye(len(covariance))
 
 
@@ -229,7 +250,9 @@ class PublicDiffusion(PublicFeatureMap):
     n_neighbors: int
 
     @classmethod
-    def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbors: int = 10, n_steps: int = 24) -> Self:
+    def learn(
+        cls, public: PublicRows, n_components: int = 30, *, n_neighbors: int = 10, n_steps: int = 24
+    ) -> Self:
         """Return the places of the public rows, and what places other rows among them.
 
         Parameters
@@ -251,7 +274,9 @@ class PublicDiffusion(PublicFeatureMap):
         reach = reach_of(rows, center)
         points = _points(rows, center, reach)
         eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbors), n_components)
-        return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbors)
+        return cls(
+            center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbors
+        )
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the places of the rows, shape (rows, features)."""
@@ -261,7 +286,8 @@ class PublicDiffusion(PublicFeatureMap):
             indices, distances = search(_points(rows, self.center, self.reach))
             weights = _neighbor_weights(distances)
             total = np.zeros((len(rows), self.places.shape[1]))
-            for index, weight in zip(indices.T, weights.T, strict=False):  # the furthest has no weight
+            # The furthest has no weight.
+            for index, weight in zip(indices.T, weights.T, strict=False):
                 total += weight[:, np.newaxis] * self.places[index]
             return unit_rows(total)
 
@@ -276,7 +302,7 @@ def _public_numbers(public: object, owner: str) -> FloatArray:
 def _at_most(value: Any, maximum: int, name: str, owner: str) -> None:
     if integer_at_least(value, 1, name, owner) > maximum:
         raise InvalidParameterError(
-            Problem(f"{owner}.{name}", f"be at most {maximum} with so few public rows", f"{value}")
+            f"{owner}.{name}", f"be at most {maximum} with so few public rows", f"{value}"
         )
 
 
@@ -291,7 +317,8 @@ def _other_neighbors(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
     found = in_chunks(lambda rows: np.stack(search(rows), axis=-1), points)
     indices, distances = found[:, :, 0].astype(np.int64), found[:, :, 1]
     itself = indices == np.arange(len(points))[:, np.newaxis]
-    others = np.argsort(itself, axis=1, kind="stable")[:, :k]  # one that coincides with k others finds those alone
+    # One that coincides with k others finds those alone.
+    others = np.argsort(itself, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(indices, others, 1), np.take_along_axis(distances, others, 1)
 
 
@@ -322,6 +349,7 @@ def _slowest_modes(graph: csr_array, n_modes: int) -> tuple[FloatArray, FloatArr
         return (graph @ (vector / roots)) / roots - constant * (constant @ vector)
 
     operator = LinearOperator(graph.shape, matvec=step, dtype=np.float64)  # type: ignore[call-arg]
-    start = np.random.default_rng(0).random(len(roots))  # the solver's own would differ from call to call
+    # The solver's own would differ from call to call.
+    start = np.random.default_rng(0).random(len(roots))
     eigenvalues, vectors = eigsh(operator, n_modes, which="LA", v0=start)
     return eigenvalues[::-1], vectors[:, ::-1] / constant[:, np.newaxis]

@@ -20,7 +20,7 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import round_up
 from tutelage_reproductions.figures import COLORS, blank, save
 
@@ -123,11 +123,14 @@ class MembershipResult:
         probability(fpr, "fpr", "tpr_interval")
         runs = len(self.scores)
         without = [
-            _tpr(np.delete(self.scores, run, axis=0), np.delete(self.members, run, axis=0), fpr) for run in range(runs)
+            _tpr(np.delete(self.scores, run, axis=0), np.delete(self.members, run, axis=0), fpr)
+            for run in range(runs)
         ]
         half = float(stats.t.ppf(0.975, runs - 1)) * sqrt((runs - 1) * float(np.var(without)))
         center, inside = self.tpr_at(fpr), int(self.members.sum())
-        low, high = stats.binomtest(round(center * inside), inside).proportion_ci(0.95, method="exact")
+        low, high = stats.binomtest(round(center * inside), inside).proportion_ci(
+            0.95, method="exact"
+        )
         return max(0.0, min(low, center - half)), min(1.0, max(high, center + half))
 
     def epsilon_lower_bound(self, delta: float = 0.0, confidence: float = 0.95) -> float:
@@ -156,8 +159,11 @@ class MembershipResult:
         share, inside = _best_guesses(self.scores[:half], self.members[:half], confidence)
         right = _guesses(self.scores[half:], self.members[half:], inside=inside)
         chosen = share * len(right)
-        guesses = ceil(max(chosen / 2, chosen - 2 * sqrt(chosen)))  # of those sure there, fewer may be sure here
-        return epsilon_lower_bound(int(right[:guesses].sum()), guesses, len(right), delta, confidence)
+        # Of those sure there, fewer may be sure here.
+        guesses = ceil(max(chosen / 2, chosen - 2 * sqrt(chosen)))
+        return epsilon_lower_bound(
+            int(right[:guesses].sum()), guesses, len(right), delta, confidence
+        )
 
     def as_dict(self, *, delta: float = 0.0, confidence: float = 0.95) -> dict[str, Any]:
         """Return the findings, without any row's, as plain values for JSON; ε bounded as by `epsilon_lower_bound`."""
@@ -177,7 +183,9 @@ class MembershipResult:
 
     def figure(self, *, epsilon: float | None = None, delta: float = 0.0) -> "RocFigure":
         """Return the ROC curve over logarithmic axes, and what a claim (`epsilon`, `delta`) allows at most."""
-        return RocFigure((RocPanel.of("Membership inference", {"attack": self}, epsilon=epsilon, delta=delta),))
+        return RocFigure(
+            (RocPanel.of("Membership inference", {"attack": self}, epsilon=epsilon, delta=delta),)
+        )
 
 
 @final
@@ -192,7 +200,12 @@ class RocPanel:
 
     @classmethod
     def of(
-        cls, title: str, results: Mapping[str, MembershipResult], *, epsilon: float | None = None, delta: float = 0.0
+        cls,
+        title: str,
+        results: Mapping[str, MembershipResult],
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
     ) -> "RocPanel":
         """Return the curves of `results`, by name, from where at least five other rows are taken for members."""
         if epsilon is not None:
@@ -214,7 +227,10 @@ class RocPanel:
         """
         if self.epsilon is None:
             return np.ones_like(fpr)
-        few, many = exp(self.epsilon) * fpr + self.delta, 1 - exp(-self.epsilon) * (1 - self.delta - fpr)
+        few, many = (
+            exp(self.epsilon) * fpr + self.delta,
+            1 - exp(-self.epsilon) * (1 - self.delta - fpr),
+        )
         return np.minimum(1, np.minimum(few, many))
 
 
@@ -226,22 +242,30 @@ class RocFigure(NamedTuple):
     def save(self, folder: Path, name: str) -> list[Path]:
         """Draw the figure into `folder` as png and svg, and return their paths."""
         canvas = blank(5.2 * len(self.panels), 5.6)
-        for panel, axes in zip(self.panels, canvas.subplots(1, len(self.panels), squeeze=False)[0], strict=True):
+        for panel, axes in zip(
+            self.panels, canvas.subplots(1, len(self.panels), squeeze=False)[0], strict=True
+        ):
             _draw(axes, panel)
         return save(canvas, folder, name)
 
 
 def _draw(axes: "Axes", panel: RocPanel) -> None:
     for place, (label, (fpr, tpr)) in enumerate(panel.curves.items()):
-        shown = [rate if rate > 0 else float("nan") for rate in tpr]  # a rate of zero has no logarithm
+        # A rate of zero has no logarithm.
+        shown = [rate if rate > 0 else float("nan") for rate in tpr]
         axes.plot(fpr, shown, color=COLORS[place % len(COLORS)], label=label, linewidth=1.5)
     rates = np.geomspace(_AXIS_FROM, 1, _POINTS)
     if panel.epsilon is not None:
         label = f"most that ε = {round_up(panel.epsilon, 2)} allows"
         axes.plot(rates, panel.allowed(rates), "--", color="0.35", linewidth=1, label=label)
     axes.plot(rates, rates, ":", color="0.35", linewidth=1.2, label="guessing")
-    axes.set(xscale="log", yscale="log", xlim=(_AXIS_FROM, 1), ylim=(_AXIS_FROM, 1.1), title=panel.title)
-    axes.set(xlabel="false positive rate: others taken for members", ylabel="true positive rate: members found")
+    axes.set(
+        xscale="log", yscale="log", xlim=(_AXIS_FROM, 1), ylim=(_AXIS_FROM, 1.1), title=panel.title
+    )
+    axes.set(
+        xlabel="false positive rate: others taken for members",
+        ylabel="true positive rate: members found",
+    )
     axes.grid(alpha=0.3)
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
     axes.legend(frameon=False, fontsize=8, handlelength=1.6, columnspacing=1.0, **below)
@@ -299,7 +323,11 @@ def membership_attack(
        S&P 2022, arXiv:2112.03570, section V and Algorithm 1.
     """
     owner = "membership_attack"
-    for value, least, name in ((shadows, 4, "shadows"), (targets, 2, "targets"), (random_state, 0, "random_state")):
+    for value, least, name in (
+        (shadows, 4, "shadows"),
+        (targets, 2, "targets"),
+        (random_state, 0, "random_state"),
+    ):
         integer_at_least(value, least, name, owner)
     _known_variant(variant, owner)
     classes = np.asarray(y)
@@ -313,8 +341,13 @@ def membership_attack(
     coins = random.random((targets, len(classes))) < 0.5
     members = np.concatenate([random.permuted(halves, axis=0), coins])
     seeds = random.integers(2**31, size=len(members)).tolist()
-    runs = progress_bar(zip(members, seeds, strict=True), "Runs attacked", len(members), shown=progress)
-    odds = _log_odds(np.stack([_confidences(train(mask.copy(), seed), X, classes) for mask, seed in runs]), shadows)
+    runs = progress_bar(
+        zip(members, seeds, strict=True), "Runs attacked", len(members), shown=progress
+    )
+    odds = _log_odds(
+        np.stack([_confidences(train(mask.copy(), seed), X, classes) for mask, seed in runs]),
+        shadows,
+    )
     scores = lira_scores(odds[:shadows], members[:shadows], odds[shadows:], variant=variant)
     return MembershipResult(scores, members[shadows:], shadows, variant)
 
@@ -331,7 +364,11 @@ def lira_scores(
 ) -> FloatArray:
     """Return how much more likely each observation is of a member than of another row: Algorithm 1 and equation 4."""
     _known_variant(variant, "lira_scores")
-    if shadows.ndim != 2 or members.shape != shadows.shape or observed.shape[1:] != shadows.shape[1:]:
+    if (
+        shadows.ndim != 2
+        or members.shape != shadows.shape
+        or observed.shape[1:] != shadows.shape[1:]
+    ):
         raise InvalidDataError(
             "`shadows` and `members` of lira_scores must have shape (shadows, rows), and `observed` (targets, rows). "
             f"Got {shadows.shape}, {members.shape} and {observed.shape}."
@@ -395,10 +432,13 @@ def _guesses(scores: FloatArray, members: Members, *, inside: bool) -> Members:
 
 def _best_guesses(scores: FloatArray, members: Members, confidence: float) -> tuple[float, bool]:
     """Return which share of rows to guess, and whether as members, for the largest lower bound here."""
-    best, level = (-1.0, 1.0, True), (1 - confidence) / (2 * _PLANS)  # of so many, few guesses are the best by luck
+    # Of so many, few guesses are the best by luck.
+    best, level = (-1.0, 1.0, True), (1 - confidence) / (2 * _PLANS)
     for inside in (True, False):
         right = np.cumsum(_guesses(scores, members, inside=inside).astype(np.int64))
-        for guesses in np.unique(np.geomspace(min(_FEWEST_GUESSES, len(right)), len(right), _PLANS).astype(int)):
+        for guesses in np.unique(
+            np.geomspace(min(_FEWEST_GUESSES, len(right)), len(right), _PLANS).astype(int)
+        ):
             least = float(at_least(right[guesses - 1], int(guesses), level))
             best = max(best, (least, float(guesses) / len(right), inside))
     return best[1:]
@@ -406,4 +446,4 @@ def _best_guesses(scores: FloatArray, members: Members, confidence: float) -> tu
 
 def _known_variant(variant: str, owner: str) -> None:
     if variant not in get_args(Variant):
-        raise InvalidParameterError(Problem(f"{owner}.variant", "be 'online' or 'offline'", f"{variant!r}"))
+        raise InvalidParameterError(f"{owner}.variant", "be 'online' or 'offline'", f"{variant!r}")

@@ -8,7 +8,13 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting.data_independent import PureArgmax
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, Part, audit_mechanism, worst_neighbors
+from tutelage.audit.mechanism import (
+    MechanismAudit,
+    Neighbors,
+    Part,
+    audit_mechanism,
+    worst_neighbors,
+)
 from tutelage.audit.sums import audit_sum
 from tutelage.events import Composed
 from tutelage.mechanisms import (
@@ -61,7 +67,8 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     """
     random = np.random.default_rng(seed)
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
-        scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))  # from half a vote to four
+        # From half a vote to four.
+        scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))
         if number % (len(_KINDS) + 1) == len(_KINDS):
             yield _random_sum(random, scale)
             continue
@@ -74,7 +81,9 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
         one = mechanism.event_of_one(len(neighbors.here), ONE_TEACHER, simulated=False)
         part: Part = "check" if isinstance(one, Composed) and random.random() < 0.5 else "release"
         deltas = (0.0, *_DELTAS) if isinstance(one, PureArgmax) else _DELTAS
-        yield Configuration(mechanism, neighbors, part, int(random.choice([1, 1, 4])), float(random.choice(deltas)))
+        yield Configuration(
+            mechanism, neighbors, part, int(random.choice([1, 1, 4])), float(random.choice(deltas))
+        )
 
 
 def audit_configurations(
@@ -94,12 +103,19 @@ def audit_configurations(
     ]
 
 
-def _audited(one: Configuration, draws: int, confidence: float, noise: NoiseSource | None) -> MechanismAudit:
+def _audited(
+    one: Configuration, draws: int, confidence: float, noise: NoiseSource | None
+) -> MechanismAudit:
     drawn: dict[str, Any] = {"delta": one.delta, "confidence": confidence, "noise": noise}
     if isinstance(one.mechanism, NoisySum):
         return audit_sum(one.mechanism, one.neighbors.here, draws=draws, **drawn)
     return audit_mechanism(
-        one.mechanism, one.neighbors, part=one.part, queries=one.queries, draws=draws // one.queries, **drawn
+        one.mechanism,
+        one.neighbors,
+        part=one.part,
+        queries=one.queries,
+        draws=draws // one.queries,
+        **drawn,
     )
 
 
@@ -120,7 +136,9 @@ def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
         "confidence": 0.6,
         "cap": 1,
     }
-    return entry.kind(**{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings})
+    return entry.kind(
+        **{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings}
+    )
 
 
 def _random_neighbors(random: np.random.Generator) -> Neighbors:
@@ -161,10 +179,14 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     """Return every lower bound, in nats; `quick` draws a fifth."""
     draws = _QUICK if quick else _DRAWS
     found = audit_configurations(
-        list(random_configurations(AUDITS, SEED)), draws=draws, confidence=CONFIDENCE, progress=progress
+        list(random_configurations(AUDITS, SEED)),
+        draws=draws,
+        confidence=CONFIDENCE,
+        progress=progress,
     )
     rows = [
-        Row(name=_named(number, one), ours=one.lower_bound, at_most=one.claim) for number, one in enumerate(found, 1)
+        Row(name=_named(number, one), ours=one.lower_bound, at_most=one.claim)
+        for number, one in enumerate(found, 1)
     ]
     refuted = sum(not one.passed for one in found)
     rows.append(Row(name=f"claims refuted, of {AUDITS}", ours=float(refuted), at_most=0.0))
@@ -200,4 +222,6 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
 def _named(number: int, found: MechanismAudit) -> str:
     here, there = found.neighbors.here, found.neighbors.there
     times = f", {found.queries} queries" if found.queries > 1 else ""
-    return f"{number}. {found.mechanism}, {found.part}{times}, {here} and {there}, δ = {found.delta:g}"
+    return (
+        f"{number}. {found.mechanism}, {found.part}{times}, {here} and {there}, δ = {found.delta:g}"
+    )

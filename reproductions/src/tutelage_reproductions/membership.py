@@ -96,7 +96,9 @@ class _Data:
         """Return the votes of teachers on those of their rows that are present."""
         shards = Shards(self.shards(_TEACHERS)[present], _TEACHERS, ONE_TEACHER)
         teachers = ensemble_of(self.teacher, n_classes=self.n_classes, seed=seed)
-        return tally(teachers.fit_ballots(self.X[present], self.y[present], shards, queries), self.n_classes)
+        return tally(
+            teachers.fit_ballots(self.X[present], self.y[present], shards, queries), self.n_classes
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,12 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         for target in _targets(data):
             started = time.perf_counter()
             found = membership_attack(
-                target.train, target.X, target.y, shadows=shadows, targets=targets, progress=progress
+                target.train,
+                target.X,
+                target.y,
+                shadows=shadows,
+                targets=targets,
+                progress=progress,
             )
             seconds = time.perf_counter() - started
             rows += _rows(data, target, found, seconds)
@@ -181,13 +188,28 @@ def _rows(data: _Data, target: _Target, found: MembershipResult, seconds: float)
     for rate in (0.001, 0.01):
         low, high = found.tpr_interval(rate)
         share, interval = 100 * found.tpr_at(rate), (100 * low, 100 * high)
-        yield Row(name=f"{name}: true positive rate at {rate:.1%} false positives, %", ours=share, interval=interval)
-    yield Row(name=f"{name}: lower bound on ε", ours=found.epsilon_lower_bound(_DELTA), at_most=target.claim)
+        yield Row(
+            name=f"{name}: true positive rate at {rate:.1%} false positives, %",
+            ours=share,
+            interval=interval,
+        )
+    yield Row(
+        name=f"{name}: lower bound on ε",
+        ours=found.epsilon_lower_bound(_DELTA),
+        at_most=target.claim,
+    )
     if target.is_scored:
         everyone = np.ones(len(target.y), dtype=bool)
         models = [target.train(everyone, seed) for seed in range(_SCORED)]
-        right, interval = mean_share([100 * np.mean(model.predict(data.held_out) == data.labels) for model in models])
-        yield Row(name=f"{name}: accuracy on held-out rows, %", ours=right, interval=interval, better="higher")
+        right, interval = mean_share(
+            [100 * np.mean(model.predict(data.held_out) == data.labels) for model in models]
+        )
+        yield Row(
+            name=f"{name}: accuracy on held-out rows, %",
+            ours=right,
+            interval=interval,
+            better="higher",
+        )
 
 
 def _targets(data: _Data) -> list[_Target]:
@@ -224,7 +246,12 @@ def _pate(name: str, data: _Data, rows: IntArray, *, teachers_seed: int | None) 
         return fit_student(data.student, data.pool, labels, np.arange(data.n_classes), seed=seed)
 
     return _Target(
-        name, train, data.seen[rows], data.y[rows], is_scored=teachers_seed is None, claim=round_up(data.epsilon, 2)
+        name,
+        train,
+        data.seen[rows],
+        data.y[rows],
+        is_scored=teachers_seed is None,
+        claim=round_up(data.epsilon, 2),
     )
 
 
@@ -236,7 +263,9 @@ def _on_shards(name: str, data: _Data, estimator: Any, n_shards: int) -> _Target
 
     def train(members: Members, seed: int) -> _Teachers:
         own = [members & (shard == number) for number in range(n_shards)]
-        return _Teachers([fit_clone(estimator, X[mine], y[mine], seed) for mine in own], data.n_classes)
+        return _Teachers(
+            [fit_clone(estimator, X[mine], y[mine], seed) for mine in own], data.n_classes
+        )
 
     return _Target(name, train, np.column_stack([X, shard]), y)
 
@@ -267,7 +296,9 @@ def _mnist(*, download: bool) -> _Data:
     public = mnist.X_test[:_MNIST_POOL]
     features = glyph_features(PublicRows(public, "public MNIST test images"))
     without_diffusion, diffusion = features[:-1], features[-1]
-    pool, seen = (without_diffusion.transform(rows) for rows in (public, mnist.X_train[:_MNIST_ROWS]))
+    pool, seen = (
+        without_diffusion.transform(rows) for rows in (public, mnist.X_train[:_MNIST_ROWS])
+    )
     queries = Medoids().select(PublicKnowledge.before(pool), _MNIST_QUERIES, seed=0)
     return _Data(
         name="MNIST",

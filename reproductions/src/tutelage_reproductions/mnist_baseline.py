@@ -32,7 +32,11 @@ _PUBLIC = 9_000
 _EPOCHS, _QUICK_EPOCHS = 8, 1
 _BATCH = 64
 _SEEDS, _QUICK_SEEDS = 4, 1
-_MODELS = {"class means": ClassMeans(), "ridge": Ridge(), "3 nearest neighbors": KNeighborsClassifier(3)}
+_MODELS = {
+    "class means": ClassMeans(),
+    "ridge": Ridge(),
+    "3 nearest neighbors": KNeighborsClassifier(3),
+}
 _QUICK_MODELS = ("class means",)
 
 
@@ -58,7 +62,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     ]
     rows = [*_simple(mnist, _QUICK_MODELS if quick else tuple(_MODELS))]
     if find_spec("torch") is None:
-        notes.append("Networks are left out because torch is not installed (pip install 'tutelage[torch]').")
+        notes.append(
+            "Networks are left out because torch is not installed (pip install 'tutelage[torch]')."
+        )
     else:
         rows.insert(0, _by_network(mnist, seeds, epochs, quick=quick))
     return Record(
@@ -92,7 +98,9 @@ def _by_network(mnist: ImageSplit, seeds: int, epochs: int, *, quick: bool) -> R
 
 
 def _simple(mnist: ImageSplit, names: tuple[str, ...]) -> Iterator[Row]:
-    features = glyph_features(PublicRows(mnist.X_test[:_PUBLIC], f"the first {_PUBLIC} MNIST test images"))
+    features = glyph_features(
+        PublicRows(mnist.X_test[:_PUBLIC], f"the first {_PUBLIC} MNIST test images")
+    )
     X, X_test = features.transform(mnist.X_train), features.transform(mnist.X_test)
     for name in names:
         started = time.perf_counter()
@@ -100,7 +108,13 @@ def _simple(mnist: ImageSplit, names: tuple[str, ...]) -> Iterator[Row]:
         (answers,) = teachers.fit_ballots(X, mnist.y_train, one_shard(len(X)), X_test)
         right, interval = share(answers == mnist.y_test)
         seconds = time.perf_counter() - started
-        yield Row(name=f"{name}: accuracy, %", ours=right, interval=interval, seconds=seconds, better="higher")
+        yield Row(
+            name=f"{name}: accuracy, %",
+            ours=right,
+            interval=interval,
+            seconds=seconds,
+            better="higher",
+        )
 
 
 class Trial(NamedTuple):
@@ -117,10 +131,13 @@ def one_shard(n_rows: int) -> Shards:
     return Shards.of_rows(n_rows, 1, key=_KEY)
 
 
-def answers_right(network: "Network", trial: Trial, seeds: Sequence[int]) -> tuple[npt.NDArray[np.bool_], float]:
+def answers_right(
+    network: "Network", trial: Trial, seeds: Sequence[int]
+) -> tuple[npt.NDArray[np.bool_], float]:
     """Return which test rows a network of each seed has right, shape (seeds, rows), and the seconds that all took."""
     started = time.perf_counter()
-    on_processors = network.torch_device().type == "cpu"  # an accelerator trains one after the other
+    # An accelerator trains one after the other.
+    on_processors = network.torch_device().type == "cpu"
     n_jobs = min(len(seeds), os.cpu_count() or 1) if on_processors else 1
     right = Parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
     return np.array(right), time.perf_counter() - started

@@ -33,7 +33,8 @@ from tutelage_reproductions.record import Record, Row, mean_share
 _KEY = b"partition of the reproduction of MNIST"
 _DELTA = 1e-5
 _TEACHERS, _QUERIES = (250, 1000, 2000, 4000), (25, 50, 100, 200)
-_NOISE = (160.0, 80.0, 40.0, 15.0)  # σ per square root of the number of queries, so that it alone sets ε
+# Σ per square root of the number of queries, so that it alone sets ε.
+_NOISE = (160.0, 80.0, 40.0, 15.0)
 _HEADLINE = (2000, 200, 50.0)  # teachers, queries, noise
 _SEEDS = 5
 _BLACK, _SHOWN = 6, (97.6, 100.0)
@@ -114,7 +115,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
                 "at ε = 0.0213; see docs/students.md."
             ),
         ),
-        figure=figure(list(zip((point.epsilon for point in points), frontier, strict=True))) if points else None,
+        figure=figure(list(zip((point.epsilon for point in points), frontier, strict=True)))
+        if points
+        else None,
     )
 
 
@@ -133,15 +136,28 @@ def _headline(mnist: ImageSplit, folds: list[Split]) -> Iterator[Row]:
     more = [_score(seen, rows, votes, mechanism, seed=seed) for seed in range(1, _SEEDS)]
     right, interval = mean_share([first, *more])
     yield Row(
-        name=f"{name}: test[9000:], %", ours=right, published=98.0, at_least=99.0, interval=interval, better="higher"
+        name=f"{name}: test[9000:], %",
+        ours=right,
+        published=98.0,
+        at_least=99.0,
+        interval=interval,
+        better="higher",
     )
     scores = []
     for fold in folds:
         seen = _see(mnist, fold)
         rows, votes = _ask(seen, mnist, n_teachers, [n_queries])[n_queries]
-        scores.append(np.mean([_score(seen, rows, votes, mechanism, seed=seed) for seed in range(_SEEDS)]))
+        scores.append(
+            np.mean([_score(seen, rows, votes, mechanism, seed=seed) for seed in range(_SEEDS)])
+        )
     right, interval = mean_share(scores)
-    yield Row(name=f"{name}: mean over folds, %", ours=right, at_least=98.7, interval=interval, better="higher")
+    yield Row(
+        name=f"{name}: mean over folds, %",
+        ours=right,
+        at_least=98.7,
+        interval=interval,
+        better="higher",
+    )
 
 
 def _frontier(mnist: ImageSplit, folds: list[Split], *, progress: bool) -> list[_Point]:
@@ -160,7 +176,9 @@ def _frontier(mnist: ImageSplit, folds: list[Split], *, progress: bool) -> list[
         for n_queries in _QUERIES
         for noise in _NOISE
     }
-    return [_Point(n, k, costs[k, noise], accuracies) for (n, k, noise), accuracies in scores.items()]
+    return [
+        _Point(n, k, costs[k, noise], accuracies) for (n, k, noise), accuracies in scores.items()
+    ]
 
 
 def _see(mnist: ImageSplit, split: Split) -> _Seen:
@@ -186,19 +204,26 @@ def _ask(
     every = np.concatenate(list(chosen.values()))
     teachers = HeadTeachers(ClassMeans(), n_classes=len(mnist.classes))
     votes = tally(
-        teachers.fit_ballots(seen.private, mnist.y_train, shards, seen.asked[every]), len(mnist.classes), shards.unit
+        teachers.fit_ballots(seen.private, mnist.y_train, shards, seen.asked[every]),
+        len(mnist.classes),
+        shards.unit,
     )
     ends = np.cumsum(numbers)
     return {
-        k: (chosen[k], votes.select(np.arange(end - k, end))) for k, end in zip(numbers, ends.tolist(), strict=True)
+        k: (chosen[k], votes.select(np.arange(end - k, end)))
+        for k, end in zip(numbers, ends.tolist(), strict=True)
     }
 
 
-def _score(seen: _Seen, rows: IntArray, votes: VoteHistogram, mechanism: GNMax, *, seed: int) -> float:
+def _score(
+    seen: _Seen, rows: IntArray, votes: VoteHistogram, mechanism: GNMax, *, seed: int
+) -> float:
     """Return the share of held-out images, in %, that a student of one draw of labels gets right."""
     released = np.full(len(seen.pool), -1)
     released[rows] = mechanism.release(votes, SimulationNoise(seed)).labels
-    student = fit_student(LabelPropagationStudent(), seen.pool, released, np.arange(votes.n_classes), seed=seed)
+    student = fit_student(
+        LabelPropagationStudent(), seen.pool, released, np.arange(votes.n_classes), seed=seed
+    )
     return 100 * float(np.mean(student.predict(seen.held_out) == seen.labels))
 
 
@@ -210,7 +235,8 @@ def _epsilon(mechanism: GNMax, n_queries: int, unit: PrivacyUnit) -> float:
 def _row_of(point: _Point) -> Row:
     right, interval = mean_share(point.accuracies)
     name = (
-        f"{point.n_teachers:,} teachers, {point.n_queries} queries, ε = {round_up(point.epsilon)}: mean over folds, %"
+        f"{point.n_teachers:,} teachers, {point.n_queries} queries, ε = "
+        f"{round_up(point.epsilon)}: mean over folds, %"
     )
     return Row(name=name, ours=right, interval=interval, better="higher")
 
@@ -225,7 +251,10 @@ def figure(points: Sequence[tuple[float, Row]]) -> Figure:
     """
     ordered = sorted(points, key=lambda point: point[0])
     size = -(-len(ordered) // len(_NOISE))
-    best = [max(ordered[at : at + size], key=lambda point: point[1].ours) for at in range(0, len(ordered), size)]
+    best = [
+        max(ordered[at : at + size], key=lambda point: point[1].ours)
+        for at in range(0, len(ordered), size)
+    ]
     mine = [(row.ours, *(row.interval or (row.ours, row.ours))) for _, row in best]
     series = [_bars(f"PATE, best of {size} settings", [epsilon for epsilon, _ in best], mine)]
     series += [
@@ -251,6 +280,8 @@ def figure(points: Sequence[tuple[float, Row]]) -> Figure:
     )
 
 
-def _bars(name: str, epsilons: Sequence[float], values: Sequence[tuple[float, float, float]]) -> Series:
+def _bars(
+    name: str, epsilons: Sequence[float], values: Sequence[tuple[float, float, float]]
+) -> Series:
     right, low, high = zip(*values, strict=True)
     return Series(name=name, x=tuple(epsilons), y=right, interval=(low, high), bars=True)

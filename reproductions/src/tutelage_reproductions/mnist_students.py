@@ -54,7 +54,10 @@ class _Pool(NamedTuple):
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the accuracy of the students; `quick` leaves out the networks and all folds but one."""
-    mnist, votes = load_mnist(download=download), VoteHistogram.load(published_votes(), array="mnist_250_teachers")
+    mnist, votes = (
+        load_mnist(download=download),
+        VoteHistogram.load(published_votes(), array="mnist_250_teachers"),
+    )
     pool = _pool(mnist, votes, paper_split())
     rows = [*_costs(pool), *_by_propagation(pool, mnist, votes, folds=1 if quick else 5)]
     notes = [
@@ -86,15 +89,27 @@ def _pool(mnist: ImageSplit, votes: VoteHistogram, split: Split) -> _Pool:
     started = time.perf_counter()
     voted = split.pool[split.pool < votes.n_queries]
     images = mnist.X_test[np.concatenate([voted, split.pool[split.pool >= votes.n_queries]])]
-    features = glyph_features(PublicRows(images, "public MNIST test images"))[:-1]  # without diffusion
+    # Without diffusion.
+    features = glyph_features(PublicRows(images, "public MNIST test images"))[:-1]
     held = mnist.X_test[split.held_out]
     seen, held_seen = features.transform(images), features.transform(held)
     seconds = time.perf_counter() - started
-    return _Pool(images, features, seen, votes.select(voted), held, held_seen, mnist.y_test[split.held_out], seconds)
+    return _Pool(
+        images,
+        features,
+        seen,
+        votes.select(voted),
+        held,
+        held_seen,
+        mnist.y_test[split.held_out],
+        seconds,
+    )
 
 
 def _asked(pool: _Pool, rule: QuerySelector, seed: int) -> IntArray:
-    return rule.select(PublicKnowledge.before(pool.features[: pool.votes.n_queries]), _QUERIES, seed)
+    return rule.select(
+        PublicKnowledge.before(pool.features[: pool.votes.n_queries]), _QUERIES, seed
+    )
 
 
 def _released(pool: _Pool, rule: QuerySelector, seed: int) -> IntArray:
@@ -123,19 +138,31 @@ def _costs(pool: _Pool) -> Iterator[Row]:
             why=_EXACT,
         )
     anything = Repeated(_MECHANISM.event_of_one(10, pool.votes.unit, simulated=False), _QUERIES)
-    yield Row(name="worst-case ε", ours=data_independent.epsilon(anything, _DELTA).epsilon, better="lower")
+    yield Row(
+        name="worst-case ε", ours=data_independent.epsilon(anything, _DELTA).epsilon, better="lower"
+    )
 
 
-def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, folds: int) -> Iterator[Row]:
+def _by_propagation(
+    pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, folds: int
+) -> Iterator[Row]:
     pools = [_pool(mnist, votes, split) for split in _voted_folds(votes.n_queries, folds)]
     for name, rule in _RULES.items():
         started = time.perf_counter()
         first = _accuracy(pool, LabelPropagationStudent(), rule, seed=0)
         seconds = pool.seconds + time.perf_counter() - started
-        draws = [first, *(_accuracy(pool, LabelPropagationStudent(), rule, seed=seed) for seed in range(1, _SEEDS))]
+        draws = [
+            first,
+            *(
+                _accuracy(pool, LabelPropagationStudent(), rule, seed=seed)
+                for seed in range(1, _SEEDS)
+            ),
+        ]
         right, interval = mean_share(draws)
         about = f"{name} queries, label propagation"
-        yield Row(name=f"{about}: features and student, s", ours=seconds, at_most=30.0, seconds=seconds)
+        yield Row(
+            name=f"{about}: features and student, s", ours=seconds, at_most=30.0, seconds=seconds
+        )
         yield Row(
             name=f"{about}: test[9000:], %",
             ours=right,
@@ -145,12 +172,27 @@ def _by_propagation(pool: _Pool, mnist: ImageSplit, votes: VoteHistogram, *, fol
             better="higher",
         )
         by_fold = [
-            float(np.mean([_accuracy(fold, LabelPropagationStudent(), rule, seed=seed) for seed in range(_SEEDS)]))
+            float(
+                np.mean(
+                    [
+                        _accuracy(fold, LabelPropagationStudent(), rule, seed=seed)
+                        for seed in range(_SEEDS)
+                    ]
+                )
+            )
             for fold in pools
         ]
         right, interval = mean_share(by_fold)
-        yield Row(name=f"{about}: mean over folds, %", ours=right, at_least=98.6, interval=interval, better="higher")
-        right, interval = mean_share([_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)])
+        yield Row(
+            name=f"{about}: mean over folds, %",
+            ours=right,
+            at_least=98.6,
+            interval=interval,
+            better="higher",
+        )
+        right, interval = mean_share(
+            [_accuracy(pool, SVC(), rule, seed=seed) for seed in range(_SEEDS)]
+        )
         yield Row(
             name=f"{name} queries, SVC on the labels alone: test[9000:], %",
             ours=right,
@@ -170,7 +212,9 @@ def _voted_folds(voted: int, count: int) -> list[Split]:
 
 def _accuracy(pool: _Pool, student: Any, rule: QuerySelector, *, seed: int) -> float:
     """Return the share of held-out images, in %, that a student over features gets right."""
-    fitted = fit_student(student, pool.features, _released(pool, rule, seed), np.arange(10), seed=seed)
+    fitted = fit_student(
+        student, pool.features, _released(pool, rule, seed), np.arange(10), seed=seed
+    )
     return 100 * float(np.mean(fitted.predict(pool.held_features) == pool.held_labels))
 
 
@@ -194,7 +238,10 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
     work = [(learner, name, _RULES[name]) for learner in learners for name in learner.rules]
     for learner, name, rule in progress_bar(work, "Networks", len(work), shown=progress):
         started = time.perf_counter()
-        draws = [_network_accuracy(learner.student, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
+        draws = [
+            _network_accuracy(learner.student, learner, pool, rule, seed)
+            for seed in range(_NETWORK_SEEDS)
+        ]
         seconds = (time.perf_counter() - started) / _NETWORK_SEEDS
         right, interval = mean_share(draws)
         yield Row(
@@ -210,7 +257,10 @@ def _by_networks(pool: _Pool, *, progress: bool) -> Iterator[Row]:
         if learner.alone is None:
             continue
         right, interval = mean_share(
-            [_network_accuracy(learner.alone, learner, pool, rule, seed) for seed in range(_NETWORK_SEEDS)]
+            [
+                _network_accuracy(learner.alone, learner, pool, rule, seed)
+                for seed in range(_NETWORK_SEEDS)
+            ]
         )
         yield Row(
             name=f"{name} queries, {learner.name}, labels alone: test[9000:], %",
@@ -225,7 +275,10 @@ def _learners(pool: _Pool) -> list[_Learner]:
     from tutelage_reproductions.students.consistency import ConsistencyStudent
 
     strokes = GlyphGradients(white=255.0)
-    directions, held_directions = strokes.transform(pool.images), strokes.transform(pool.held_images)
+    directions, held_directions = (
+        strokes.transform(pool.images),
+        strokes.transform(pool.held_images),
+    )
     first = make_pipeline(pool.map, LabelPropagationStudent())
     pixels = ConsistencyStudent(bfloat16=True)
     by_labels = ConsistencyStudent(bfloat16=True, unlabeled_weight=0.0, steps=500)
@@ -252,7 +305,9 @@ def _learners(pool: _Pool) -> list[_Learner]:
         ),
         _Learner(
             "consistency on pixels, started by label propagation",
-            ConsistencyStudent(bfloat16=True, first_student=first, steps=800, batch_size=96, unlabeled_ratio=1),
+            ConsistencyStudent(
+                bfloat16=True, first_student=first, steps=800, batch_size=96, unlabeled_ratio=1
+            ),
             None,
             pool.images,
             pool.held_images,
@@ -263,7 +318,11 @@ def _learners(pool: _Pool) -> list[_Learner]:
     ]
 
 
-def _network_accuracy(student: Any, learner: _Learner, pool: _Pool, rule: QuerySelector, seed: int) -> float:
+def _network_accuracy(
+    student: Any, learner: _Learner, pool: _Pool, rule: QuerySelector, seed: int
+) -> float:
     """Return the share of held-out images, in %, that a network of one draw gets right."""
-    fitted = fit_student(student, learner.pool, _released(pool, rule, seed), np.arange(10), seed=seed)
+    fitted = fit_student(
+        student, learner.pool, _released(pool, rule, seed), np.arange(10), seed=seed
+    )
     return 100 * float(np.mean(fitted.predict(learner.held_out) == pool.held_labels))

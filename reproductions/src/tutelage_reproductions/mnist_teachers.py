@@ -17,12 +17,20 @@ from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
 from tutelage_reproductions.datasets import ImageSplit
 from tutelage_reproductions.glyphs import glyph_features
-from tutelage_reproductions.protocol import EPOCHS, KEY, Networks, TeacherBallots, ballots_of, load_mnist
+from tutelage_reproductions.protocol import (
+    EPOCHS,
+    KEY,
+    Networks,
+    TeacherBallots,
+    ballots_of,
+    load_mnist,
+)
 from tutelage_reproductions.record import Record, Row, mean_share, share
 
 _SCALE = 20.0  # γ = 0.05
 _PUBLIC = 9_000
-_CLASS_MEANS = ((250, None, None), (1000, 96.0, 2.0), (4000, None, 10.0))  # teachers, goals in % and in seconds
+# Teachers, goals in % and in seconds.
+_CLASS_MEANS = ((250, None, None), (1000, 96.0, 2.0), (4000, None, 10.0))
 _NETWORKS, _EPOCHS = 250, EPOCHS[250]
 _QUICK_NETWORKS = 10
 _NOISE_DRAWS = 10
@@ -41,11 +49,16 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
             "Every teacher votes on all 10,000 test images. Noise is Laplace with scale 20, γ = 0.05; mean "
             f"over {_NOISE_DRAWS} draws."
         ),
-        ("Intervals are over test images for a plurality, over teachers for a mean teacher, and over draws for noise."),
+        (
+            "Intervals are over test images for a plurality, over teachers for a "
+            "mean teacher, and over draws for noise."
+        ),
         f"The features of class means are learned from the first {_PUBLIC:,} test images, without labels.",
     ]
     if find_spec("torch") is None:
-        notes.append("Networks are left out because torch is not installed (pip install 'tutelage[torch]').")
+        notes.append(
+            "Networks are left out because torch is not installed (pip install 'tutelage[torch]')."
+        )
     else:
         rows += _networks(mnist, quick=quick, progress=progress)
     return Record(
@@ -67,16 +80,25 @@ def _class_means(mnist: ImageSplit) -> Iterator[Row]:
     for n_teachers, accuracy, limit in _CLASS_MEANS:
         shards = Shards.of_rows(len(X), n_teachers, key=KEY)
         started = time.perf_counter()
-        ballots = HeadTeachers(ClassMeans(), n_classes=10).fit_ballots(X, mnist.y_train, shards, X_test)
+        ballots = HeadTeachers(ClassMeans(), n_classes=10).fit_ballots(
+            X, mnist.y_train, shards, X_test
+        )
         found = TeacherBallots(ballots, shards.unit, time.perf_counter() - started)
         name = f"{n_teachers:,} class means"
-        yield Row(name=f"{name}: fit and vote, s", ours=found.seconds, at_most=limit, seconds=found.seconds)
+        yield Row(
+            name=f"{name}: fit and vote, s",
+            ours=found.seconds,
+            at_most=limit,
+            seconds=found.seconds,
+        )
         yield from _accuracies(name, found, mnist, plurality_goal=accuracy)
 
 
 def _networks(mnist: ImageSplit, *, quick: bool, progress: bool) -> Iterator[Row]:
     name = f"{_QUICK_NETWORKS} of {_NETWORKS} networks" if quick else f"{_NETWORKS} networks"
-    found = ballots_of(mnist, Networks(_NETWORKS, _EPOCHS, _QUICK_NETWORKS if quick else None), progress=progress)
+    found = ballots_of(
+        mnist, Networks(_NETWORKS, _EPOCHS, _QUICK_NETWORKS if quick else None), progress=progress
+    )
     yield Row(name=f"{name}: train and vote, s", ours=found.seconds, seconds=found.seconds)
     if quick:
         yield _average(name, found, mnist, published=83.86)
@@ -104,7 +126,9 @@ def _accuracies(
         seconds=found.seconds,
         better="higher",
     )
-    draws = [LNMax(_SCALE).release(votes, SimulationNoise(seed)).labels for seed in range(_NOISE_DRAWS)]
+    draws = [
+        LNMax(_SCALE).release(votes, SimulationNoise(seed)).labels for seed in range(_NOISE_DRAWS)
+    ]
     right, interval = mean_share([100 * np.mean(labels == mnist.y_test) for labels in draws])
     yield Row(
         name=f"{name}: noisy plurality, %",
@@ -117,8 +141,12 @@ def _accuracies(
     )
 
 
-def _average(name: str, found: TeacherBallots, mnist: ImageSplit, *, published: float | None) -> Row:
-    accuracies = PrivateStatistics(found.ballots, mnist.y_test, len(mnist.classes)).reveal().accuracies
+def _average(
+    name: str, found: TeacherBallots, mnist: ImageSplit, *, published: float | None
+) -> Row:
+    accuracies = (
+        PrivateStatistics(found.ballots, mnist.y_test, len(mnist.classes)).reveal().accuracies
+    )
     right, interval = mean_share(100 * accuracies)
     return Row(
         name=f"{name}: mean teacher, %",

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import round_up
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.running import NAMES
@@ -31,7 +31,11 @@ _READING = """\
 
 def records_of(folder: Path) -> list[Record]:
     """Return the records that were saved in a folder, in the order of `NAMES`."""
-    return [Record.load(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").is_file()]
+    return [
+        Record.load(folder / f"{name}.json")
+        for name in NAMES
+        if (folder / f"{name}.json").is_file()
+    ]
 
 
 def page(records: Sequence[Record], folder: str = "") -> str:
@@ -50,7 +54,7 @@ def page(records: Sequence[Record], folder: str = "") -> str:
         If there is no record.
     """
     if not records:
-        raise InvalidParameterError(Problem("page.records", "be at least one"))
+        raise InvalidParameterError("page.records", "be at least one")
     entries = "\n".join(line for record in records for line in _entry(record, folder))
     parts = (f"# Results\n\n{ABOUT}", f"## By experiment\n\n{entries}", _total(records))
     return "\n\n".join((*parts, f"## How to read the numbers\n\n{_READING}")) + "\n"
@@ -83,9 +87,15 @@ def _losses(record: Record) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for row in record.rows:
         if row.falls_short:
-            published = [f"published {number(row.published)}"] if row.better and row.published is not None else []
+            published = (
+                [f"published {number(row.published)}"]
+                if row.better and row.published is not None
+                else []
+            )
             wanted = [*published, *([f"goal {asked(row)}"] if asked(row) else [])]
-            reasons.setdefault(row.why or "", []).append(f"*{row.name}*: {ours(row)} ({', '.join(wanted)})")
+            reasons.setdefault(row.why or "", []).append(
+                f"*{row.name}*: {ours(row)} ({', '.join(wanted)})"
+            )
     return [f"{'; '.join(rows)}. {why}".rstrip() for why, rows in reasons.items()]
 
 
@@ -93,7 +103,11 @@ def page_of(record: Record, files: Collection[str]) -> str:
     """Return the page of one record: verdict, figure, tables, losses, method; `files` are those that lie beside it."""
     about, on, name = VERDICTS[record.name], record.circumstances, record.name
     losses = "\n".join(f"- {loss}" for loss in _losses(record))
-    method = _filled(about.how, record) if about.fits(record) else "\n".join(f"- {note}" for note in record.notes)
+    method = (
+        _filled(about.how, record)
+        if about.fits(record)
+        else "\n".join(f"- {note}" for note in record.notes)
+    )
     origin = [
         f"{record.source}{' (quick form)' if record.quick else ''}",
         f"`tutelage reproduce {name}`",
@@ -141,7 +155,10 @@ def _tables(record: Record, about: Verdict) -> list[str]:
     columns = list(dict.fromkeys(column for cells in across.values() for column in cells))
     tables = []
     if across:
-        rows = [(name, *(_cell(cells.get(column)) for column in columns)) for name, cells in across.items()]
+        rows = [
+            (name, *(_cell(cells.get(column)) for column in columns))
+            for name, cells in across.items()
+        ]
         named = "".join(re.compile(about.across).groupindex)
         if any(row.published is not None for cells in across.values() for row in cells.values()):
             named = f"{named} (published)".strip()
@@ -172,7 +189,9 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:
-    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in (heads, *rows)]
+    lines = [
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in (heads, *rows)
+    ]
     rule = f"|{'|'.join('---:' if side == 'r' else '---' for side in alignment)}|"
     return "\n".join([lines[0], rule, *lines[1:]])
 

@@ -82,12 +82,17 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     sources = [source for source in ALL_SOURCES if not quick or source.name in _QUICK_SOURCES]
     epsilons = _QUICK_EPSILONS if quick else _EPSILONS
     jobs = Parallel(n_jobs=1 if quick else cpu_count(), verbose=5 if progress else 0)
-    predicted = _flat(jobs(delayed(_predicted)(source, epsilons, download, quick=quick) for source in sources))
+    predicted = _flat(
+        jobs(delayed(_predicted)(source, epsilons, download, quick=quick) for source in sources)
+    )
     settings = _grid()[:: len(_grid()) // _QUICK_SETTINGS] if quick else _grid()
     cells = [(source, epsilon) for source in sources for epsilon in epsilons]
     chosen = _flat(jobs(delayed(_chosen)(*cell, settings, download, quick=quick) for cell in cells))
     told = _flat(jobs(delayed(_told_less)(source, _TOLD_LESS, download) for source in sources))
-    factors = {name: _fitted([cell for cell in predicted if cell.name != name]) for name in {c.name for c in predicted}}
+    factors = {
+        name: _fitted([cell for cell in predicted if cell.name != name])
+        for name in {c.name for c in predicted}
+    }
     rows = (
         *(_row_of_prediction(cell, factors[cell.name]) for cell in predicted),
         *(row for cell in chosen for row in _rows_of_choice(cell)),
@@ -108,12 +113,27 @@ def drawn(rows: Sequence[Row]) -> Figure:
     """Return measured against predicted accuracy, with the diagonal and the goal around it."""
     ends = (_LOWEST, 100.0)
     goal = ((_LOWEST - _WITHIN, 100 - _WITHIN), (_LOWEST + _WITHIN, 100 + _WITHIN))
-    series = [Series(name=f"within {_WITHIN:g} points", x=ends, y=ends, interval=goal, color=_LIGHT, markers=False)]
+    series = [
+        Series(
+            name=f"within {_WITHIN:g} points",
+            x=ends,
+            y=ends,
+            interval=goal,
+            color=_LIGHT,
+            markers=False,
+        )
+    ]
     for color, epsilon in enumerate(_EPSILONS):
         found = [row for row in rows if f", ε = {epsilon:g}: vector ballots, predicted" in row.name]
         x, y = tuple(row.published or 0.0 for row in found), tuple(row.ours for row in found)
-        series.append(Series(name=f"ε = {epsilon:g}", x=x, y=y, color=color, labels=("",) * len(found)))
-    title, x_label, y_label = "Plans for vector ballots", "predicted accuracy, %", "measured accuracy, %"
+        series.append(
+            Series(name=f"ε = {epsilon:g}", x=x, y=y, color=color, labels=("",) * len(found))
+        )
+    title, x_label, y_label = (
+        "Plans for vector ballots",
+        "predicted accuracy, %",
+        "measured accuracy, %",
+    )
     return Figure(title=title, x_label=x_label, y_label=y_label, series=tuple(series))
 
 
@@ -137,7 +157,8 @@ def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) 
         "points behind.",
         "The settings are vector ballots (quantile of lengths, rounds, landmarks), few votes per person (votes each, "
         "student), and votes of trained teachers (class means or ridge, number of teachers, number of queries).",
-        f"The recommended method was {NoisyMoments.title}" + (f", except {named}." if named else "."),
+        f"The recommended method was {NoisyMoments.title}"
+        + (f", except {named}." if named else "."),
         f"δ = {_DELTA:g}, one replaced row. Every ε is proved from the noise alone.",
     )
 
@@ -149,7 +170,9 @@ def _loaded(source: Source, fold: int, download: bool) -> RivalData | None:
         return None  # the record leaves out data sets whose files are missing
 
 
-def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, quick: bool) -> list[_Cell]:
+def _predicted(
+    source: Source, epsilons: Sequence[float], download: bool, *, quick: bool
+) -> list[_Cell]:
     splits = _SPLITS_OF_SMALL if source.name in BUNDLED else _SPLITS
     shares: dict[float, list[tuple[float, float, float]]] = {epsilon: [] for epsilon in epsilons}
     labels = 0
@@ -161,8 +184,13 @@ def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, qui
             target = _target(data, epsilon)
             trial = tried(calibrated(NoisyMoments(), target), known, target.people)
             share = float(np.mean(trial.shares))
-            shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, None, epsilon, fold)))
-    return [_mean_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]
+            shares[epsilon].append(
+                (share, share - float(np.mean(trial.halves)), _run(data, None, epsilon, fold))
+            )
+    return [
+        _mean_cell(source.name, epsilon, labels, np.array(found))
+        for epsilon, found in shares.items()
+    ]
 
 
 def _mean_cell(name: str, epsilon: float, labels: int, found: FloatArray) -> _Cell:
@@ -194,7 +222,8 @@ def _run(data: RivalData, method: Method | None, epsilon: float, seed: int) -> f
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # students of noisy or missing classes are scored as they are
+        # Students of noisy or missing classes are scored as they are.
+        warnings.simplefilter("ignore")
         model.fit(data.private, data.y_private, X_public=data.public)
     return float(np.mean(model.predict(data.scored) == data.y_scored))
 
@@ -212,10 +241,24 @@ def _grid() -> list[tuple[str, Method]]:
         for student in ("label-propagation", LogisticRegression(max_iter=300))
     ]
     for teacher in (ClassMeans(), Ridge()):
-        student = "label-propagation" if isinstance(teacher, ClassMeans) else LogisticRegression(max_iter=300)
-        for number, queries in ((30, 50), (100, 50), (100, 200), (400, 50), (400, 200), (1000, 50), (1000, 200)):
+        student = (
+            "label-propagation"
+            if isinstance(teacher, ClassMeans)
+            else LogisticRegression(max_iter=300)
+        )
+        for number, queries in (
+            (30, 50),
+            (100, 50),
+            (100, 200),
+            (400, 50),
+            (400, 200),
+            (1000, 50),
+            (1000, 200),
+        ):
             method = TeacherVotes(teacher, number, queries, selection="medoids", student=student)
-            found.append((f"votes, {number} of {type(teacher).__name__}, {queries} queries", method))
+            found.append(
+                (f"votes, {number} of {type(teacher).__name__}, {queries} queries", method)
+            )
     return found
 
 
@@ -224,7 +267,12 @@ def _named(student: Any) -> str:
 
 
 def _chosen(
-    source: Source, epsilon: float, settings: Sequence[tuple[str, Method]], download: bool, *, quick: bool
+    source: Source,
+    epsilon: float,
+    settings: Sequence[tuple[str, Method]],
+    download: bool,
+    *,
+    quick: bool,
 ) -> list[_Chosen]:
     splits = _OF_GRID_SMALL if source.name in BUNDLED else _OF_GRID
     expected, measured, proved, methods = [], [], [], []
@@ -248,7 +296,8 @@ def _chosen(
             if best is None
             else _run(data, found.parameters()["method"], epsilon, fold)
         )
-        for name, method in settings:  # with no more queries than public rows, nor teachers than pairs of private ones
+        # With no more queries than public rows, nor teachers than pairs of private ones.
+        for name, method in settings:
             fitting = fewer_votes(method, len(data.private) // 2, len(data.public))
             of_settings[name].append(_run(data, fitting, epsilon, fold))
     best_setting = max(of_settings, key=lambda name: float(np.mean(of_settings[name])))
@@ -294,7 +343,11 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     others = [one for one in REFERENCES if one.name != source.name]
     nothing = guessed(target, None, others)
     return [
-        _told(f"{head}, {other.name} as a stand-in: predicted, %", best.expected, (best.low, best.high)),
+        _told(
+            f"{head}, {other.name} as a stand-in: predicted, %",
+            best.expected,
+            (best.low, best.high),
+        ),
         _told(f"{head}, no labels: predicted, %", nothing.expected, (nothing.low, nothing.high)),
     ]
 
@@ -329,7 +382,9 @@ def _why_off(cell: _Cell, off: float) -> str:
     few = f"{cell.labels:,} labeled public rows"
     if cell.labels < _PUBLIC:
         return f"A trial has only {few}, and the standard deviation of runs is {100 * cell.spread:.1f} points."
-    return f"Trials on {few} are {'pessimistic' if off < 0 else 'optimistic'} for these private rows."
+    return (
+        f"Trials on {few} are {'pessimistic' if off < 0 else 'optimistic'} for these private rows."
+    )
 
 
 def _why_behind(cell: _Chosen) -> str:
@@ -354,14 +409,21 @@ def _rows_of_choice(cell: _Chosen) -> Iterator[Row]:
         better=None,
         why=None if measured >= best - _BEHIND else _why_behind(cell),
     )
-    yield Row(name=f"{head}, predicted and measured, %", ours=measured, published=100 * cell.expected)
+    yield Row(
+        name=f"{head}, predicted and measured, %", ours=measured, published=100 * cell.expected
+    )
     yield Row(name=f"{head}: proved ε", ours=cell.proved, at_most=cell.epsilon, better="lower")
 
 
-def _summary(predicted: Sequence[_Cell], factors: dict[str, float], chosen: Sequence[_Chosen]) -> Iterator[Row]:
+def _summary(
+    predicted: Sequence[_Cell], factors: dict[str, float], chosen: Sequence[_Chosen]
+) -> Iterator[Row]:
     off = [100 * abs(cell.expected(factors[cell.name]) - cell.measured) for cell in predicted]
     behind = [100 * (cell.best - cell.measured) for cell in chosen]
-    yield Row(name=f"predictions within {_WITHIN:g} points, %", ours=100 * float(np.mean(np.array(off) <= _WITHIN)))
+    yield Row(
+        name=f"predictions within {_WITHIN:g} points, %",
+        ours=100 * float(np.mean(np.array(off) <= _WITHIN)),
+    )
     yield Row(name="largest error of a prediction, points", ours=max(off))
     yield Row(
         name=f"recommendations within {_BEHIND:g} points of the best of the grid, %",

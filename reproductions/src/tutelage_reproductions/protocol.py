@@ -51,11 +51,15 @@ def paper_split(n_images: int = _IMAGES, held_out: int = HELD_OUT) -> Split:
     return Split("test[9000:]", rows[:-held_out], rows[-held_out:])
 
 
-def shuffled_folds(count: int = 5, n_images: int = _IMAGES, held_out: int = HELD_OUT) -> list[Split]:
+def shuffled_folds(
+    count: int = 5, n_images: int = _IMAGES, held_out: int = HELD_OUT
+) -> list[Split]:
     """Return splits whose held-out images are drawn at random and disjoint: one thousand resolve ±0.4 points only."""
     order = np.random.default_rng(_ORDER).permutation(n_images)
     parts = [np.sort(order[fold * held_out : (fold + 1) * held_out]) for fold in range(count)]
-    return [Split(f"fold {fold}", np.setdiff1d(order, part), part) for fold, part in enumerate(parts)]
+    return [
+        Split(f"fold {fold}", np.setdiff1d(order, part), part) for fold, part in enumerate(parts)
+    ]
 
 
 def published_votes() -> Path:
@@ -118,9 +122,15 @@ def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> Tea
         mine = shards.assignment < networks.trained
         shards = Shards(shards.assignment[mine], networks.trained, shards.unit)
         X, y = X[mine], y[mine]
-    factory = TwoConvolutions.for_svhn() if len(images.image_shape) == 3 else TwoConvolutions(images.image_shape)
+    factory = (
+        TwoConvolutions.for_svhn()
+        if len(images.image_shape) == 3
+        else TwoConvolutions(images.image_shape)
+    )
     network = Network(factory, epochs=networks.epochs)
-    teachers = NetworkTeachers(network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress)
+    teachers = NetworkTeachers(
+        network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress
+    )
     started = time.perf_counter()
     ballots = teachers.fit_ballots(X, y, shards, images.X_test)
     return TeacherBallots(ballots, shards.unit, time.perf_counter() - started)

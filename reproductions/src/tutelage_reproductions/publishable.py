@@ -14,7 +14,14 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import VoteHistogram, tally
-from tutelage.events import CERTAIN, Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
+from tutelage.events import (
+    CERTAIN,
+    Composed,
+    Event,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    Repeated,
+)
 from tutelage.features import PublicRows
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.noise import SimulationNoise
@@ -36,7 +43,8 @@ _LAPLACE = NoisyArgmaxLaplace(_SCALE, _CLASSES, ONE_TEACHER)
 _LAPLACE_OF_TWO, _TWO_CLASS_QUERIES = NoisyArgmaxLaplace(_SCALE, 2, ONE_TEACHER), 500
 _CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma_vote=40)
 CONFIDENTLY_ASKED = 640
-_AGREEMENT = (3.0, 1.0)  # Beta parameters of how far above one half the share of the larger class is
+# Beta parameters of how far above one half the share of the larger class is.
+_AGREEMENT = (3.0, 1.0)
 
 
 class _Case(NamedTuple):
@@ -61,7 +69,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         _Case("MNIST, LNMax 20, 1,000 queries", _LAPLACE, public, mnist, 1_000, 8.03, 3.5),
         _Case("MNIST, GNMax 40, 1,000 queries", gaussian, public, mnist, 1_000, None, None),
     )
-    shown = progress_bar(cases[:1] if quick else cases, "Proposals", 1 if quick else len(cases), shown=progress)
+    shown = progress_bar(
+        cases[:1] if quick else cases, "Proposals", 1 if quick else len(cases), shown=progress
+    )
     rows = [row for case in shown for row in _rows(case)]
     rows += _two_class_rows()
     if not quick:
@@ -81,7 +91,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
                 "Votes for two classes are synthetic, with Beta-distributed agreement: one draw is public, the "
                 "other is tested."
             ),
-            ("The probability that the test passes depends on the votes, so a data set owner must not publish it."),
+            (
+                "The probability that the test passes depends on the votes, so a data set owner must not publish it."
+            ),
         ),
     )
 
@@ -95,7 +107,9 @@ def public_mnist_votes(*, download: bool = False) -> VoteHistogram:
     rows = features[:-1].transform(mnist.X_test)
     student = fit_student(LabelPropagationStudent(), rows, known, np.arange(_CLASSES), seed=0)
     labels = student.predict(rows)
-    asked, taught = np.split(np.random.default_rng(0).permutation(len(mnist.X_test) - HELD_OUT), [_ASKED])
+    asked, taught = np.split(
+        np.random.default_rng(0).permutation(len(mnist.X_test) - HELD_OUT), [_ASKED]
+    )
     directions = features[:1].transform(mnist.X_test)
     shards = Shards.of_rows(len(taught), _TEACHERS, key=_KEY)
     teachers = HeadTeachers(ClassMeans(), n_classes=_CLASSES)
@@ -115,14 +129,18 @@ def propose_confident(public: VoteHistogram) -> Proposal:
 
 def propose_for_two_classes() -> Proposal:
     """Return what is proposed, on made-up votes, for 500 answers of LNMax on two classes."""
-    return propose(_accountant(_LAPLACE_OF_TWO, _made_up(2_000)), _DELTA, queries=_TWO_CLASS_QUERIES)
+    return propose(
+        _accountant(_LAPLACE_OF_TWO, _made_up(2_000)), _DELTA, queries=_TWO_CLASS_QUERIES
+    )
 
 
 def confident_run(votes: VoteHistogram, *, seed: int) -> Accountant:
     """Return what one simulated run through a confidence check was charged."""
     answered = _CONFIDENT.release(votes, SimulationNoise(seed), None).answered
     accountant = Accountant()
-    accountant.add_release(_CONFIDENT.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
+    accountant.add_release(
+        _CONFIDENT.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered
+    )
     return accountant
 
 
@@ -134,7 +152,9 @@ def chance_to_pass(proposal: Proposal, released: Accountant) -> float:
 
 def for_any_votes_with_test(proposal: Proposal, released: Accountant) -> float:
     """Return the worst-case ε of the release and the test; report it beside the proposed ε."""
-    return data_independent.epsilon(Composed((released.charged(), proposal.event())), _DELTA).epsilon
+    return data_independent.epsilon(
+        Composed((released.charged(), proposal.event())), _DELTA
+    ).epsilon
 
 
 def _accountant(event: Event, votes: VoteHistogram) -> Accountant:
@@ -158,10 +178,17 @@ def _rows(case: _Case) -> Iterator[Row]:
         chance = chance_to_pass(proposal, _accountant(case.event, batch))
         passes.append(noise.happens(round(chance * CERTAIN)))
     found, interval = share(np.array(passes))
-    yield Row(name=f"{case.name}: batches of the 9,000 that pass, %", ours=found, interval=interval, better="higher")
+    yield Row(
+        name=f"{case.name}: batches of the 9,000 that pass, %",
+        ours=found,
+        interval=interval,
+        better="higher",
+    )
 
 
-def _published(name: str, proposal: Proposal, published: float | None, at_most: float | None, seconds: float) -> Row:
+def _published(
+    name: str, proposal: Proposal, published: float | None, at_most: float | None, seconds: float
+) -> Row:
     return Row(
         name=f"{name}: tested ε (publishable)",
         ours=proposal.epsilon,
@@ -169,7 +196,9 @@ def _published(name: str, proposal: Proposal, published: float | None, at_most: 
         at_most=at_most,
         seconds=seconds,
         better="lower",
-        why=None if published is None else "Ours may be published; the paper's depends on the votes.",
+        why=None
+        if published is None
+        else "Ours may be published; the paper's depends on the votes.",
     )
 
 
@@ -178,7 +207,9 @@ def _beside(name: str, proposal: Proposal, released: Accountant) -> Iterator[Row
     order = np.array([proposal.order])
     test = float(data_independent.publication_test_rdp(proposal.event(), order)[0])
     yield Row(
-        name=f"{name}: chance that the test passes, %", ours=100 * chance_to_pass(proposal, released), better="higher"
+        name=f"{name}: chance that the test passes, %",
+        ours=100 * chance_to_pass(proposal, released),
+        better="higher",
     )
     yield Row(
         name=f"{name}: tested ε if labels are withheld when the test fails",
@@ -186,13 +217,17 @@ def _beside(name: str, proposal: Proposal, released: Accountant) -> Iterator[Row
         better="lower",
     )
     yield Row(name=f"{name}: cost of the test, nats at order {proposal.order:.3g}", ours=test)
-    yield Row(name=f"{name}: worst-case ε", ours=released.data_independent(_DELTA).epsilon, better="lower")
+    yield Row(
+        name=f"{name}: worst-case ε", ours=released.data_independent(_DELTA).epsilon, better="lower"
+    )
     yield Row(
         name=f"{name}: worst-case ε with test",
         ours=for_any_votes_with_test(proposal, released),
         better="lower",
     )
-    yield Row(name=f"{name}: exact ε (private)", ours=released.exact(_DELTA).reveal(), better="lower")
+    yield Row(
+        name=f"{name}: exact ε (private)", ours=released.exact(_DELTA).reveal(), better="lower"
+    )
 
 
 def _two_class_rows() -> Iterator[Row]:

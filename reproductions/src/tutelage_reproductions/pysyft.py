@@ -13,7 +13,8 @@ def analysis_of_pysyft(
 ) -> tuple[float, float]:
     """Return the vote-dependent and the worst-case ε that PySyft printed; labels as `indices` are not refused."""
     tried = np.arange(1.0, moments + 1)
-    votes = tally(ballots, len(np.unique(ballots))).select(indices)  # classes without a vote are not counted
+    # Classes without a vote are not counted.
+    votes = tally(ballots, len(np.unique(ballots))).select(indices)
     log_q = pate_bounds.log_q_laplace(votes, 1 / gamma)
     each = np.minimum(_log_moments(log_q, gamma, tried), 2 * gamma * tried)
     independent = len(indices) * 2 * gamma**2 * (tried + 1)

@@ -19,7 +19,7 @@ from joblib import cpu_count
 from scipy import stats
 
 import tutelage
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 Better = Literal["higher", "lower"]
 Interval = tuple[float, float]
@@ -88,7 +88,9 @@ class Row:
         )
         if self.published is None or self.better is None:
             return missed
-        behind = self.published - self.ours if self.better == "higher" else self.ours - self.published
+        behind = (
+            self.published - self.ours if self.better == "higher" else self.ours - self.published
+        )
         return missed or behind > _AS_PRINTED
 
 
@@ -152,7 +154,7 @@ class Record:
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names):
-            raise InvalidParameterError(Problem("Record.rows", "have distinct names"))
+            raise InvalidParameterError("Record.rows", "have distinct names")
 
     def save(self, folder: Path) -> list[Path]:
         """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.
@@ -169,12 +171,15 @@ class Record:
         """
         folder.mkdir(parents=True, exist_ok=True)
         as_json, as_csv = folder / f"{self.name}.json", folder / f"{self.name}.csv"
-        as_json.write_text(json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        as_json.write_text(
+            json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         with as_csv.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, [column.name for column in fields(Row)])
             writer.writeheader()
             writer.writerows(asdict(row) for row in self.rows)
-        drawn = [] if self.figure is None else self.figure.save(folder, self.name)  # last: it may lack matplotlib
+        # Last: it may lack matplotlib.
+        drawn = [] if self.figure is None else self.figure.save(folder, self.name)
         return [as_json, as_csv, *drawn]
 
     def as_dict(self) -> dict[str, Any]:
@@ -199,10 +204,17 @@ class Record:
             saved = json.loads(path.read_text(encoding="utf-8"))
             rows = tuple(Row(**row | {"interval": _pair(row["interval"])}) for row in saved["rows"])
             on = saved["circumstances"] and Circumstances(**saved["circumstances"])
-            known = {"rows": rows, "notes": tuple(saved["notes"]), "circumstances": on, "figure": None}
+            known = {
+                "rows": rows,
+                "notes": tuple(saved["notes"]),
+                "circumstances": on,
+                "figure": None,
+            }
             return cls(**saved | known)
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidDataError(f"{path} is not a record of `tutelage reproduce --output`.") from error
+            raise InvalidDataError(
+                f"{path} is not a record of `tutelage reproduce --output`."
+            ) from error
 
 
 def _pair(ends: list[float] | None) -> Interval | None:

@@ -30,7 +30,9 @@ def errors(repeats: int, *, remembered: bool) -> list[float]:
         if remembered:
             ledger = Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=votes.unit)
             session = LabelingSession(votes, GNMax(SIGMA), ledger)
-            heard = np.array([session.ask(np.array([[0.5, 0.5]])).labels[0] for _ in range(repeats)])
+            heard = np.array(
+                [session.ask(np.array([[0.5, 0.5]])).labels[0] for _ in range(repeats)]
+            )
         else:
             asked = VoteHistogram(np.tile(votes.counts, (repeats, 1)), TEACHERS)
             heard = GNMax(SIGMA).release(asked, SystemNoise()).labels
@@ -44,7 +46,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     for repeats in REPEATS[:3] if quick else REPEATS:
         for memory, remembered in (("without memory", False), ("with the ledger", True)):
             wrong = float(np.mean(errors(repeats, remembered=remembered)))
-            rows.append(Row(name=f"query repeated {repeats:,} times {memory}: error in votes", ours=wrong))
+            rows.append(
+                Row(name=f"query repeated {repeats:,} times {memory}: error in votes", ours=wrong)
+            )
     return Record(
         name="repeat-attack",
         source="docs/ledger.md",

@@ -30,13 +30,26 @@ from tutelage.teachers.closed_form import Head
 from tutelage_reproductions.record import Record, Row, mean_share
 from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
 from tutelage_reproductions.rivals_libraries import installed, missing
-from tutelage_reproductions.rivals_methods import RIVALS, Method, Problem, Setting, chosen, mu_of, turned
+from tutelage_reproductions.rivals_methods import (
+    RIVALS,
+    Method,
+    Problem,
+    Setting,
+    chosen,
+    mu_of,
+    turned,
+)
 
 _DELTA = 1e-5
 _EPSILONS = (0.1, 0.5, 1.0, 3.0)
 _SMALL_EPSILONS = (0.0025, 0.005, 0.01, 0.02)  # on MNIST
 _SEEDS = 5
-_QUICK_SOURCES, _QUICK_SEEDS, _QUICK_EPSILONS, _QUICK_SETTINGS = ("Adult", "SMS spam"), 2, (1.0,), 11
+_QUICK_SOURCES, _QUICK_SEEDS, _QUICK_EPSILONS, _QUICK_SETTINGS = (
+    ("Adult", "SMS spam"),
+    2,
+    (1.0,),
+    11,
+)
 _SEARCHED, _LARGEST_SVC = 4_000, 15_000  # rows
 _MEANS = "DP class means"
 _BALLOTS = "vector ballots"
@@ -89,7 +102,9 @@ def capped_votes(data: RivalData, epsilon: float, seed: int) -> float:
     return data.right(model.predict(data.scored))
 
 
-def _fitted(data: RivalData, epsilon: float, seed: int, method: CappedVotes | None = None) -> PATEClassifier:
+def _fitted(
+    data: RivalData, epsilon: float, seed: int, method: CappedVotes | None = None
+) -> PATEClassifier:
     """Return a model by a method; without one, by vector ballots."""
     model = PATEClassifier(
         epsilon=epsilon,
@@ -112,7 +127,9 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
         As for `vector_ballots`.
     """
     recipe, (pool, scored) = _documented(data.name, epsilon), data.for_students
-    shards = Shards.of_rows(len(data.private), recipe.n_teachers, key=f"partition of rivals {seed}".encode())
+    shards = Shards.of_rows(
+        len(data.private), recipe.n_teachers, key=f"partition of rivals {seed}".encode()
+    )
     asked = recipe.selector.select(PublicKnowledge.before(pool), recipe.n_queries, seed)
     teachers = HeadTeachers(recipe.head, n_classes=data.n_classes)
     ballots = teachers.fit_ballots(data.private, data.y_private, shards, data.public[asked])
@@ -191,7 +208,9 @@ def splits_of(source: Source, folds: int, download: bool) -> list[RivalData]:
     return [turned(data) for data in source.splits(folds, download)]
 
 
-def rows_of(splits: Sequence[RivalData], *, quick: bool = False, ours: bool = False) -> Iterator[Row]:
+def rows_of(
+    splits: Sequence[RivalData], *, quick: bool = False, ours: bool = False
+) -> Iterator[Row]:
     """Yield the numbers of one data set: bounds, and every method at every ε.
 
     Parameters
@@ -210,7 +229,8 @@ def rows_of(splits: Sequence[RivalData], *, quick: bool = False, ours: bool = Fa
         tuned = [_methods(split, epsilon, quick=quick, ours=ours) for split in _tuned_on(splits)]
         for methods in zip(*tuned, strict=True):
             shares = [
-                methods[seed % len(methods)].run(splits[seed % len(splits)], epsilon, seed) for seed in range(seeds)
+                methods[seed % len(methods)].run(splits[seed % len(splits)], epsilon, seed)
+                for seed in range(seeds)
             ]
             yield _row(f"{name}, ε = {epsilon:g}: {methods[0].name}", shares)
     if name == "MNIST" and not (quick or ours):
@@ -243,7 +263,9 @@ def _methods(data: RivalData, epsilon: float, *, quick: bool, ours: bool) -> Ite
 
 
 def _right(setting: Setting, data: RivalData, epsilon: float, seed: int) -> float:
-    return data.right(setting.fit(Problem.of(data), mu_of(epsilon, _DELTA), seed).predict(data.scored))
+    return data.right(
+        setting.fit(Problem.of(data), mu_of(epsilon, _DELTA), seed).predict(data.scored)
+    )
 
 
 def _small(splits: Sequence[RivalData]) -> Iterator[Row]:
@@ -254,13 +276,28 @@ def _small(splits: Sequence[RivalData]) -> Iterator[Row]:
         setting = chosen(settings, Problem.of(splits[0]), mu)
         fits = [setting.fit(Problem.of(data), mu, seed) for seed, data in enumerate(splits)]
         name = f"{splits[0].name}, ε = {epsilon:g}: {_MEANS}"
-        yield _row(name, [data.right(fit.predict(data.scored)) for data, fit in zip(splits, fits, strict=True)])
-        spread = [_propagated(data, _surest(fit.scores(data.public))) for data, fit in zip(splits, fits, strict=True)]
+        yield _row(
+            name,
+            [data.right(fit.predict(data.scored)) for data, fit in zip(splits, fits, strict=True)],
+        )
+        spread = [
+            _propagated(data, _surest(fit.scores(data.public)))
+            for data, fit in zip(splits, fits, strict=True)
+        ]
         yield _row(f"{name} and label propagation", spread)
         models = [_fitted(data, epsilon, seed) for seed, data in enumerate(splits)]
         name = f"{splits[0].name}, ε = {epsilon:g}: {_BALLOTS}"
-        yield _row(name, [data.right(model.predict(data.scored)) for data, model in zip(splits, models, strict=True)])
-        labels = [_surest(model.predict_proba(data.public)) for data, model in zip(splits, models, strict=True)]
+        yield _row(
+            name,
+            [
+                data.right(model.predict(data.scored))
+                for data, model in zip(splits, models, strict=True)
+            ],
+        )
+        labels = [
+            _surest(model.predict_proba(data.public))
+            for data, model in zip(splits, models, strict=True)
+        ]
         spread = [_propagated(data, found) for data, found in zip(splits, labels, strict=True)]
         yield _row(f"{name} and label propagation", spread)
 
@@ -269,30 +306,45 @@ def _surest(scores: Matrix) -> IntArray:
     """Return the class of the half of each class's rows whose score leads most, and −1 for the others."""
     classes, ordered = scores.argmax(axis=1), np.sort(scores, axis=1)
     lead = ordered[:, -1] - ordered[:, -2]
-    medians = [np.median(lead[classes == label]) if np.any(classes == label) else 0 for label in range(scores.shape[1])]
+    medians = [
+        np.median(lead[classes == label]) if np.any(classes == label) else 0
+        for label in range(scores.shape[1])
+    ]
     return np.where(lead >= np.asarray(medians)[classes], classes, ABSTAIN)
 
 
 def _propagated(data: RivalData, labels: IntArray) -> float:
     pool, scored = data.for_students
-    student = fit_student(LabelPropagationStudent(), pool, labels, np.arange(data.n_classes), seed=0)
+    student = fit_student(
+        LabelPropagationStudent(), pool, labels, np.arange(data.n_classes), seed=0
+    )
     return data.right(student.predict(scored))
 
 
 def _documented(name: str, epsilon: float) -> _OldRecipe:
     """Return the recipe for a data set, by what the pages say of Adult, of images, and of all else."""
     if name == "Adult":
-        n_teachers, alpha, weight, n_queries, C = next(settings for least, settings in _ADULT if epsilon >= least)
+        n_teachers, alpha, weight, n_queries, C = next(
+            settings for least, settings in _ADULT if epsilon >= least
+        )
         head = Ridge(alpha, class_weights=(1, weight))
-        return _OldRecipe(head, n_teachers, n_queries, RandomRows(), LogisticRegression(C=C, max_iter=1000))
+        return _OldRecipe(
+            head, n_teachers, n_queries, RandomRows(), LogisticRegression(C=C, max_iter=1000)
+        )
     n_teachers, n_queries = (2_000, 200) if "MNIST" in name else (250, 200)
     return _OldRecipe(ClassMeans(), n_teachers, n_queries, Medoids(), LabelPropagationStudent())
 
 
 def _bounds(splits: Sequence[RivalData], *, quick: bool) -> Iterator[tuple[str, list[float]]]:
     yield "majority class", [_majority(data) for data in splits]
-    yield "without privacy: private rows", [_best(data, data.private, data.y_private, quick=quick) for data in splits]
-    yield "true classes of the public rows", [_best(data, data.public, data.y_public, quick=quick) for data in splits]
+    yield (
+        "without privacy: private rows",
+        [_best(data, data.private, data.y_private, quick=quick) for data in splits],
+    )
+    yield (
+        "true classes of the public rows",
+        [_best(data, data.public, data.y_public, quick=quick) for data in splits],
+    )
 
 
 def _majority(data: RivalData) -> float:
@@ -305,7 +357,8 @@ def _best(data: RivalData, X: Matrix, y: IntArray, *, quick: bool) -> float:
     machine = GridSearchCV(SVC(), {"C": (1.0, 10.0)}, cv=3)
     some = np.random.default_rng(0).permutation(len(X))
     searches = [
-        search.fit(X[some[:_SEARCHED]], y[some[:_SEARCHED]]) for search in (logistic, machine)[: 1 if quick else 2]
+        search.fit(X[some[:_SEARCHED]], y[some[:_SEARCHED]])
+        for search in (logistic, machine)[: 1 if quick else 2]
     ]
     best = max(searches, key=lambda search: search.best_score_)
     rows = some[:_LARGEST_SVC] if best is machine else some

@@ -16,7 +16,13 @@ from sklearn.preprocessing import FunctionTransformer
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import NUMBERS
-from tutelage.features import PublicRows, PublicSteps, PublicTransformer, image_features, text_features
+from tutelage.features import (
+    PublicRows,
+    PublicSteps,
+    PublicTransformer,
+    image_features,
+    text_features,
+)
 from tutelage_reproductions.datasets import (
     ImageSplit,
     load_diabetes,
@@ -99,7 +105,9 @@ class RivalData:
 
 def unchanged(public: Matrix) -> PublicTransformer:
     """Return a map that leaves rows like the public ones as they are: they are features already."""
-    return PublicTransformer.learn(FunctionTransformer(), PublicRows(public, "public rows"), row_by_row=True)
+    return PublicTransformer.learn(
+        FunctionTransformer(), PublicRows(public, "public rows"), row_by_row=True
+    )
 
 
 @final
@@ -141,7 +149,9 @@ class Source:
             data = self.load(fold, download)
             rows = hashlib.sha256(data.scored.tobytes() + data.y_scored.tobytes()).digest()
             if rows in seen:
-                raise RuntimeError(f"Fold {fold} of {self.name} scores the rows of an earlier fold.")
+                raise RuntimeError(
+                    f"Fold {fold} of {self.name} scores the rows of an earlier fold."
+                )
             seen.add(rows)
             yield data
 
@@ -214,7 +224,9 @@ def mnist(fold: int = 0, download: bool = False) -> RivalData:
     split = shuffled_folds(FOLDS)[fold]
     features = glyph_features(PublicRows(images.X_test[split.pool], "public MNIST test images"))
     plain = features[:-1].transform
-    public, scored = (plain(images.X_test[rows]).astype(np.float32) for rows in (split.pool, split.held_out))
+    public, scored = (
+        plain(images.X_test[rows]).astype(np.float32) for rows in (split.pool, split.held_out)
+    )
     data = _images("MNIST", images, fold, lambda X: features.transform(X).astype(np.float32))
     return replace(data, plain_public=public, plain_scored=scored)
 
@@ -224,7 +236,9 @@ def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
     images = load_fashion_mnist(download=download)
     public = PublicRows(images.X_test[shuffled_folds(FOLDS)[fold].pool], "public images of clothes")
     features = image_features(public, (28, 28))
-    return _images("Fashion-MNIST", images, fold, lambda X: features.transform(X).astype(np.float32))
+    return _images(
+        "Fashion-MNIST", images, fold, lambda X: features.transform(X).astype(np.float32)
+    )
 
 
 def svhn(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
@@ -346,7 +360,9 @@ def dealt(texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> D
     return Dealt(private, y_private, public, y_public, scored, y_scored)
 
 
-def _texts(name: str, texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> RivalData:
+def _texts(
+    name: str, texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int
+) -> RivalData:
     parts = dealt(texts, labels, sizes, fold)
     learned = text_features(PublicRows(np.array(parts.public, dtype=object), "public texts"))
 

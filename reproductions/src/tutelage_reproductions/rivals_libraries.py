@@ -37,7 +37,8 @@ class _Task(NamedTuple):
     delta: float
 
 
-_Fit = Callable[[_Task, float, int], Callable[[Matrix], IntArray]]  # with a strength and a seed, to predictions
+# With a strength and a seed, to predictions.
+_Fit = Callable[[_Task, float, int], Callable[[Matrix], IntArray]]
 
 
 class _Rival(NamedTuple):
@@ -84,9 +85,13 @@ def missing() -> list[str]:
     ]
 
 
-def _right(fit: _Fit, setting: _Setting, delta: float, data: RivalData, epsilon: float, seed: int) -> float:
+def _right(
+    fit: _Fit, setting: _Setting, delta: float, data: RivalData, epsilon: float, seed: int
+) -> float:
     rows = Clipped.of(data.public, min(setting.axes, data.public.shape[1]), _CLIP, 0.3)
-    private, public, scored = (rows.transform(X) / rows.longest for X in (data.private, data.public, data.scored))
+    private, public, scored = (
+        rows.transform(X) / rows.longest for X in (data.private, data.public, data.scored)
+    )
     task = _Task(private, data.y_private, public, data.n_classes, epsilon, delta)
     return data.right(fit(task, setting.strength, seed)(scored))
 
@@ -97,8 +102,13 @@ def _opacus(task: _Task, rate: float, seed: int) -> Callable[[Matrix], IntArray]
 
     torch.manual_seed(seed)
     model = torch.nn.Linear(task.private.shape[1], task.n_classes, bias=False)
-    rows, classes = torch.as_tensor(task.private, dtype=torch.float32), torch.as_tensor(task.classes)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, classes), batch_size=_BATCH)
+    rows, classes = (
+        torch.as_tensor(task.private, dtype=torch.float32),
+        torch.as_tensor(task.classes),
+    )
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(rows, classes), batch_size=_BATCH
+    )
     model, optimizer, loader = (
         import_module("opacus")
         .PrivacyEngine()

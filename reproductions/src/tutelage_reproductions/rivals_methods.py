@@ -53,7 +53,9 @@ def turned(data: RivalData) -> RivalData:
     centered = (data.public - center).astype(np.float64)
     _, vectors = np.linalg.eigh(centered.T @ centered)
     axes = vectors[:, ::-1].astype(data.public.dtype)
-    private, public, scored = ((X - center) @ axes for X in (data.private, data.public, data.scored))
+    private, public, scored = (
+        (X - center) @ axes for X in (data.private, data.public, data.scored)
+    )
     return replace(data, private=private, public=public, scored=scored)
 
 
@@ -97,7 +99,9 @@ class Clipped:
     def transform(self, X: Matrix) -> Matrix:
         """Return prepared rows, shape (rows, axes + 1)."""
         rows = X[:, : self.axes]
-        rows = rows * np.minimum(1, self.radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY))
+        rows = rows * np.minimum(
+            1, self.radius / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY)
+        )
         return np.concatenate([rows, np.full((len(X), 1), self.constant, rows.dtype)], axis=1)
 
     @property
@@ -154,7 +158,9 @@ class Ridge(NamedTuple):
         public = rows.transform(problem.public).astype(np.float64)
         moments = public.T @ public / len(public)
         size = self.penalty * np.linalg.eigvalsh(moments)[-1]
-        weights = np.linalg.solve(moments + size * np.eye(len(moments)), sums / len(problem.private))
+        weights = np.linalg.solve(
+            moments + size * np.eye(len(moments)), sums / len(problem.private)
+        )
         weights[-1] *= self.bias
         return Linear(rows, weights)
 
@@ -168,13 +174,17 @@ class Means(NamedTuple):
 
     def fit(self, problem: Problem, mu: float, seed: int) -> Linear:
         """Return the scores that are released with privacy μ in all; without noise at an infinite μ."""
-        rows = Clipped.of(problem.public, self.axes, self.quantile, _CONSTANT if self.counted else 0.0)
+        rows = Clipped.of(
+            problem.public, self.axes, self.quantile, _CONSTANT if self.counted else 0.0
+        )
         sums = class_sums(rows.transform(problem.private), problem.classes, problem.n_classes)
         sums += gaussian(sums.shape, class_sensitivity(rows) / mu, seed)
         equal = len(problem.private) / problem.n_classes
         sizes = np.maximum(sums[-1] / rows.constant, 0.1 * equal) if self.counted else equal
         means = sums[:-1] / sizes
-        return Linear(replace(rows, constant=1.0), np.vstack([means, -0.5 * (means**2).sum(axis=0)]))
+        return Linear(
+            replace(rows, constant=1.0), np.vstack([means, -0.5 * (means**2).sum(axis=0)])
+        )
 
 
 class AdaSSP(NamedTuple):
@@ -199,7 +209,8 @@ class AdaSSP(NamedTuple):
         lowest = max(lowest - deviation * float(norm.ppf(0.95)), 0)
         penalty = max(0, deviation * math.sqrt(size * math.log(2 * size**2 / 0.05)) - lowest)
         values, vectors = np.linalg.eigh(moments)
-        spread = np.maximum(values + penalty, max(penalty, 1e-6 * len(X)) / 2)  # as without noise no value is negative
+        # As without noise no value is negative.
+        spread = np.maximum(values + penalty, max(penalty, 1e-6 * len(X)) / 2)
         weights = vectors @ ((vectors.T @ sums) / spread[:, np.newaxis])
         weights[-1] *= self.bias
         return Linear(rows, weights)
@@ -223,7 +234,10 @@ class Descent(NamedTuple):
         told = np.eye(problem.n_classes, dtype=X.dtype)[problem.classes]
         weights = np.zeros((X.shape[1], problem.n_classes), X.dtype)
         if self.warm and problem.start is not None:
-            weights += problem.start / np.append(np.full(X.shape[1] - 1, scale), self.constant)[:, np.newaxis]
+            weights += (
+                problem.start
+                / np.append(np.full(X.shape[1] - 1, scale), self.constant)[:, np.newaxis]
+            )
         mean, lengths = np.zeros_like(weights), np.linalg.norm(X, axis=1)
         deviation = 2 * self.clip * math.sqrt(self.steps) / mu
         noise = gaussian((self.steps, *weights.shape), deviation, seed).astype(X.dtype)
@@ -237,12 +251,16 @@ class Descent(NamedTuple):
 
 def linear_of(rows: Matrix, labels: IntArray, n_classes: int) -> FloatArray:
     """Return weights of a cross-validated logistic regression, and last its biases, shape (features + 1, classes)."""
-    model = GridSearchCV(LogisticRegression(max_iter=300), {"C": (0.01, 0.1, 1.0, 10.0, 100.0)}, cv=3)
+    model = GridSearchCV(
+        LogisticRegression(max_iter=300), {"C": (0.01, 0.1, 1.0, 10.0, 100.0)}, cv=3
+    )
     found = model.fit(rows, labels).best_estimator_
     learned = np.hstack([found.coef_, found.intercept_[:, np.newaxis]]).T
     weights = np.zeros((len(learned), n_classes))
     weights[-1] = _ABSENT
-    weights[:, found.classes_] = np.hstack([-learned, learned]) / 2 if learned.shape[1] == 1 else learned
+    weights[:, found.classes_] = (
+        np.hstack([-learned, learned]) / 2 if learned.shape[1] == 1 else learned
+    )
     return weights
 
 
@@ -259,7 +277,13 @@ class Rival(NamedTuple):
 _AXES, _QUANTILES = (10, 30, 100, 1000), (0.3, 0.6, 0.95)
 _STEPS, _CLIPS, _RATES = (10, 40, 160), (0.3, 1.0), (8.0, 32.0, 128.0)
 RIVALS = (
-    Rival("DP ridge", [Ridge(*each) for each in product(_AXES, _QUANTILES, (0.003, 0.03, 0.3, 3.0), (0.1, 0.3, 1.0))]),
+    Rival(
+        "DP ridge",
+        [
+            Ridge(*each)
+            for each in product(_AXES, _QUANTILES, (0.003, 0.03, 0.3, 3.0), (0.1, 0.3, 1.0))
+        ],
+    ),
     Rival("DP class means", [Means(*each) for each in product(_AXES, _QUANTILES, (True, False))]),
     Rival(
         "DP gradient descent",
@@ -272,7 +296,10 @@ OF_PUBLIC_LABELS = (
     Rival("AdaSSP", [AdaSSP(*each) for each in product(_AXES, _QUANTILES, (0.3, 1.0))]),
     Rival(
         "DP gradient descent from public labels",
-        [Descent(*each, warm=True) for each in product((1000,), (10, 40), (0.3, 1.0), (0.5, 2.0, 8.0, 32.0), (0.3,))],
+        [
+            Descent(*each, warm=True)
+            for each in product((1000,), (10, 40), (0.3, 1.0), (0.5, 2.0, 8.0, 32.0), (0.3,))
+        ],
     ),
 )
 """Rivals where public rows have labels."""
@@ -302,7 +329,9 @@ def centered_sensitivity(rows: Clipped, n_classes: int) -> float:
     return max(2 * rows.radius * math.sqrt(1 - 1 / n_classes), math.sqrt(2) * rows.longest)
 
 
-def clipped_gradient(weights: Matrix, rows: Matrix, told: Matrix, lengths: Matrix, clip: float) -> Matrix:
+def clipped_gradient(
+    weights: Matrix, rows: Matrix, told: Matrix, lengths: Matrix, clip: float
+) -> Matrix:
     """Return the sum of the rows' gradients of the logistic loss, each clipped; one replaced row moves it by 2·clip.
 
     Parameters
@@ -327,7 +356,9 @@ def gaussian(shape: tuple[int, ...], deviation: float, seed: int) -> Matrix:
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the exact δ of the Gaussian mechanism at ε (Balle and Wang 2018, arXiv:1805.06530v2, Theorem 8)."""
-    return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
+    return float(
+        norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu))
+    )
 
 
 @cache
@@ -358,7 +389,14 @@ def chosen(settings: Sequence[Setting], problem: Problem, mu: float) -> Setting:
 
     def right(setting: Setting) -> float:
         fits = [setting.fit(part, more, seed) for seed in range(_DRAWS)]
-        return float(np.mean([fit.predict(problem.private[held_out]) == problem.classes[held_out] for fit in fits]))
+        return float(
+            np.mean(
+                [
+                    fit.predict(problem.private[held_out]) == problem.classes[held_out]
+                    for fit in fits
+                ]
+            )
+        )
 
     features = problem.public.shape[1]
     different = {setting._replace(axes=min(setting.axes, features)): None for setting in settings}

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, final
 
-from tutelage.exceptions import InvalidParameterError, Problem, TutelageError
+from tutelage.exceptions import InvalidParameterError, TutelageError
 from tutelage_reproductions.record import Circumstances, Record, commit
 
 # First the papers in their order, then experiments of this project.
@@ -70,7 +70,7 @@ def load(name: str) -> Reproduction:
         If there is no reproduction of this name; the message lists all names.
     """
     if name not in NAMES:
-        raise InvalidParameterError(Problem("reproduction", f"be one of {', '.join(NAMES)}", repr(name)))
+        raise InvalidParameterError("reproduction", f"be one of {', '.join(NAMES)}", repr(name))
     module: Reproduction = import_module(f"tutelage_reproductions.{name.replace('-', '_')}")  # type: ignore[assignment]
     return module
 
@@ -108,7 +108,9 @@ def run(name: str, *, quick: bool, download: bool, progress: bool) -> Record:
     return replace(record, circumstances=Circumstances.now(time.perf_counter() - started))
 
 
-def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool) -> Iterator[Record | Refused]:
+def run_all(
+    names: Sequence[str], *, quick: bool, download: bool, progress: bool
+) -> Iterator[Record | Refused]:
     """Yield each record when it is complete; a reproduction without its data or an extra does not stop the others.
 
     Parameters
@@ -121,7 +123,8 @@ def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool
     for name in names:
         try:
             yield run(name, quick=quick, download=download, progress=progress)
-        except (TutelageError, OSError, ModuleNotFoundError) as error:  # the last says which extra is missing
+        except (TutelageError, OSError, ModuleNotFoundError) as error:
+            # The last says which extra is missing.
             yield Refused(name, str(error))
 
 
@@ -145,4 +148,7 @@ def _is_saved(name: str, folder: Path, *, quick: bool) -> bool:
     path = folder / f"{name}.json"
     if not path.is_file() or (Record.load(path).quick and not quick):
         return False
-    return json.loads(path.read_text(encoding="utf-8"))["figure"] is None or path.with_suffix(".png").is_file()
+    return (
+        json.loads(path.read_text(encoding="utf-8"))["figure"] is None
+        or path.with_suffix(".png").is_file()
+    )

@@ -16,18 +16,21 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.rdp import RenyiCurve
-from tutelage.exceptions import InvalidParameterError, NothingToGainError, Problem
+from tutelage.exceptions import InvalidParameterError, NothingToGainError
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PublicEpsilon
 from tutelage_reproductions.smooth_sensitivity import SmoothCosts, most_sensitive
 
 CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: the worst-case ε, instead
 RESOLUTION = 1024  # steps of the grid in one standard deviation of the smallest noise
-_ROUNDING = 2 / RESOLUTION  # of the private cost to the grid, and of sums before it, in standard deviations
+# Of the private cost to the grid, and of sums before it, in standard deviations.
+_ROUNDING = 2 / RESOLUTION
 _MOST_ORDER = 1000.0  # up to which the grid is fine enough
-_CELLS = 128  # into which the ratio of two scales is divided; the bounds over them are 1 % above the supremum at most
+# Into which the ratio of two scales is divided; the bounds over them are 1 % above the supremum at most.
+_CELLS = 128
 _LEDGER_WEIGHT = 0.25  # what a nat charged to the ledger weighs, against one of the published ε
-_LEAST_SHARE = 0.25  # of the smooth sensitivity of the public votes: private votes may be that much less sensitive
+# Of the smooth sensitivity of the public votes: private votes may be that much less sensitive.
+_LEAST_SHARE = 0.25
 _ORDERS: FloatArray = 1 + np.geomspace(1, 64, 25)
 _SMOOTHNESS: FloatArray = np.geomspace(2e-3, 0.4, 22)
 _NOISE: FloatArray = np.geomspace(0.5, 40, 30)
@@ -75,13 +78,15 @@ class SmoothPlan:
         probability(self.delta, "delta", "SmoothPlan")
         for name in ("smoothness", "noise", "least", "most"):
             positive(getattr(self, name), name, "SmoothPlan")
-        if not (1 < self.order <= _MOST_ORDER and self.least <= self.most and isfinite(self.margin.fixed)):
+        if not (
+            1 < self.order <= _MOST_ORDER
+            and self.least <= self.most
+            and isfinite(self.margin.fixed)
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "SmoothPlan.order",
-                    "be above 1 and at most 1000, with $least <= $most and a $smoothness far below 1/(2·order)",
-                    fix="Plan with `plan_smooth_release`.",
-                )
+                "SmoothPlan.order",
+                "be above 1 and at most 1000, with $least <= $most and a $smoothness far below 1/(2·order)",
+                fix="Plan with `plan_smooth_release`.",
             )
 
     @property
@@ -104,7 +109,9 @@ class SmoothPlan:
         `before` is the Rényi cost at `order` of what else was published, in nats.
         """
         cost = max(0.0, released * self.grid) + self.margin.fixed + before
-        found = RenyiCurve(np.array([self.order]), np.array([cost])).to_epsilon(CLAIMED * self.delta)
+        found = RenyiCurve(np.array([self.order]), np.array([cost])).to_epsilon(
+            CLAIMED * self.delta
+        )
         return found.epsilon + 1e-9
 
     @property
@@ -115,7 +122,9 @@ class SmoothPlan:
         return (shift + margin.square * widest * expm1(2 * self.smoothness)) * (1 + 1e-9)
 
 
-def plan_smooth_release(proxy: Accountant, delta: float, *, ledger_order: float | None = None) -> SmoothPlan:
+def plan_smooth_release(
+    proxy: Accountant, delta: float, *, ledger_order: float | None = None
+) -> SmoothPlan:
     """Return a plan under which votes like the public ones would have about the smallest ε to publish.
 
     If that is not below the data-independent ε, `NothingToGainError` is raised.
@@ -167,7 +176,9 @@ def _best_at(
                 least=least,
                 most=max(most, least),
             )
-            weight = epsilon + _LEDGER_WEIGHT * float(noised_cost_rdp(plan.shift, smoothness, at)[0])
+            weight = epsilon + _LEDGER_WEIGHT * float(
+                noised_cost_rdp(plan.shift, smoothness, at)[0]
+            )
             if best is None or weight < best[0]:
                 best = weight, plan
     return best
@@ -185,7 +196,8 @@ def margin_of(order: float, smoothness: float, noise: float) -> Margin:
     square = moment / (1 + sqrt(1 - quadratic))
     ratio = np.exp(np.linspace(-smoothness, smoothness, 2 * _CELLS + 1))
     low, high = ratio[:-1], ratio[1:]
-    smaller, least = np.minimum(high, 1.0), 1 + order * (low**2 - 1)  # min(u, 1) at most; λu² − μ at least
+    # min(u, 1) at most; λu² − μ at least.
+    smaller, least = np.minimum(high, 1.0), 1 + order * (low**2 - 1)
     weakest, strongest = (moment + order * square * (ends**2 - 1) for ends in (low, high))
     below = least + np.where(low < 1, (1 - high) * weakest, -(high - 1) * strongest)
     if weakest[0] < 0 or np.any(below <= 0):

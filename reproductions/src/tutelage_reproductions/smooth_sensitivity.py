@@ -17,14 +17,23 @@ import numpy as np
 from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.ballots import VoteHistogram
-from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.events import (
+    Check,
+    ConfidenceCheck,
+    Event,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+)
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.publishing.cost_envelope import noise_to_pass
 
-LEAST = -60.0  # log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote
+# Log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote.
+LEAST = -60.0
 _WIDEST = 1e4  # the largest scale of noise whose law is tabulated, in votes
 _LAPLACE_REACH = 72.0  # in scales
-_GAUSSIAN_REACH, _SUMMED_TO = 11.5, 14.0  # in standard deviations; what is left beyond the sum is below 1e-13 of a tail
+# In standard deviations; what is left beyond the sum is below 1e-13 of a tail.
+_GAUSSIAN_REACH, _SUMMED_TO = 11.5, 14.0
 _STEP = 5e-4  # between the values of log q that are told apart
 _GRID: FloatArray = np.linspace(LEAST, 0.0, round(-LEAST / _STEP) + 1)
 _SLACK = 1e-9  # in log q and, relative, per changed ballot: far above the rounding of a few sums
@@ -38,7 +47,8 @@ class Tail:
 
     reach: int  # the largest d that is told apart
     log: FloatArray  # log P(noise ≥ d) for d = −reach … reach
-    moves: int  # how far one ballot moves d: 2 for the gap between two counts, 1 for the largest count
+    # How far one ballot moves d: 2 for the gap between two counts, 1 for the largest count.
+    moves: int
 
     def at_least(self, needed: IntArray) -> FloatArray:
         """Return an upper bound on log P(noise ≥ needed)."""
@@ -64,7 +74,8 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
     tail = tail_of(event)
     if isinstance(event, Check):
         passes = noise_to_pass(event, votes, offsets)
-        return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"
+        # The rarer of "passes" and "fails".
+        return Needed(np.maximum(passes, 1 - passes)[:, None], tail)
     behind, wins_ties = pate_bounds.gaps(votes)
     return Needed(behind.astype(np.int64) + ~wins_ties, tail)
 
@@ -120,7 +131,8 @@ class CostTable:
     """The cost of one query by its log q, as a step function on a public grid, and how far one ballot moves it."""
 
     cost: FloatArray  # holds for every q up to the value of the grid; rising
-    growth: FloatArray  # most by which the costs of neighbors differ, if either's q is up to that value; rising
+    # Most by which the costs of neighbors differ, if either's q is up to that value; rising.
+    growth: FloatArray
 
 
 @lru_cache(maxsize=64)
@@ -179,10 +191,14 @@ class SmoothCosts(NeverPickled):
 def most_sensitive(released: Accountant, order: float) -> float:
     """Return the largest sensitivity that any votes on the releases could have, in nats; public."""
     parts = released.charged().flatten()
-    return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (1 + _SLACK)
+    return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (
+        1 + _SLACK
+    )
 
 
-def _costs_of(event: Event, votes: VoteHistogram, offsets: FloatArray | None, order: float) -> tuple[float, FloatArray]:
+def _costs_of(
+    event: Event, votes: VoteHistogram, offsets: FloatArray | None, order: float
+) -> tuple[float, FloatArray]:
     """Return the cost of all queries and A_0, A_1, …, until every query is at its most sensitive."""
     table, (needed, tail) = cost_table(event, order), needed_noise(event, votes, offsets)
     needed, repeats = np.unique(np.sort(needed, axis=1), axis=0, return_counts=True)

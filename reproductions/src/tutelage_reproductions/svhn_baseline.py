@@ -38,15 +38,23 @@ class _Part(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  no work of many steps
     """Return the accuracy on test images; `quick` trains one network for three epochs on 10,000 images."""
     if find_spec("torch") is None:
-        raise InvalidDataError(f"svhn-baseline is a network, which needs torch: {install('torch')}.")
+        raise InvalidDataError(
+            f"svhn-baseline is a network, which needs torch: {install('torch')}."
+        )
     from tutelage.networks import TwoConvolutions
     from tutelage.teachers import Network
 
     part = _at_hand(download=download)
-    images, epochs, seeds = part.images, _QUICK_EPOCHS if quick else part.epochs, 1 if quick else part.seeds
+    images, epochs, seeds = (
+        part.images,
+        _QUICK_EPOCHS if quick else part.epochs,
+        1 if quick else part.seeds,
+    )
     rows = slice(_QUICK_ROWS if quick else None)
     trial = Trial(images.X_train[rows], images.y_train[rows], images.X_test, images.y_test)
-    network = Network(TwoConvolutions.for_svhn(), epochs=epochs, batch_size=_BATCH, learning_rate=2e-3)
+    network = Network(
+        TwoConvolutions.for_svhn(), epochs=epochs, batch_size=_BATCH, learning_rate=2e-3
+    )
     found, seconds = answers_right(network, trial, range(seeds))
     right, interval = mean_share(100 * found.mean(axis=0))
     by_seed = 100 * found.mean(axis=1)
@@ -57,7 +65,9 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         interval=interval,
         seconds=seconds,
         better="higher",
-        why=f"The quick form trains for {epochs} epochs on {len(trial.y):,} images." if quick else part.differs,
+        why=f"The quick form trains for {epochs} epochs on {len(trial.y):,} images."
+        if quick
+        else part.differs,
     )
     return Record(
         name="svhn-baseline",
@@ -81,8 +91,12 @@ def _at_hand(*, download: bool) -> _Part:
         with suppress(InvalidDataError):
             svhn = load_svhn(extra=extra, download=download)
             few = f"The network is smaller than the paper's and sees each image {_EPOCHS_WITH_EXTRA} times."
-            differs = few if extra else "SVHN's 531,131 extra images, which are easier, were not found."
-            return _Part(svhn, "all test images", _EPOCHS_WITH_EXTRA if extra else _EPOCHS, 1, differs)
+            differs = (
+                few if extra else "SVHN's 531,131 extra images, which are easier, were not found."
+            )
+            return _Part(
+                svhn, "all test images", _EPOCHS_WITH_EXTRA if extra else _EPOCHS, 1, differs
+            )
     return _sample()
 
 
@@ -100,4 +114,6 @@ def _sample() -> _Part:
         f"SVHN's own files were not found. So the network trains on {len(images.y_train):,} images, {_PUBLIC:,} of "
         f"them test images, and is scored on {len(held):,} other test images."
     )
-    return _Part(images, f"test[{_PUBLIC}:{_PUBLIC + len(held)}]", _SAMPLE_EPOCHS, _SAMPLE_SEEDS, differs)
+    return _Part(
+        images, f"test[{_PUBLIC}:{_PUBLIC + len(held)}]", _SAMPLE_EPOCHS, _SAMPLE_SEEDS, differs
+    )

@@ -22,7 +22,8 @@ from tutelage_reproductions.record import Record, Row, share
 
 _POOL, _HELD_OUT = 9_000, 1_000
 _DELTA = 1e-6
-_MECHANISM = ConfidentGNMax(threshold=300, sigma_threshold=200, sigma_vote=40)  # as the paper has it for SVHN
+# As the paper has it for SVHN.
+_MECHANISM = ConfidentGNMax(threshold=300, sigma_threshold=200, sigma_vote=40)
 _ASKED = 4_500  # as many as exact costs of the votes on images 10,000 to 18,999 put within ε = 2
 _SEED = 0
 _STEPS, _QUICK_STEPS = 2500, 150
@@ -49,7 +50,10 @@ class _Trained:
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  nothing to fetch from
     """Return costs, labels and the students' accuracy; `quick` trains for a few steps only."""
-    svhn, votes = load_svhn_sample(), VoteHistogram.load(published_votes(), array="svhn_250_teachers")
+    svhn, votes = (
+        load_svhn_sample(),
+        VoteHistogram.load(published_votes(), array="svhn_250_teachers"),
+    )
     steps = _QUICK_STEPS if quick else _STEPS
     started = time.perf_counter()
     released = _answers(votes)
@@ -64,7 +68,10 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
             why=f"A network has hardly begun to learn after {steps:,} steps." if quick else None,
         ),
     )
-    rows += [_student_row(student, svhn, released.labels, steps, progress=progress) for student in students]
+    rows += [
+        _student_row(student, svhn, released.labels, steps, progress=progress)
+        for student in students
+    ]
     return Record(
         name="svhn-student",
         source="PATE 2018 (arXiv:1802.08908v1), Table 1",
@@ -96,14 +103,21 @@ def _answers(votes: VoteHistogram) -> _Released:
     accountant.add_release(one, queried, release.voted)
     labels = np.full(_POOL, ABSTAIN, dtype=np.int64)
     labels[asked] = release.labels
-    return _Released(labels, accountant.exact(_DELTA).reveal(), accountant.data_independent(_DELTA).epsilon)
+    return _Released(
+        labels, accountant.exact(_DELTA).reveal(), accountant.data_independent(_DELTA).epsilon
+    )
 
 
 def _release_rows(released: _Released, truth: IntArray, seconds: float) -> Iterator[Row]:
     answered = released.labels != ABSTAIN
     right, interval = share(released.labels[answered] == truth[answered])
     yield Row(
-        name="exact ε (private)", ours=released.exact, published=4.96, at_most=2.0, seconds=seconds, better="lower"
+        name="exact ε (private)",
+        ours=released.exact,
+        published=4.96,
+        at_most=2.0,
+        seconds=seconds,
+        better="lower",
     )
     yield Row(name="worst-case ε", ours=released.data_independent, better="lower")
     yield Row(
@@ -115,7 +129,9 @@ def _release_rows(released: _Released, truth: IntArray, seconds: float) -> Itera
     yield Row(name="correct labels, %", ours=right, interval=interval, better="higher")
 
 
-def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: int, *, progress: bool) -> Row:
+def _student_row(
+    student: _Trained, svhn: ImageSplit, labels: IntArray, steps: int, *, progress: bool
+) -> Row:
     from tutelage_reproductions.students.consistency import ConsistencyStudent
 
     network = ConsistencyStudent(

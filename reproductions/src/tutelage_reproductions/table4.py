@@ -65,11 +65,17 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     path = published_votes()
     mnist, svhn = load_mnist(download=download), _svhn(download=download)
     draws, steps = (_QUICK_DRAWS, _QUICK_STEPS) if quick else (_DRAWS, _STEPS)
-    rows = list(_mnist_rows(mnist, VoteHistogram.load(path, array="mnist_250_teachers"), draws, progress=progress))
+    rows = list(
+        _mnist_rows(
+            mnist, VoteHistogram.load(path, array="mnist_250_teachers"), draws, progress=progress
+        )
+    )
     votes, pool = VoteHistogram.load(path, array="svhn_250_teachers"), _pool_of(svhn)
     networks = find_spec("torch") is not None
     for setting in _SVHN:
-        rows += _svhn_rows(svhn, votes, setting, steps if networks else None, quick=quick, progress=progress)
+        rows += _svhn_rows(
+            svhn, votes, setting, steps if networks else None, quick=quick, progress=progress
+        )
     return Record(
         name="table4",
         source="PATE 2017 (arXiv:1610.05755v4), Figure 4; the workshop abstract (2016), Figure 2",
@@ -152,14 +158,22 @@ def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
     moments = pate_bounds.MOMENTS_2017
     log_q = pate_bounds.log_q_laplace(votes, _MECHANISM.scale)
     costs = pate_bounds.log_moments(log_q, _MECHANISM.scale, moments) / moments
-    choices = (np.random.default_rng(seed).permutation(len(costs))[:queries] for seed in range(_CHOICES))
+    choices = (
+        np.random.default_rng(seed).permutation(len(costs))[:queries] for seed in range(_CHOICES)
+    )
     return max(
-        RenyiCurve(moments + 1, costs[chosen].sum(axis=0)).to_epsilon(delta, classic).epsilon for chosen in choices
+        RenyiCurve(moments + 1, costs[chosen].sum(axis=0)).to_epsilon(delta, classic).epsilon
+        for chosen in choices
     )
 
 
 def _cost_rows(
-    name: str, setting: _Setting, votes: VoteHistogram, pool: int, releases: list[_Release], delta: float
+    name: str,
+    setting: _Setting,
+    votes: VoteHistogram,
+    pool: int,
+    releases: list[_Release],
+    delta: float,
 ) -> Iterator[Row]:
     """Yield ε by the paper's method, exact ε and worst-case ε."""
     first = _accountant(votes.first(setting.queries)).bound_2017(delta).reveal()
@@ -172,29 +186,41 @@ def _cost_rows(
     )
     dearest = _dearest(votes.first(pool), setting.queries, delta)
     yield Row(
-        name=f"{name}: ε by the paper's method, largest of {_CHOICES} random choices", ours=dearest, better="lower"
+        name=f"{name}: ε by the paper's method, largest of {_CHOICES} random choices",
+        ours=dearest,
+        better="lower",
     )
     accountants = [_accountant(release.votes) for release in releases]
     found, interval = mean([accountant.bound_2017(delta).reveal() for accountant in accountants])
-    yield Row(name=f"{name}: ε by the paper's method (private)", ours=found, interval=interval, better="lower")
+    yield Row(
+        name=f"{name}: ε by the paper's method (private)",
+        ours=found,
+        interval=interval,
+        better="lower",
+    )
     found, interval = mean([accountant.exact(delta).reveal() for accountant in accountants])
     yield Row(name=f"{name}: exact ε (private)", ours=found, interval=interval, better="lower")
     any_votes = accountants[0].data_independent(delta).epsilon
     yield Row(name=f"{name}: worst-case ε (publishable)", ours=any_votes, better="lower")
 
 
-def _mnist_rows(mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress: bool) -> Iterator[Row]:
+def _mnist_rows(
+    mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress: bool
+) -> Iterator[Row]:
     split = paper_split(len(mnist.y_test))
     truth, held_truth = mnist.y_test[split.pool], mnist.y_test[split.held_out]
     started = time.perf_counter()
-    features = glyph_features(PublicRows(mnist.X_test[split.pool], "public MNIST test images"))[:-1]  # no diffusion
+    # No diffusion.
+    features = glyph_features(PublicRows(mnist.X_test[split.pool], "public MNIST test images"))[:-1]
     seen, held = (features.transform(mnist.X_test[rows]) for rows in (split.pool, split.held_out))
     learned = time.perf_counter() - started
     for setting in _MNIST:
         name = f"MNIST, {setting.queries:,} queries"
         releases = [_ask(votes, len(truth), setting.queries, seed) for seed in range(draws)]
         yield from _cost_rows(name, setting, votes, len(truth), releases, _MNIST_DELTA)
-        right, interval = mean_share([100 * float(np.mean(one.labels == truth[one.asked])) for one in releases])
+        right, interval = mean_share(
+            [100 * float(np.mean(one.labels == truth[one.asked])) for one in releases]
+        )
         yield Row(name=f"{name}: correct labels, %", ours=right, interval=interval, better="higher")
         started = time.perf_counter()
         shown = progress_bar(releases, name, draws, shown=progress)
@@ -213,7 +239,9 @@ def _mnist_rows(mnist: ImageSplit, votes: VoteHistogram, draws: int, *, progress
 
 def _propagated(seen: Matrix, held: Matrix, release: _Release, truth: IntArray, seed: int) -> float:
     """Return the share of held-out images, in %, that label propagation gets right."""
-    fitted = fit_student(LabelPropagationStudent(), seen, _spread(release, len(seen)), np.arange(10), seed=seed)
+    fitted = fit_student(
+        LabelPropagationStudent(), seen, _spread(release, len(seen)), np.arange(10), seed=seed
+    )
     return 100 * float(np.mean(fitted.predict(held) == truth))
 
 
@@ -227,16 +255,32 @@ def _rows_of_all(votes: VoteHistogram, truth: IntArray) -> Iterator[Row]:
     """Yield what it costs to label the whole pool, as whoever balances by noisy labels has to."""
     name = f"MNIST, all {votes.n_queries:,} queries, to balance by label"
     accountant = _accountant(votes)
-    yield Row(name=f"{name}: exact ε (private)", ours=accountant.exact(_MNIST_DELTA).reveal(), better="lower")
+    yield Row(
+        name=f"{name}: exact ε (private)",
+        ours=accountant.exact(_MNIST_DELTA).reveal(),
+        better="lower",
+    )
     any_votes = accountant.data_independent(_MNIST_DELTA).epsilon
     yield Row(name=f"{name}: worst-case ε (publishable)", ours=any_votes, better="lower")
     labels = _MECHANISM.release(votes, SimulationNoise(0)).labels
     right, interval = share(labels == truth[: len(labels)])
-    yield Row(name=f"{name}: correct labels, %", ours=right, published=93.18, interval=interval, better="higher")
+    yield Row(
+        name=f"{name}: correct labels, %",
+        ours=right,
+        published=93.18,
+        interval=interval,
+        better="higher",
+    )
 
 
 def _svhn_rows(
-    svhn: ImageSplit, votes: VoteHistogram, setting: _Setting, steps: int | None, *, quick: bool, progress: bool
+    svhn: ImageSplit,
+    votes: VoteHistogram,
+    setting: _Setting,
+    steps: int | None,
+    *,
+    quick: bool,
+    progress: bool,
 ) -> Iterator[Row]:
     pool = _pool_of(svhn)
     name, release = f"SVHN, {setting.queries:,} queries", _ask(votes, pool, setting.queries, seed=0)
@@ -247,7 +291,9 @@ def _svhn_rows(
         return
     from tutelage_reproductions.students.consistency import ConsistencyStudent
 
-    student = ConsistencyStudent(svhn.image_shape, steps=steps, random_state=0, progress=progress, **SVHN_STUDENT)
+    student = ConsistencyStudent(
+        svhn.image_shape, steps=steps, random_state=0, progress=progress, **SVHN_STUDENT
+    )
     started = time.perf_counter()
     student.fit(svhn.X_test[:pool], _spread(release, pool))
     seconds = time.perf_counter() - started

@@ -77,7 +77,10 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     data, size = _data(download=download), _QUICK if quick else _FULL
     started = time.perf_counter()
     ballots = _ballots(data, size, progress=progress)
-    votes, seconds = tally(ballots, len(data.classes), _shards(data).unit), time.perf_counter() - started
+    votes, seconds = (
+        tally(ballots, len(data.classes), _shards(data).unit),
+        time.perf_counter() - started,
+    )
     noisy = [_noisy(votes, seed) for seed in range(_DRAWS)]
     return Record(
         name="tutorial",
@@ -106,7 +109,10 @@ def _notes(data: ImageSplit, size: _Size) -> tuple[str, ...]:
             f"The network is the tutorial's: batches of {_BATCH}, {size.epochs} epochs of Adam with a learning "
             f"rate that falls from {_LEARNING_RATE:g} to 0."
         ),
-        (f"Intervals are over teachers for a mean teacher, over images for shares, and over {_DRAWS} draws for noise."),
+        (
+            f"Intervals are over teachers for a mean teacher, over images for "
+            f"shares, and over {_DRAWS} draws for noise."
+        ),
     )
 
 
@@ -132,7 +138,9 @@ def _ballots(data: ImageSplit, size: _Size, *, progress: bool) -> Ballots:
         learning_rate=_LEARNING_RATE,
         weight_decay=0.0,
     )
-    teachers = NetworkTeachers(network, n_classes=len(data.classes), seed=0, n_jobs=-1, progress=progress)
+    teachers = NetworkTeachers(
+        network, n_classes=len(data.classes), seed=0, n_jobs=-1, progress=progress
+    )
     return teachers.fit_ballots(data.X_train, data.y_train, _shards(data), data.X_test[: size.pool])
 
 
@@ -140,7 +148,8 @@ def _noisy(votes: VoteHistogram, seed: int) -> _Noisy:
     """Add the tutorial's floating-point noise; it imitates another program and releases nothing."""
     uniform = np.random.default_rng(seed).random(votes.counts.shape)
     exact = votes.counts + stats.laplace.ppf(uniform, scale=1 / _GAMMA)
-    truncated = np.trunc(exact).astype(np.int64)  # what assigning to an entry of an integer array did
+    # As an assignment to an entry of an integer array did.
+    truncated = np.trunc(exact).astype(np.int64)
     tied = (truncated == truncated.max(axis=1, keepdims=True)).sum(axis=1) > 1
     return _Noisy(truncated.argmax(axis=1), exact.argmax(axis=1), tied)
 
@@ -148,7 +157,9 @@ def _noisy(votes: VoteHistogram, seed: int) -> _Noisy:
 def _label_rows(
     truth: IntArray, ballots: Ballots, votes: VoteHistogram, noisy: list[_Noisy], seconds: float
 ) -> Iterator[Row]:
-    right, interval = mean_share(100 * PrivateStatistics(ballots, truth, votes.n_classes).reveal().accuracies)
+    right, interval = mean_share(
+        100 * PrivateStatistics(ballots, truth, votes.n_classes).reveal().accuracies
+    )
     yield Row(name="mean teacher, %", ours=right, interval=interval, seconds=seconds)
     right, interval = share(votes.counts.argmax(axis=1) == truth)
     yield Row(name="plurality, %", ours=right, interval=interval)
@@ -162,7 +173,9 @@ def _label_rows(
 
 def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
     tied, interval = mean_share([100 * np.mean(draw.tied) for draw in noisy])
-    yield Row(name="truncated noise: queries with a tie at the top, %", ours=tied, interval=interval)
+    yield Row(
+        name="truncated noise: queries with a tie at the top, %", ours=tied, interval=interval
+    )
     moved, interval = mean_share([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
     yield Row(name="truncated noise: changed labels, %", ours=moved, interval=interval)
     near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer votes"
@@ -186,12 +199,16 @@ def _truncated_law(count: int, values: IntArray) -> FloatArray:
     return stats.laplace.cdf(above, count, scale) - stats.laplace.cdf(below, count, scale)
 
 
-def _printed_rows(data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick: bool) -> Iterator[Row]:
+def _printed_rows(
+    data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick: bool
+) -> Iterator[Row]:
     """Yield what the tutorial's last call prints, and the same call with the rows that were answered."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of too few moments
         printed, _ = analysis_of_pysyft(ballots, labels, _GAMMA, _DELTA)
-        meant = perform_analysis(ballots, np.arange(len(labels)), _GAMMA, _DELTA, n_classes=len(data.classes))
+        meant = perform_analysis(
+            ballots, np.arange(len(labels)), _GAMMA, _DELTA, n_classes=len(data.classes)
+        )
     other_votes = (
         f"The value depends only on the votes for ten images: the first of {data.name} here, those of "
         "other teachers in the tutorial."
@@ -217,13 +234,19 @@ def _printed_rows(data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick
 
 def _cost_rows(votes: VoteHistogram) -> Iterator[Row]:
     """Yield the cost of the same labels by the best analyses here, with noise as in the analysis."""
-    event = Repeated(LNMax(1 / _GAMMA).event_of_one(votes.n_classes, votes.unit, simulated=False), votes.n_queries)
+    event = Repeated(
+        LNMax(1 / _GAMMA).event_of_one(votes.n_classes, votes.unit, simulated=False),
+        votes.n_queries,
+    )
     accountant, started = Accountant(), time.perf_counter()
     accountant.add(event, votes)
     exact = accountant.exact(_DELTA).reveal()
     seconds = time.perf_counter() - started
     yield Row(
-        name=f"vote-dependent ε of {votes.n_queries:,} queries, exact", ours=exact, seconds=seconds, better="lower"
+        name=f"vote-dependent ε of {votes.n_queries:,} queries, exact",
+        ours=exact,
+        seconds=seconds,
+        better="lower",
     )
     anything = data_independent.epsilon(event, _DELTA).epsilon
     yield Row(name=f"worst-case ε of {votes.n_queries:,} queries", ours=anything, better="lower")
@@ -254,7 +277,9 @@ def _budget_rows(data: ImageSplit, votes: VoteHistogram, size: _Size) -> Iterato
     for mechanism in mechanisms:
         one = mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True)
         ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit, suited_to=one)
-        yield Row(name=f"queries within ε = {_BUDGET:g}, {mechanism}", ours=ledger.account.fitting(one))
+        yield Row(
+            name=f"queries within ε = {_BUDGET:g}, {mechanism}", ours=ledger.account.fitting(one)
+        )
     started, X_public = time.perf_counter(), data.X_test[: size.pool]
     right_way = _right_way(data, size)
     ledger = Ledger.in_memory(epsilon=_BUDGET, delta=_DELTA, unit=votes.unit)
@@ -268,7 +293,9 @@ def _budget_rows(data: ImageSplit, votes: VoteHistogram, size: _Size) -> Iterato
     yield Row(name=f"{about}: correct labels, %", ours=right, interval=interval)
     labels = np.full(size.pool, ABSTAIN)
     labels[asked] = release.labels
-    fitted = fit_student(right_way.student, right_way.seen, labels, np.arange(votes.n_classes), seed=0)
+    fitted = fit_student(
+        right_way.student, right_way.seen, labels, np.arange(votes.n_classes), seed=0
+    )
     right, interval = _score(fitted, right_way.held_out, data)
     seconds = time.perf_counter() - started
     name = f"{about}, student of these and {size.pool:,} images: accuracy, %"
@@ -287,11 +314,19 @@ class _RightWay(NamedTuple):
 def _right_way(data: ImageSplit, size: _Size) -> _RightWay:
     pool, held_out = data.X_test[: size.pool], data.X_test[_HELD_OUT]
     if len(data.image_shape) == 2:
-        features = glyph_features(PublicRows(pool, "the student's images"))[:-1]  # without diffusion
-        return _RightWay(features.transform(pool), features.transform(held_out), Medoids(), LabelPropagationStudent())
+        # Without diffusion.
+        features = glyph_features(PublicRows(pool, "the student's images"))[:-1]
+        return _RightWay(
+            features.transform(pool),
+            features.transform(held_out),
+            Medoids(),
+            LabelPropagationStudent(),
+        )
     from tutelage_reproductions.students.consistency import ConsistencyStudent
 
-    student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True)
+    student = ConsistencyStudent(
+        data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True
+    )
     return _RightWay(pool, held_out, RandomRows(), student)
 
 

@@ -13,7 +13,8 @@ from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve
 from tutelage.ballots import VoteHistogram
 from tutelage.privacy import PrivateEpsilon
 
-_ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
+# Per order: several times the rounding of the logarithms, so that values err upward.
+_ROUNDING = 1e-15
 _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB
 
 

@@ -17,7 +17,8 @@ class Verdict(NamedTuple):
     verdict: str
     more: str = ""
     figure: str = ""  # what the figure shows, for readers who cannot see it
-    across: str = ""  # pattern of the part of a row's name that becomes a column; a named group names the columns
+    # Pattern of the part of a row's name that becomes a column; a named group names the columns.
+    across: str = ""
     shown: str = ""  # pattern of the rows that are on the page; the csv has all
     how: str = ""  # how it was done, in at most five sentences; the notes in the json say all
 
@@ -28,7 +29,9 @@ class Verdict(NamedTuple):
     def fits(self, record: Record) -> bool:
         """Return whether the record has all rows that the text names; a quick record may lack some."""
         rows = {row.name for row in record.rows}
-        return not record.quick and all(name.removesuffix("|published") in rows for name in self.numbers())
+        return not record.quick and all(
+            name.removesuffix("|published") in rows for name in self.numbers()
+        )
 
 
 _ADULT, _BEST = "540 ridge, GNMax 295, 4,000 queries", "250 forests, LNMax 20, 500 queries"

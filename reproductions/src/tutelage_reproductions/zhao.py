@@ -73,7 +73,14 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
     for (name, value), found in right.items():
         ours, interval = share(found)
         took = seconds[name, value]
-        rows.append(Row(name=f"{name}, ε = {value:g}: accuracy, %", ours=ours, interval=interval, seconds=took))
+        rows.append(
+            Row(
+                name=f"{name}, ε = {value:g}: accuracy, %",
+                ours=ours,
+                interval=interval,
+                seconds=took,
+            )
+        )
     return Record(
         name="zhao",
         source="Zhao, Distributed Deep Learning under Differential Privacy with the Teacher-Student Paradigm",
@@ -104,14 +111,22 @@ def equations() -> Iterator[Row]:
     """Yield what the paper's equations come to, beside what is true."""
     printed, corrected = _as_printed(1.0), TruncatedGeometric(1.0)
     law = printed.channel(_CLASSES)
-    yield Row(name="equation (2), ε = 1: chance that class 1 is reported as 0", ours=law[0, -1], published=0.475)
+    yield Row(
+        name="equation (2), ε = 1: chance that class 1 is reported as 0",
+        ours=law[0, -1],
+        published=0.475,
+    )
     loss = float(np.log(law.max(axis=0) / law.min(axis=0)).max())
     yield Row(name="equation (2), ε = 1: largest privacy loss", ours=loss, published=1.0)
     law = corrected.channel(_CLASSES)
     loss = float(np.log(law.max(axis=0) / law.min(axis=0)).max())
     yield Row(name="corrected, ε = 1: largest privacy loss", ours=loss, at_most=1.0 + 1e-9)
     kept = corrected.channel(2)[0, 0]
-    yield Row(name="corrected, 2 classes, ε = 1: chance to keep the class", ours=kept, published=np.e / (1 + np.e))
+    yield Row(
+        name="corrected, 2 classes, ε = 1: chance to keep the class",
+        ours=kept,
+        published=np.e / (1 + np.e),
+    )
     responses = Repeated(RandomizedResponse(_SMALL, _CLASSES, ONE_ENTITY), _RESPONSES)
     name = f"{_RESPONSES} responses at ε = {_SMALL:g}"
     basic = basic_epsilon(responses).epsilon
@@ -119,7 +134,12 @@ def equations() -> Iterator[Row]:
     optimal = pure_dp_composition(_SMALL, _RESPONSES, _DELTA)
     yield Row(name=f"{name}: any pure mechanism, δ = {_DELTA:g}", ours=optimal, better="lower")
     exact = epsilon(responses, _DELTA).epsilon
-    yield Row(name=f"{name}: k-RR over {_CLASSES} classes, δ = {_DELTA:g}", ours=exact, at_most=optimal, better="lower")
+    yield Row(
+        name=f"{name}: k-RR over {_CLASSES} classes, δ = {_DELTA:g}",
+        ours=exact,
+        at_most=optimal,
+        better="lower",
+    )
 
 
 def _measure(queries: int, *, progress: bool) -> tuple[dict[_Cell, IntArray], dict[_Cell, float]]:

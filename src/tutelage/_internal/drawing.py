@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _WIDTH = 30  # characters of the longest bar
 _DIGITS = re.compile(r"(\.\d+)?[,_]?([eEfFgG%]?)$")  # precision and type, in a format of floats
 # Characters that turn the direction of what follows, so that a name could be read as another one.
-_DIRECTIONS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C])
+_DIRECTIONS = dict.fromkeys(
+    [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C]
+)
 _CONTROLS = {code: "�" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
@@ -112,7 +114,9 @@ class Bars(NamedTuple):
         caption = f"<caption {left}>{escape(self.title)}</caption>"
         return f'<table style="width:100%">{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
 
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
+    def __rich_console__(
+        self, console: "Console", options: "ConsoleOptions"
+    ) -> "Iterator[RenderableType]":
         """Draw the bars as text; what the band of a bar covers is lighter."""
         from rich.table import Table
         from rich.text import Text
@@ -135,7 +139,13 @@ class Bars(NamedTuple):
         solid, light, track = signs
         if abs((start + end) / 2 - bar.value) < bar.noise:
             return light
-        return solid if start < max(0.0, bar.value) and end > min(0.0, bar.value) else track if self.whole else " "
+        return (
+            solid
+            if start < max(0.0, bar.value) and end > min(0.0, bar.value)
+            else track
+            if self.whole
+            else " "
+        )
 
 
 def _line(text: str) -> str:
@@ -145,7 +155,9 @@ def _line(text: str) -> str:
 
 def of_epsilon(epsilon: Any) -> str:
     """Return a `PublicEpsilon` as HTML."""
-    return _summary("Privacy guarantee:", str(epsilon), {**_of_unit(epsilon.unit), "proved by": epsilon.method})
+    return _summary(
+        "Privacy guarantee:", str(epsilon), {**_of_unit(epsilon.unit), "proved by": epsilon.method}
+    )
 
 
 def of_ledger(state: Any) -> str:
@@ -165,7 +177,9 @@ def bars_of_ledger(state: Any) -> Bars:
     title = f"Share of ε = {state.budget:g} that is spent"
     if state.cohorts:
         title += " of people who came with each release; each of them has the whole budget"
-    rows = {f"came with {name}": share for name, share in state.cohorts.items()} or {"everyone": state.spent}
+    rows = {f"came with {name}": share for name, share in state.cohorts.items()} or {
+        "everyone": state.spent
+    }
     bars = list[Bar]()
     for name, spent in rows.items():
         share = round_up(spent)
@@ -185,7 +199,11 @@ def bars_of_curve(curve: Any) -> Bars:
     alike_by = itemgetter(1, 2) if curve.ordered else itemgetter(0, 1, 2)
     for (*_, effect, noise), alike in groupby(cells, alike_by):
         names = [name for name, *_ in alike]
-        name = names[0] if len(names) == 1 else f"{names[0].split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
+        name = (
+            names[0]
+            if len(names) == 1
+            else f"{names[0].split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
+        )
         bars.append(Bar(name, effect, f"{signed(effect)} ± {noise:.2g}", noise))
     return Bars(f"{curve.column}: effect on {curve.name}", curve.column, "Effect", bars)
 
@@ -196,7 +214,10 @@ def _of_unit(unit: Any) -> dict[str, str]:
 
 def _summary(title: str, claim: str, rows: dict[str, str], drawn: str = "") -> str:
     """Return a labeled section with names and values, and what is drawn below them."""
-    cells = (f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows.items())
+    cells = (
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value in rows.items()
+    )
     head = f"<p><strong>{escape(title)}</strong> {escape(claim)}</p>"
     facts = f"<table class=facts><tbody>{''.join(cells)}</tbody></table>"
     return f'<section aria-label="{escape(title)}">{head}{facts}{drawn}</section>'

@@ -18,9 +18,20 @@ from tutelage.exceptions import InvalidDataError
 Array = npt.NDArray[Any]
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
 _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `BallotSum.write`
-_UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
+_UNREADABLE = (
+    OSError,
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+)
 
 
 class ArrayForm(NamedTuple):
@@ -93,7 +104,9 @@ def read_arrays(path: Path) -> StoredArrays:
         raise _no_arrays(path) from None
     for name, form in forms.items():
         if form.nbytes > _MOST_BYTES:
-            raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes, by '{name}'. Split it.")
+            raise InvalidDataError(
+                f"{path} would unpack to more than {_MOST_BYTES} bytes, by '{name}'. Split it."
+            )
     return StoredArrays(path, forms)
 
 
@@ -102,13 +115,19 @@ def rows_in(path: Path, *columns: str | None) -> StoredArrays:
     arrays = read_arrays(path)
     for name in ("X", *filter(None, columns)):
         if name not in arrays:
-            raise InvalidDataError(f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}.")
+            raise InvalidDataError(
+                f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}."
+            )
         shape = arrays.form(name).shape
         wanted = "(rows, features)" if name == "X" else "(rows,)"
         if len(shape) != (2 if name == "X" else 1):
-            raise InvalidDataError(f"Array '{name}' of {path.name} must have shape {wanted}. Got {shape}.")
+            raise InvalidDataError(
+                f"Array '{name}' of {path.name} must have shape {wanted}. Got {shape}."
+            )
         if shape[0] != arrays.form("X").shape[0]:
-            raise InvalidDataError(f"Arrays '{name}' and 'X' of {path.name} must have equally many rows.")
+            raise InvalidDataError(
+                f"Arrays '{name}' and 'X' of {path.name} must have equally many rows."
+            )
     if arrays.form("X").dtype.kind not in "biuf":
         raise InvalidDataError(f"Array 'X' of {path.name} must hold numbers.")
     return arrays
@@ -131,7 +150,9 @@ def _form_in(file: IO[bytes], size: int) -> ArrayForm:
 
 
 def _no_arrays(path: Path) -> InvalidDataError:
-    return InvalidDataError(f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez.")
+    return InvalidDataError(
+        f"{path} is not a readable npz file of plain arrays. Write it with numpy.savez."
+    )
 
 
 def name_in(arrays: Mapping[str, Array], path: AnyPath, name: str | None, usual: str) -> str:
@@ -140,5 +161,7 @@ def name_in(arrays: Mapping[str, Array], path: AnyPath, name: str | None, usual:
     if name is not None and name not in arrays:
         raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
     if name is None and usual not in arrays and len(arrays) > 1:
-        raise InvalidDataError(f"{path} holds several arrays, {known}; say which one, or call it '{usual}'.")
+        raise InvalidDataError(
+            f"{path} holds several arrays, {known}; say which one, or call it '{usual}'."
+        )
     return name or (usual if usual in arrays else known)

@@ -10,21 +10,27 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
 from tutelage._internal.typing import FloatArray, Matrix
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 
 def fit_clone(
-    estimator: Any, X: Matrix, y: npt.NDArray[Any], seed: int, sample_weight: FloatArray | None = None
+    estimator: Any,
+    X: Matrix,
+    y: npt.NDArray[Any],
+    seed: int,
+    sample_weight: FloatArray | None = None,
 ) -> Any:
     """Return a clone of `estimator` fitted on at least one row; where all of `y` is one class, its constant answer.
 
     Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, because it prints the losses of one
     shard, and every ``memory``, because it files rows of one shard where others may read them.
     """
-    if np.all(y == y[0]):  # which many classifiers refuse: a teacher would fail because of private labels
+    # Which many classifiers refuse: a teacher would fail because of private labels.
+    if np.all(y == y[0]):
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     fresh: Any = clone(estimator)
-    if fresh is estimator:  # it says so of itself, but a teacher must not carry on where another stopped
+    # It says so of itself, but a teacher must not carry on where another stopped.
+    if fresh is estimator:
         fresh = deepcopy(estimator)
     chosen = {"random_state": seed, "verbose": False, "memory": None}
     for name, value in fresh.get_params().items():
@@ -40,9 +46,7 @@ def require_classifier(value: Any, name: str, owner: str) -> None:
     """Raise InvalidParameterError if `value` is no scikit-learn classifier."""
     if not isinstance(value, BaseEstimator) or not is_classifier(value):
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.{name}",
-                "be a scikit-learn classifier, for example RandomForestClassifier()",
-                f"a {type(value).__name__}",
-            )
+            f"{owner}.{name}",
+            "be a scikit-learn classifier, for example RandomForestClassifier()",
+            f"a {type(value).__name__}",
         )

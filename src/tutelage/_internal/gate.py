@@ -15,7 +15,7 @@ from typing import BinaryIO, Never
 
 import psutil
 
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 try:
     import resource
@@ -40,23 +40,29 @@ def user_path(path: AnyPath, name: str = "A path") -> Path:
     stored_nowhere = text.startswith((":memory:", "file:"))
     if stored_nowhere or not text or "\0" in text:
         fix = "For a ledger that is not stored, use Ledger.in_memory()." if stored_nowhere else ""
-        raise InvalidParameterError(Problem(name, "be the path of a file or folder", repr(text), fix))
+        raise InvalidParameterError(name, "be the path of a file or folder", repr(text), fix)
     try:
         found = Path(text).expanduser()
     except RuntimeError:
-        problem = Problem(
-            name, "not begin with '~' here, because no home folder is known", repr(text), "Write the full path."
-        )
-        raise InvalidParameterError(problem) from None
+        raise InvalidParameterError(
+            name,
+            "not begin with '~' here, because no home folder is known",
+            repr(text),
+            "Write the full path.",
+        ) from None
     if found == Path(found.anchor or "/"):
-        raise InvalidParameterError(Problem(name, "not be the root folder", repr(text)))
+        raise InvalidParameterError(name, "not be the root folder", repr(text))
     return found
 
 
 def open_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
     """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
     found = user_path(path)
-    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | (0 if follow else os.O_NOFOLLOW)
+    flags = (
+        getattr(os, "O_NONBLOCK", 0)
+        | getattr(os, "O_CLOEXEC", 0)
+        | (0 if follow else os.O_NOFOLLOW)
+    )
     file = open(found, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115  Path.open takes no opener
     try:
         state = os.fstat(file.fileno())

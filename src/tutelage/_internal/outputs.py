@@ -27,7 +27,8 @@ from tutelage.exceptions import ConfigError, ExposedFileWarning, InvalidDataErro
 _LOCK = "made-by-tutelage"
 _STAGING = "staging-"
 _REPLACED = "replaced"
-OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # ends of the names of files that a ledger may have beside it
+# Ends of the names of files that a ledger may have beside it.
+OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 
@@ -36,7 +37,8 @@ class Form(NamedTuple):
     """A kind of file or folder, and what tells one that tutelage wrote."""
 
     name: str
-    fault: Callable[[Path], Path | None]  # returns a path that was not written by tutelage, if there is one
+    # Returns a path that was not written by tutelage, if there is one.
+    fault: Callable[[Path], Path | None]
 
 
 def form(name: str, is_own: Callable[[Path], bool]) -> Form:
@@ -53,12 +55,17 @@ def form(name: str, is_own: Callable[[Path], bool]) -> Form:
 
 def json_form(name: str, kind: str, key: str = "file") -> Form:
     """Return the kind of JSON files that say that they are of this kind."""
-    return form(name, lambda path: bool(parse(path.read_bytes(), kind, InvalidDataError(name), key)))
+    return form(
+        name, lambda path: bool(parse(path.read_bytes(), kind, InvalidDataError(name), key))
+    )
 
 
 def npz_form(name: str, *arrays: str) -> Form:
     """Return the kind of npz files that have these arrays."""
-    return form(name, lambda path: {f"{array}.npy" for array in arrays} <= set(zipfile.ZipFile(path).namelist()))
+    return form(
+        name,
+        lambda path: {f"{array}.npy" for array in arrays} <= set(zipfile.ZipFile(path).namelist()),
+    )
 
 
 NEVER = Form("a new file", lambda path: path)
@@ -80,10 +87,16 @@ def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = 
     path = path_of(output)
     what = "a folder" if folder else "a file"
     if not path.name:
-        raise ConfigError(f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}.")
+        raise ConfigError(
+            f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}."
+        )
     for suffix in OF_LEDGERS:
-        if path.name.endswith(suffix) and os.path.lexists(path.with_name(path.name.removesuffix(suffix))):
-            raise ConfigError(f"{output} is reserved for the ledger of that name. To continue, {way_out}.")
+        if path.name.endswith(suffix) and os.path.lexists(
+            path.with_name(path.name.removesuffix(suffix))
+        ):
+            raise ConfigError(
+                f"{output} is reserved for the ledger of that name. To continue, {way_out}."
+            )
     try:
         found = path.lstat().st_mode
     except FileNotFoundError:
@@ -92,7 +105,9 @@ def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = 
         is_a = "a folder" if stat.S_ISDIR(found) else f"not {what}"
         if stat.S_ISLNK(found):
             is_a = "a link"
-        raise ConfigError(f"The output must be {what}, and {output} is {is_a}. To continue, {way_out}.")
+        raise ConfigError(
+            f"The output must be {what}, and {output} is {is_a}. To continue, {way_out}."
+        )
     if folder and (path.is_mount() or path.samefile(os.curdir)):
         raise ConfigError(
             f"{output} cannot be replaced, because it is the current folder or a mounted disk. To continue, {way_out}."
@@ -153,7 +168,8 @@ class Claim:
         elif not self._is_folder or not any(target.iterdir()):
             part.replace(target)
         elif _exchanged(part, target):
-            if self._kind.fault(part) is not None and _exchanged(part, target):  # written to since it was checked
+            # Written to since it was checked.
+            if self._kind.fault(part) is not None and _exchanged(part, target):
                 self.check()
         else:
             replaced = self.private / _REPLACED
@@ -195,7 +211,8 @@ class Claim:
                 f"{replaced} may be all that is left of earlier results, whose replacement was interrupted. Move it "
                 f"away, or {self._way_out}."
             )
-        replaced.rename(self.private / f"{_STAGING}{_REPLACED}")  # a part of it would be nothing of its kind
+        # A part of it would be nothing of its kind.
+        replaced.rename(self.private / f"{_STAGING}{_REPLACED}")
         self.clean()
 
     def clean(self) -> None:
@@ -252,7 +269,9 @@ def _locked(private: Path, output: Path, advice: str) -> int:
                     f"{private} has files and was not made by tutelage, which keeps private files of {output} there. "
                     f"Move it away, or {advice}."
                 )
-            lock = os.open(private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            lock = os.open(
+                private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
         except FileNotFoundError:  # another process ended its claim in between
             continue
         except OSError as error:
@@ -308,7 +327,8 @@ def sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some disks sync files only
+        # Some disks sync files only.
+        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(descriptor)
@@ -327,7 +347,9 @@ def _moved(part: Path, target: Path) -> None:
             os.link(part, target)
         except OSError:  # the name is taken, or a disk without hard links
             if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+                raise FileExistsError(
+                    errno.EEXIST, os.strerror(errno.EEXIST), str(target)
+                ) from None
         else:
             return
     part.rename(target)  # refused where a folder with files is there

@@ -20,21 +20,37 @@ def progress_bar(
         yield from items
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if console.is_jupyter:
-        yield from _in_a_notebook(items, title, total, size)  # rich's own bar there needs ipywidgets
+        # Rich's own bar there needs ipywidgets.
+        yield from _in_a_notebook(items, title, total, size)
         return
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(title, total=total)
         for item in items:
             bar.advance(task, size(item))
             yield item
 
 
-def _in_a_notebook(items: Iterable[Item], title: str, total: int, size: Callable[[Item], int]) -> Iterator[Item]:
+def _in_a_notebook(
+    items: Iterable[Item], title: str, total: int, size: Callable[[Item], int]
+) -> Iterator[Item]:
     from IPython.display import display  # pyright: ignore[reportMissingImports]
 
     def line(percent: int) -> dict[str, str]:

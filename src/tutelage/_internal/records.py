@@ -29,22 +29,29 @@ def frozen(kind: type[Made]) -> type[Made]:
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def by_identity(kind: type[Made]) -> type[Made]:
     """Make a class such a record that equals itself alone, and is shown by its fields unless it is `Hidden`."""
-    from tutelage._internal.typing import Hidden  # loads numpy, which the first page of help does not need
+    # Loads numpy, which the first page of help does not need.
+    from tutelage._internal.typing import Hidden
 
     return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)
 
 
-@dataclass_transform(frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field,))
+@dataclass_transform(
+    frozen_default=True, eq_default=False, kw_only_default=True, field_specifiers=(field,)
+)
 def by_keywords(kind: type[Made]) -> type[Made]:
     """Make a class a record of `by_identity` whose fields are given by their names alone."""
     from tutelage._internal.typing import Hidden
 
-    return dataclass(frozen=True, slots=True, eq=False, kw_only=True, repr=not issubclass(kind, Hidden))(kind)
+    return dataclass(
+        frozen=True, slots=True, eq=False, kw_only=True, repr=not issubclass(kind, Hidden)
+    )(kind)
 
 
 def settle(record: object, name: str, check: Callable[..., object], *limits: object) -> None:
     """Check a setting of a record while it is made, and keep what the check returns."""
-    object.__setattr__(record, name, check(getattr(record, name), *limits, name, type(record).__name__))
+    object.__setattr__(
+        record, name, check(getattr(record, name), *limits, name, type(record).__name__)
+    )
 
 
 class AnotherFormatError(InvalidDataError):
@@ -69,7 +76,9 @@ def named(kind: str, record: Any) -> Entries:
 def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file") -> Entries:
     """Return the entries of JSON that says that it is of this kind, and of the format that is known; without these."""
     try:
-        content = json.loads(data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
+        content = json.loads(
+            data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
+        )
         known = content.pop(key) == kind and type(content["format"]) is int
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
         raise damaged from None

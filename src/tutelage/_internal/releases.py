@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
-from tutelage._internal.outputs import OF_LEDGERS, Claim, Form, claimed, path_of, private_path, sync_all
+from tutelage._internal.outputs import (
+    OF_LEDGERS,
+    Claim,
+    Form,
+    claimed,
+    path_of,
+    private_path,
+    sync_all,
+)
 from tutelage._internal.records import (
     AnotherFormatError,
     Entries,
@@ -33,7 +41,8 @@ SIGNATURE_KIND = "release signature"
 HEAD_KIND = "ledger head"
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
-_Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
+# By a ledger, of a manifest's hash, given the head.
+_Recording = Callable[[Callable[[str], str]], object]
 
 
 _DAY: ContextVar[str | None] = ContextVar("day", default=None)
@@ -71,7 +80,8 @@ class Manifest:
     """Content of a folder of results; public."""
 
     day: str  # of the release
-    head: Hash | None  # of the ledger just before the entry that names this manifest, if there is a ledger
+    # Of the ledger just before the entry that names this manifest, if there is a ledger.
+    head: Hash | None
     recorded: bool  # whether there is such an entry
     sha256: dict[str, Hash]  # of each file, by name
     hash: str  # SHA-256 of the manifest itself
@@ -81,11 +91,15 @@ class Manifest:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
         content = _read(path, "Name a results folder, with all its files.")
-        damaged = InvalidDataError(f"{path} is not a manifest that tutelage wrote. Get the results folder again.")
+        damaged = InvalidDataError(
+            f"{path} is not a manifest that tutelage wrote. Get the results folder again."
+        )
         entries = parse(content, kind, damaged) | {"hash": sha256_of(content)}
         found = made(entries, cls, damaged)
         # A manifest names files in the folder itself, and not itself.
-        foreign = any(Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256)
+        foreign = any(
+            Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256
+        )
         if foreign or (found.recorded and found.head is None):
             raise damaged
         return found
@@ -100,7 +114,9 @@ class Manifest:
 
     def others(self, folder: Path) -> list[str]:
         """Return the names of what is in a folder besides the release and its signature."""
-        return sorted({path.name for path in folder.iterdir()} - {*self.sha256, MANIFEST, SIGNATURE})
+        return sorted(
+            {path.name for path in folder.iterdir()} - {*self.sha256, MANIFEST, SIGNATURE}
+        )
 
     def require_named(self, manifests: Collection[str], folder: Path, ledger: str) -> None:
         """Refuse a folder whose manifest is not among those that a ledger names."""
@@ -114,7 +130,9 @@ class Manifest:
         """Return the bytes of a file; refuse those that are not of the release."""
         path = folder / name
         if name not in self.sha256:
-            raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
+            raise InvalidDataError(
+                f"{folder / MANIFEST} names no {name}. Name the results folder of a run."
+            )
         content = _read(path, "Get the results folder again, with all its files.", LARGEST)
         if sha256_of(content) != self.sha256[name]:
             raise InvalidDataError(
@@ -141,7 +159,9 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
         if path.name == SIGNATURE:
             if signed_manifest(path) != manifest.hash:
                 return path
-        elif path.name != MANIFEST and (path.name not in names or manifest.sha256.get(path.name) != _hash(path)):
+        elif path.name != MANIFEST and (
+            path.name not in names or manifest.sha256.get(path.name) != _hash(path)
+        ):
             return path
     return None
 
@@ -172,7 +192,12 @@ def _hash(path: Path) -> str:
 
 
 def claimed_folder(
-    folder: Path, names: Collection[str], way_out: str, *, ledger: Path | None = None, kind: str = "release"
+    folder: Path,
+    names: Collection[str],
+    way_out: str,
+    *,
+    ledger: Path | None = None,
+    kind: str = "release",
 ) -> AbstractContextManager[Claim]:
     """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
     folder = user_path(folder)
@@ -192,7 +217,11 @@ def claimed_folder(
 
 @contextmanager
 def released(
-    claim: Claim, head: str | None = None, record: _Recording | None = None, *, kind: str = "release"
+    claim: Claim,
+    head: str | None = None,
+    record: _Recording | None = None,
+    *,
+    kind: str = "release",
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
@@ -203,7 +232,12 @@ def released(
         hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
 
         def write(head: str | None) -> str:
-            content = {"day": today(), "head": head, "recorded": record is not None, "sha256": hashes}
+            content = {
+                "day": today(),
+                "head": head,
+                "recorded": record is not None,
+                "sha256": hashes,
+            }
             text = (json.dumps(named(kind, content), indent=1) + "\n").encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it

@@ -20,7 +20,9 @@ Result = TypeVar("Result")
 _thread = threading.local()
 
 
-def one_thread(libraries: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
+def one_thread(
+    libraries: Literal["blas", "openmp"] | None = None,
+) -> AbstractContextManager[object]:
     """Return a context in which linear algebra, or OpenMP, or by default both, use one thread of this process."""
     # Modules alone bring libraries: as long as none was imported, the libraries found before are all there are.
     return _controller(len(sys.modules)).limit(limits=1, user_api=libraries)
@@ -39,7 +41,8 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         return
     n_threads = cpu_count()
     waiting = deque[Future[Any]]()
-    mark = partial(setattr, _thread, "is_worker", True)  # pools within pools would have more threads than processors
+    # Pools within pools would have more threads than processors.
+    mark = partial(setattr, _thread, "is_worker", True)
     with one_thread("blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
@@ -83,4 +86,5 @@ class WholeProcess:
             self._undo.close()
 
 
-QUIET = WholeProcess(lambda: warnings.catch_warnings(action="ignore"))  # a warning may quote a private row
+# A warning may quote a private row.
+QUIET = WholeProcess(lambda: warnings.catch_warnings(action="ignore"))

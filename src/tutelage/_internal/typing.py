@@ -64,4 +64,6 @@ class Named(Generic[Made]):
 
 def loaded(module: str, name: str) -> Callable[..., Any]:
     """Return the callable of this name; its module, which may need an extra, is loaded when it is called."""
-    return lambda *arguments, **settings: getattr(import_module(module), name)(*arguments, **settings)
+    return lambda *arguments, **settings: getattr(import_module(module), name)(
+        *arguments, **settings
+    )

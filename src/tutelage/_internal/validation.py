@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, Array
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import (
+    InvalidBallotError,
+    InvalidDataError,
+    InvalidParameterError,
+    Problem,
+    shown,
+)
 
 MOST_VOTES = 1e15
 _LOCAL_RANGE = (1e-6, 100.0)  # above, a response hides nothing; below, it carries no information
@@ -33,13 +39,15 @@ def local_epsilon(value: object, owner: str) -> float:
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     """Return `value` as an int if it is an integer that is not below `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
-        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be an integer >= {minimum}", shown(value)))
+        raise InvalidParameterError(f"{owner}.{name}", f"be an integer >= {minimum}", shown(value))
     return int(value)
 
 
 def positive(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a finite number above 0."""
-    return _number(value, lambda number: 0 < number < inf, "be a finite number above 0", name, owner)
+    return _number(
+        value, lambda number: 0 < number < inf, "be a finite number above 0", name, owner
+    )
 
 
 def number_between(
@@ -77,7 +85,9 @@ def ballots_between(
     """Return `given` as an array, once it is found to be a matrix of class indices, or −1, in integers."""
     ballots = np.asarray(given)
     if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer):
-        raise error(f"{name} must be an integer array of shape {axes}. Got {ballots.dtype} of shape {ballots.shape}.")
+        raise error(
+            f"{name} must be an integer array of shape {axes}. Got {ballots.dtype} of shape {ballots.shape}."
+        )
     if ballots.size and (ballots.min() < ABSTAIN or ballots.max() >= n_classes):
         raise error(f"{name} must each be {ABSTAIN} (abstain) or a class index below {n_classes}.")
     return ballots
@@ -107,14 +117,14 @@ def _number(
         with suppress(OverflowError):  # an integer of hundreds of digits
             if fits(number := float(value)):
                 return number
-    raise InvalidParameterError(Problem(f"{owner}.{name}", rule, shown(value)))
+    raise InvalidParameterError(f"{owner}.{name}", rule, shown(value))
 
 
 def hmac_key(key: bytes, owner: str) -> bytes:
     """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
     if not isinstance(key, bytes) or len(key) < 16:
         raise InvalidParameterError(
-            Problem(f"{owner}.key", "be at least 16 bytes, for example secrets.token_bytes(32)")
+            f"{owner}.key", "be at least 16 bytes, for example secrets.token_bytes(32)"
         )
     return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
 

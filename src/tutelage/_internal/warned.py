@@ -13,7 +13,9 @@ def warn(text: str, category: type[Warning]) -> None:
     """Warn at the line that called the package, outside of it and of the decorators that wrap its functions."""
     frame = inspect.currentframe()
     level = 1
-    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
+    while frame is not None and frame.f_code.co_filename.startswith(
+        (_PACKAGE, contextlib.__file__)
+    ):
         frame = frame.f_back
         level += 1
     warnings.warn(text, category, stacklevel=level)

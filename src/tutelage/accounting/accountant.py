@@ -123,7 +123,9 @@ class Accountant:
             that was summed from shares: its owners know none.
         """
         if isinstance(event, Composed) or len(event.flatten()) != 1:
-            raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
+            raise UnsupportedEventError(
+                "A composition has no votes of its own: add each of its events with its votes."
+            )
         ((kind, count),) = event.flatten()
         if at_most is not None:
             at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
@@ -134,7 +136,9 @@ class Accountant:
             if why := _WITHOUT_VOTES.get(type(kind)):
                 raise UnsupportedEventError(f"{why} Add the event without `votes`.")
             if votes.n_queries != count:
-                raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
+                raise InvalidDataError(
+                    f"The event happened {count} times, the votes hold {votes.n_queries} queries."
+                )
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
         self._releases.append(_Release(kind, count, at_most, votes, exact, offsets))
 
@@ -180,15 +184,23 @@ class Accountant:
         If checks decided which queries were answered, a limit on the answers must have been named.
         """
         self._refuse_if_empty()
-        answers = [release for release in self._releases if not isinstance(release.event.without_shares(), Check)]
-        checks = sum(release.charged for release in self._releases) - sum(release.charged for release in answers)
+        answers = [
+            release
+            for release in self._releases
+            if not isinstance(release.event.without_shares(), Check)
+        ]
+        checks = sum(release.charged for release in self._releases) - sum(
+            release.charged for release in answers
+        )
         unlimited = any(release.at_most is None for release in answers)
         if unlimited and sum(release.charged for release in answers) < checks:
             raise InvalidDataError(
                 "The number of answers depends on private checks, so it was not fixed in advance. Pass the largest "
                 "number that was allowed as `at_most`; the number of checks is always safe."
             )
-        return Composed(tuple(Repeated(release.event, release.charged) for release in self._releases))
+        return Composed(
+            tuple(Repeated(release.event, release.charged) for release in self._releases)
+        )
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
         """Return ε of Laplace answers as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its tail bound."""
@@ -197,9 +209,13 @@ class Accountant:
         total = np.zeros(len(orders))
         for event, votes, _ in self.voted():
             if not isinstance(event, NoisyArgmaxLaplace):
-                raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
+                raise UnsupportedEventError(
+                    f"PATE 2017 has no bound for the event {type(event).__name__}."
+                )
             total += pate_bounds.total_cost_2017(votes, event.scale)
-        return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, pate_bounds.METHOD_2017)
+        return self._private(
+            RenyiCurve(orders, total).to_epsilon(delta, classic), delta, pate_bounds.METHOD_2017
+        )
 
     def bound_2018(self, delta: float) -> PrivateEpsilon:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
@@ -211,7 +227,9 @@ class Accountant:
         for event, votes, _ in self.voted():
             total += pate_bounds.total_cost_2018(event, votes, DEFAULT_ORDERS)
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
-        return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
+        return self._private(
+            RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method
+        )
 
     def exact(self, delta: float) -> PrivateEpsilon:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
@@ -228,7 +246,11 @@ class Accountant:
     def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
         """Return each kind of release with its private votes, which none may lack, and its public offsets."""
         self._exact_costs()
-        return [(part.event, part.votes, part.offsets) for part in self._releases if part.votes is not None]
+        return [
+            (part.event, part.votes, part.offsets)
+            for part in self._releases
+            if part.votes is not None
+        ]
 
     def _exact_costs(self) -> list[ExactCosts]:
         self._refuse_if_empty()
@@ -246,7 +268,9 @@ class Accountant:
     def _private(self, found: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
         units = {votes.unit for _, votes, _ in self.voted()}
         if len(units) != 1:
-            raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+            raise UnsupportedEventError(
+                "Releases with different units of privacy do not add up to one epsilon."
+            )
         return PrivateEpsilon(found.epsilon, found.order, delta, units.pop(), method)
 
 
@@ -274,21 +298,32 @@ def confident_runs(
     """Return the costs of asking every query of `votes` once through a check and, where it passes, an answer."""
     probability(delta, "delta", "confident_runs")
     if passed.ndim != 2 or passed.shape[1] != votes.n_queries:
-        raise InvalidDataError(f"`passed` must have shape (runs, {votes.n_queries}). Got {passed.shape}.")
+        raise InvalidDataError(
+            f"`passed` must have shape (runs, {votes.n_queries}). Got {passed.shape}."
+        )
 
-    def runs_of(costs: Callable[[Event], FloatArray], conversion: Conversion, method: str) -> list[PrivateEpsilon]:
+    def runs_of(
+        costs: Callable[[Event], FloatArray], conversion: Conversion, method: str
+    ) -> list[PrivateEpsilon]:
         totals = costs(check).sum(axis=0) + passed @ costs(answer)
         found = [RenyiCurve(_RUN_ORDERS, total).to_epsilon(delta, conversion) for total in totals]
         how = "checks and answers as they happened"
-        return [PrivateEpsilon(epsilon, order, delta, votes.unit, f"{method}, {how}") for epsilon, order in found]
+        return [
+            PrivateEpsilon(epsilon, order, delta, votes.unit, f"{method}, {how}")
+            for epsilon, order in found
+        ]
 
     def for_every_query(event: Event) -> FloatArray:
-        return np.tile(data_independent.rdp_of_three_outcomes(event, _RUN_ORDERS).values, (votes.n_queries, 1))
+        return np.tile(
+            data_independent.rdp_of_three_outcomes(event, _RUN_ORDERS).values, (votes.n_queries, 1)
+        )
 
     return SimulatedRuns(
         data_independent=runs_of(for_every_query, cks2020, "data-independent"),
         bound_2018=runs_of(
-            lambda event: pate_bounds.costs_2018(event, votes, _RUN_ORDERS), classic, "PATE 2018 Theorem 6"
+            lambda event: pate_bounds.costs_2018(event, votes, _RUN_ORDERS),
+            classic,
+            "PATE 2018 Theorem 6",
         ),
         exact=runs_of(
             lambda event: ExactCosts(event, votes, progress=progress).per_query(_RUN_ORDERS),

@@ -17,11 +17,13 @@ from scipy import special
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray
 
-_LATTICE = 1400  # positions along one axis: beyond it the positions of a wider noise are taken in cells
+# Positions along one axis: beyond it the positions of a wider noise are taken in cells.
+_LATTICE = 1400
 _WIDEST = 20_000  # votes that noise is followed to; wider noise is left to the older bounds
 _NARROWEST = 0.3  # σ or scale; below it powers overflow, and nothing is private anyway
 _GAUSSIAN_REACH = 7.5  # the noise is followed to so many σ beyond where the order tilts it
-_GAUSSIAN_ORDERS = (0.5, 4.0)  # orders up to so many σ share a table; beyond the last nothing is gained
+# Orders up to so many σ share a table; beyond the last nothing is gained.
+_GAUSSIAN_ORDERS = (0.5, 4.0)
 _LAPLACE_REACH = 16.0  # scales
 _LAPLACE_ORDER = 50.0  # orders up to so many scales
 _LEAST_ORDER = 1 + 1e-6  # φ loses its digits below
@@ -238,7 +240,8 @@ def positions_of(noise: Noise) -> Positions:
     width = 2 * noise.reach + 1
     step = ceil(width / _LATTICE)
     last = ceil(width / step)
-    pairs = np.array([[noise.here, noise.fewer], [noise.here, noise.more]])  # before and after, loser and gainer
+    # Before and after, loser and gainer.
+    pairs = np.array([[noise.here, noise.fewer], [noise.here, noise.more]])
     losing, gaining = pairs
     at = np.minimum(np.arange(last + 1) * step, width)
     with np.errstate(divide="ignore"):
@@ -294,7 +297,8 @@ def _laplace_of(scale: float) -> Noise | None:
         return None
     w = np.arange(-reach - 1, reach + 2)
     density = np.tanh(0.5 / scale) * np.exp(-np.abs(w) / scale)
-    beyond = 4 * exp(-(reach - 1) / scale)  # either of two counts beyond the reach, or one vote before it
+    # Either of two counts beyond the reach, or one vote before it.
+    beyond = 4 * exp(-(reach - 1) / scale)
 
     def outside(order: float) -> float:
         return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
@@ -317,7 +321,8 @@ def _gaussian_to(sigma: float, reach: int) -> Noise:
     density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
     width = sigma * sqrt(2 * pi)
 
-    def beyond(distance: float) -> float:  # P(Z ≥ distance) at most, for noise around any real number
+    # P(Z ≥ distance) at most, for noise around any real number.
+    def beyond(distance: float) -> float:
         first = exp(-(distance**2) / (2 * sigma**2))
         return (first + width * special.ndtr(-distance / sigma)) / max(1.0, width)
 

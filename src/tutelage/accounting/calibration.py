@@ -14,7 +14,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisyBallot, Repeated
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
 
 # Lengths of the longest ballot, or votes.
@@ -62,19 +62,19 @@ def repeated(event_of: _EventOf, releases: int) -> _EventOf:
 
 def epsilon_of_each(budget: float, delta: float, releases: int) -> float:
     """Return the ε of each of so many equal releases of Gaussian noise that fill a budget."""
-    return budget if releases == 1 else epsilon_of_shifts(most_shifts(budget, delta) / releases, delta)
+    return (
+        budget if releases == 1 else epsilon_of_shifts(most_shifts(budget, delta) / releases, delta)
+    )
 
 
 def require_within(epsilon: float | None, limit: Filter) -> None:
     """Refuse an ε of one release that is more than the whole limit."""
     if epsilon is not None and epsilon > limit.epsilon:
         raise InvalidParameterError(
-            Problem(
-                "epsilon",
-                f"be at most {limit.epsilon:g}, the budget of the ledger",
-                f"{epsilon:g}",
-                "Lower $epsilon, or raise the budget of the ledger.",
-            )
+            "epsilon",
+            f"be at most {limit.epsilon:g}, the budget of the ledger",
+            f"{epsilon:g}",
+            "Lower $epsilon, or raise the budget of the ledger.",
         )
 
 
@@ -82,7 +82,9 @@ def stated(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
     """Return the ε to state of the only release within a limit: its own, or that of the limit where it is smaller."""
     alone = data_independent.epsilon(event, limit.delta)
     held = limit.cost(event) <= limit.capacity
-    return limit.guarantee(unit, simulated=event.is_simulated) if held and alone.epsilon > limit.epsilon else alone
+    if held and alone.epsilon > limit.epsilon:
+        return limit.guarantee(unit, simulated=event.is_simulated)
+    return alone
 
 
 def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float:
@@ -92,16 +94,19 @@ def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float
     answers = integer_at_least(answers, 1, "answers", owner)
 
     def share(sigma: float) -> float:
-        return data_independent.epsilon(Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers), delta).epsilon / epsilon
+        return (
+            data_independent.epsilon(
+                Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers), delta
+            ).epsilon
+            / epsilon
+        )
 
     if share(_MOST_LOCAL_NOISE) > 1:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.epsilon",
-                f"be larger for {answers} responses, which need noise of more than {_MOST_LOCAL_NOISE:g} votes",
-                f"{epsilon:g}",
-                "Ask fewer queries, or raise $epsilon.",
-            )
+            f"{owner}.epsilon",
+            f"be larger for {answers} responses, which need noise of more than {_MOST_LOCAL_NOISE:g} votes",
+            f"{epsilon:g}",
+            "Ask fewer queries, or raise $epsilon.",
         )
     return least_noise(share)
 
@@ -121,13 +126,15 @@ def least_noise(share: Share) -> float:
     high = log(_MOST_NOISE)
     before, here = (_Tried.at(place, share) for place in (high, high - 1))
     if before.excess > 0:
-        raise InvalidParameterError(Problem("epsilon", "be larger, because no amount of noise meets it"))
+        raise InvalidParameterError("epsilon", "be larger, because no amount of noise meets it")
     secants = _SECANTS
     moved = inf
     while min(moved, high - low) > 10.0**-_DIGITS:
         slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
         place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
-        if not low < place < high or secants == 0:  # a bound may jump where another one takes its place
+        if (
+            not low < place < high or secants == 0
+        ):  # a bound may jump where another one takes its place
             place = (low + high) / 2
         else:
             secants -= 1

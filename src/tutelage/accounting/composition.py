@@ -17,19 +17,23 @@ from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.events import Event, SummedNoise
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
-_SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
+# Relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7.
+_SLACK = 1e-6
 _LEAST_DELTA = 1e-300  # smaller binomial masses lose digits
 _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
-_APART = 1e-10  # how far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ²
+# How far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ².
+_APART = 1e-10
 _SERIES = 4.001  # for 4, covers the higher terms of the theta function
-_LEAST_SIGMA_OF_SHARE = 1.0  # of summed noise: below it the higher terms of the series are not covered
+# Of summed noise: below it the higher terms of the series are not covered.
+_LEAST_SIGMA_OF_SHARE = 1.0
 _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
 _LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
 _FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalizing log E[cos θX], which only σ < 2 needs
-_FFT_REACH = 12.0  # the sum is followed to 12 standard deviations, beyond which its mass is below 1e-30
+# The sum is followed to 12 standard deviations, beyond which its mass is below 1e-30.
+_FFT_REACH = 12.0
 _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
 
@@ -44,7 +48,11 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
-    log_ways = special.gammaln(count + 1) - special.gammaln(losers + 1) - special.gammaln(count - losers + 1)
+    log_ways = (
+        special.gammaln(count + 1)
+        - special.gammaln(losers + 1)
+        - special.gammaln(count - losers + 1)
+    )
     log_lie = special.log_expit(-epsilon)
     log_truth = special.log_expit(epsilon)
     mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
@@ -134,7 +142,9 @@ def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: flo
     each release, σ and the squared Euclidean distance of the integers on two neighbors. Where the distance depends on
     earlier releases, pass one σ and the most that the squared distances add up to.
     """
-    return epsilon_of_shifts(fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts), delta)
+    return epsilon_of_shifts(
+        fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts), delta
+    )
 
 
 def shift_mu_squared(sigma: float, squared: int) -> float:
@@ -232,7 +242,8 @@ def _log_characteristic(sigma: float, points: int) -> FloatArray:
     """Return log E[cos(θX)] of the discrete Gaussian at the frequencies of a real FFT of `points`."""
     # By Poisson summation both sums have positive terms only, so nothing cancels.
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
-    images = 2 * np.pi * np.arange(1, 2 + int(np.ceil(9 / (2 * np.pi * sigma))))  # farther images are below 1e-17
+    # Farther images are below 1e-17.
+    images = 2 * np.pi * np.arange(1, 2 + int(np.ceil(9 / (2 * np.pi * sigma))))
 
     def log_theta_sum(angle: FloatArray) -> FloatArray:
         log_sum = -((sigma * angle) ** 2) / 2

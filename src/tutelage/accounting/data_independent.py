@@ -40,13 +40,15 @@ from tutelage.events import (
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
-_ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
+# Per order: many times the rounding of the logarithms of chances, so that values err upward.
+_ROUNDING = 1e-13
 
 PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
 _PureResponse = RandomizedResponse | TruncatedGeometricResponse
 _Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
 _OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
-_IntegerGaussian = _OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
+# A sum of ballots plus discrete Gaussian noise, or a function of it.
+_IntegerGaussian = _OfBallots | NoisyBallot
 _Candidate = tuple[float, str, float | None]  # ε, the method that proves it, and its order
 
 
@@ -59,7 +61,11 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     at = composition.moved_delta(delta, apart)
     by_renyi = rdp(whole).to_epsilon(at)
     candidates = [
-        (by_renyi.epsilon, "Rényi composition, conversion of CKS 2020 Proposition 12", by_renyi.order),
+        (
+            by_renyi.epsilon,
+            "Rényi composition, conversion of CKS 2020 Proposition 12",
+            by_renyi.order,
+        ),
         *_by_three_outcomes(whole, releases, at),
         *_by_exact_composition(releases, at),
         *_by_rounded_noise(releases, at, _moved),
@@ -88,7 +94,9 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
         )
 
     def cost(orders: FloatArray) -> FloatArray:
-        return sum((times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders)))
+        return sum(
+            (times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders))
+        )
 
     rounded = [value for value, _, _ in _by_rounded_noise(releases, delta, _moved_if_added)]
     return min(search_epsilon(cost, delta).epsilon, *rounded)
@@ -143,7 +151,9 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give: docs/proofs/argmax_bound.md."""
 
     def smaller(one: Single, orders: FloatArray) -> FloatArray:
-        return np.minimum(_at_each(orders, partial(_rdp_by_search, one)), _rdp_of_one_release(one, orders))
+        return np.minimum(
+            _at_each(orders, partial(_rdp_by_search, one)), _rdp_of_one_release(one, orders)
+        )
 
     return _summed(event, orders, smaller)
 
@@ -174,7 +184,10 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     # for a difference of cosh where it is close to 1, so that nothing cancels.
     small = np.minimum(orders * epsilon, 1.0)
     near_one: FloatArray = np.log1p(
-        2 * np.sinh(small / 2) * np.sinh(small * (1 - 1 / orders) / 2) / np.cosh(min(epsilon, 1) / 2)
+        2
+        * np.sinh(small / 2)
+        * np.sinh(small * (1 - 1 / orders) / 2)
+        / np.cosh(min(epsilon, 1) / 2)
     )
     far = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
     divergence = np.where(orders * epsilon < 1, near_one, far) / (orders - 1)
@@ -252,7 +265,9 @@ def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArr
 def _unit(releases: list[Releases]) -> PrivacyUnit:
     unit = releases[0].event.unit
     if any(part.event.unit != unit for part in releases):
-        raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
+        raise UnsupportedEventError(
+            "Releases with different units of privacy do not add up to one epsilon."
+        )
     return unit
 
 
@@ -261,7 +276,9 @@ def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
     apart = sum(times * composition.log_distance(kind) for kind, times in releases)
     if not apart:
         return event, 0.0
-    return Composed(tuple(Repeated(kind.without_shares(), times) for kind, times in releases)), apart
+    return Composed(
+        tuple(Repeated(kind.without_shares(), times) for kind, times in releases)
+    ), apart
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
@@ -270,7 +287,9 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
             surcharge = composition.renyi_surcharge(composition.log_distance(event), orders)
             return _rdp_of_one_release(whole, orders) + surcharge
         case RandomizedResponse() | TruncatedGeometricResponse():
-            return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
+            return np.minimum(
+                response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders)
+            )
         case ExponentialArgmax(scale=scale):
             # Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
             return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
@@ -337,7 +356,9 @@ def _rdp_by_search(event: Single, order: float) -> float:
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
-            (surcharge,) = composition.renyi_surcharge(composition.log_distance(event), np.array([order]))
+            (surcharge,) = composition.renyi_surcharge(
+                composition.log_distance(event), np.array([order])
+            )
             return _rdp_by_search(whole, order) + float(surcharge)
         case _:
             return np.inf
@@ -349,8 +370,14 @@ def _by_three_outcomes(
     delta: float,
 ) -> Iterator[_Candidate]:
     if any(isinstance(kind, _Searched) for kind, _ in releases):
-        value, order = search_epsilon(lambda orders: rdp_of_three_outcomes(event, orders).values, delta)
-        yield value, "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12", order
+        value, order = search_epsilon(
+            lambda orders: rdp_of_three_outcomes(event, orders).values, delta
+        )
+        yield (
+            value,
+            "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12",
+            order,
+        )
 
 
 def _by_rounded_noise(
@@ -360,7 +387,11 @@ def _by_rounded_noise(
 ) -> Iterator[_Candidate]:
     """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
     kinds = [(kind.without_shares(), times) for kind, times in releases]
-    shifts = [(kind.sigma, times * moved(kind)) for kind, times in kinds if isinstance(kind, _IntegerGaussian)]
+    shifts = [
+        (kind.sigma, times * moved(kind))
+        for kind, times in kinds
+        if isinstance(kind, _IntegerGaussian)
+    ]
     if len(shifts) == len(releases):
         value = composition.shifted_gaussian_composition(shifts, delta)
         yield value, "Gaussian differential privacy of discrete Gaussian noise", None

@@ -39,7 +39,8 @@ from tutelage.events import (
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
 
 _LARGEST_EXPONENT = 500.0  # above it sums are taken in the log domain
-_LEAST_LOG_MASS = -700.0  # a smaller mass is taken for e^−700, which adds at most e^−200 below that exponent
+# A smaller mass is taken for e^−700, which adds at most e^−200 below that exponent.
+_LEAST_LOG_MASS = -700.0
 _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
 _EXPONENT_ROUNDING = 16 * _EPS  # relative, of log masses and of order × ratio
@@ -65,7 +66,9 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
     forward = _Terms.of(log_mass, away)
     backward = _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
-    aside = None if laws.remainder is None else (laws.remainder.log_mass, *laws.remainder.log_ratios())
+    aside = (
+        None if laws.remainder is None else (laws.remainder.log_mass, *laws.remainder.log_ratios())
+    )
     for column, order in enumerate(orders.tolist()):
         there = forward.log_moment(order)
         back = backward.log_moment(order)
@@ -85,7 +88,9 @@ def _in_doubt(laws: MoveLaws) -> np.ndarray:
     return (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & reachable
 
 
-def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, FloatArray, np.ndarray]:
+def _away_from_zero(
+    laws: MoveLaws, *, any_in_doubt: bool
+) -> tuple[FloatArray, FloatArray, np.ndarray]:
     """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
     slack = np.copysign(_WIDER * laws.slack, laws.log_ratio)
     away = laws.log_ratio + slack
@@ -206,9 +211,13 @@ class ExactCosts(NeverPickled):
         counts = votes.counts
         entering = counts.sum(axis=1) < votes.n_teachers
         needed = np.zeros(counts.shape, dtype=np.int64)
-        if isinstance(event, Check):  # votes that each class needs for the check to pass without noise
-            needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
-        if isinstance(event, ExponentialArgmax | PermuteAndFlip):  # class order plays no part: more rows are equal
+        # Votes that each class needs for the check to pass without noise.
+        if isinstance(event, Check):
+            needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(
+                np.int64
+            )
+        # Class order plays no part: more rows are equal.
+        if isinstance(event, ExponentialArgmax | PermuteAndFlip):
             counts = np.sort(counts, axis=1)
         rows, self._inverse = np.unique(
             np.column_stack([entering, counts, needed]),
@@ -283,15 +292,22 @@ class ExactCosts(NeverPickled):
 
 def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> _Known:
     """Return the event, if its cost is known and it is about these votes."""
-    if not isinstance(event, _Known) or type(event) not in get_args(_Known):  # a subclass may release something else
+    # A subclass may release something else.
+    if not isinstance(event, _Known) or type(event) not in get_args(_Known):
         raise UnsupportedEventError(f"No exact cost is known for the event {type(event).__name__}.")
     if event.classes != votes.n_classes:
-        raise InvalidDataError(f"The event is about {event.classes} classes, the votes have {votes.n_classes}.")
+        raise InvalidDataError(
+            f"The event is about {event.classes} classes, the votes have {votes.n_classes}."
+        )
     if event.unit != votes.unit:
         raise InvalidDataError("The event and the votes have different units of privacy.")
     if isinstance(event, InteractiveCheck) != (offsets is not None):
-        raise InvalidDataError("`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only.")
-    if offsets is not None and (offsets.shape != votes.counts.shape or not np.all(np.abs(offsets) <= MOST_VOTES)):
+        raise InvalidDataError(
+            "`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only."
+        )
+    if offsets is not None and (
+        offsets.shape != votes.counts.shape or not np.all(np.abs(offsets) <= MOST_VOTES)
+    ):
         raise InvalidDataError(
             f"`offsets` must be finite votes in the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
         )

@@ -24,15 +24,18 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event, event_of
-from tutelage.exceptions import InvalidParameterError, Problem, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 
-GRAIN = 1e-12  # nats; rounding a cost upward to whole grains is far below the digits that anybody reads
-_UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a proved cost and its grains
+# Nats; rounding a cost upward to whole grains is far below the digits that anybody reads.
+GRAIN = 1e-12
+# Covers the rounding of the few operations between a proved cost and its grains.
+_UPWARD = 1 + 1e-12
 _MOST_EPSILON = 1e5  # its grains fit 64-bit integers
 _MOST_ORDER = 1e6
 _MANY = 2**62
-_GRAIN_OF_MU_SQUARED = 1e-15  # as fine as the smallest budgets need; grains are whole numbers of any size
+# As fine as the smallest budgets need; grains are whole numbers of any size.
+_GRAIN_OF_MU_SQUARED = 1e-15
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 # An odometer has one order that suits Gaussian noise at each of these shares of its budget. They never change, because
@@ -76,7 +79,11 @@ class _Filter(ABC):
 
     def as_dict(self) -> Entries:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
-        kind = {"order": self.order} if isinstance(self, RenyiFilter) else {"accounting": self.accounting.value}
+        kind = (
+            {"order": self.order}
+            if isinstance(self, RenyiFilter)
+            else {"accounting": self.accounting.value}
+        )
         return {"epsilon": self.epsilon, "delta": self.delta, **kind, "capacity": self.capacity}
 
     def fitting(self, event: Event, spent: int) -> int:
@@ -101,7 +108,9 @@ class RenyiFilter(_Filter):
     """A budget (ε, δ), enforced at one Rényi order."""
 
     accounting: ClassVar[Accounting] = Accounting.RENYI
-    _method: ClassVar[str] = "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
+    _method: ClassVar[str] = (
+        "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
+    )
     epsilon: float
     delta: float
     order: float
@@ -111,13 +120,11 @@ class RenyiFilter(_Filter):
         object.__setattr__(self, "order", float(self.order))
         if not (1 < self.order <= _MOST_ORDER and self.capacity > 0):
             raise InvalidParameterError(
-                Problem(
-                    "the budget.order",
-                    f"be above 1, at most {_MOST_ORDER:g}, and so large that its conversion to (ε, δ) "
-                    f"adds less than {self.epsilon:g}",
-                    f"{self.order:g}",
-                    "Leave $order out to use the best one.",
-                )
+                "the budget.order",
+                f"be above 1, at most {_MOST_ORDER:g}, and so large that its conversion to (ε, δ) "
+                f"adds less than {self.epsilon:g}",
+                f"{self.order:g}",
+                "Leave $order out to use the best one.",
             )
 
     @classmethod
@@ -136,7 +143,9 @@ class RenyiFilter(_Filter):
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-        order = search_epsilon(lambda at: data_independent.rdp_of_three_outcomes(event, at).values, delta).order
+        order = search_epsilon(
+            lambda at: data_independent.rdp_of_three_outcomes(event, at).values, delta
+        ).order
         bare = cls(_MOST_EPSILON, delta, order)
         epsilon = bare.cost(event) * GRAIN * _UPWARD + _of_conversion_at(order, delta)
         return cls(max(epsilon, 0.0) * _UPWARD + 2 * GRAIN, delta, order)
@@ -165,7 +174,9 @@ class GaussianFilter(_Filter):
     """
 
     accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
-    _method: ClassVar[str] = "a filter on the Gaussian differential privacy of discrete Gaussian noise"
+    _method: ClassVar[str] = (
+        "a filter on the Gaussian differential privacy of discrete Gaussian noise"
+    )
     order: ClassVar[None] = None
     epsilon: float
     delta: float
@@ -183,12 +194,10 @@ class GaussianFilter(_Filter):
         )
         if not self.mu_squared:
             raise InvalidParameterError(
-                Problem(
-                    "the budget.epsilon",
-                    "be larger, because no Gaussian noise meets it at this $delta",
-                    f"epsilon={self.epsilon:g} and delta={self.delta:g}",
-                    "Raise $epsilon or $delta.",
-                )
+                "the budget.epsilon",
+                "be larger, because no Gaussian noise meets it at this $delta",
+                f"epsilon={self.epsilon:g} and delta={self.delta:g}",
+                "Raise $epsilon or $delta.",
             )
 
     @classmethod
@@ -223,7 +232,9 @@ class GaussianFilter(_Filter):
         return sum(times * self._grains(kind) for kind, times in event.flatten())
 
     def _grains(self, event: Event) -> int:
-        return ceil(_payable(data_independent.mu_squared(event), event) * _UPWARD / _GRAIN_OF_MU_SQUARED)
+        return ceil(
+            _payable(data_independent.mu_squared(event), event) * _UPWARD / _GRAIN_OF_MU_SQUARED
+        )
 
 
 Filter = RenyiFilter | GaussianFilter
@@ -278,7 +289,9 @@ def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
 
 def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
     """Return the smallest limit in which everything of an event fits."""
-    return (GaussianFilter if accounting is Accounting.GAUSSIAN else RenyiFilter).holding(event, delta)
+    return (GaussianFilter if accounting is Accounting.GAUSSIAN else RenyiFilter).holding(
+        event, delta
+    )
 
 
 def filter_of(record: Entries) -> Filter:
@@ -291,14 +304,16 @@ def filter_of(record: Entries) -> Filter:
         case [{"before": first}, *_]:
             return GaussianFilter(record["epsilon"], record["delta"], first)
         case _:
-            raise InvalidParameterError(Problem("a budget.raised", "give the ε before each raise"))
+            raise InvalidParameterError("a budget.raised", "give the ε before each raise")
 
 
 def accounting_of(value: object) -> Accounting:
     """Return how a budget is kept, by its code."""
     if value in list(Accounting):
         return Accounting(value)
-    raise InvalidParameterError(Problem("the budget.accounting", f"be {' or '.join(Accounting)}", f"{value!r}"))
+    raise InvalidParameterError(
+        "the budget.accounting", f"be {' or '.join(Accounting)}", f"{value!r}"
+    )
 
 
 def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
@@ -327,7 +342,8 @@ def _most_mu_squared(epsilon: float, delta: float, first: float | None) -> float
 
 def _after_raise(first: float, delta: float) -> tuple[float, float]:
     """Return the order at which a Gaussian budget is kept once it is raised, and what the conversion adds to ε."""
-    order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order  # twice: there is room after it is raised
+    # Twice: there is room after it is raised.
+    order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order
     return order, _of_conversion_at(order, delta)
 
 
@@ -336,11 +352,9 @@ def _more(epsilon: object, least: float) -> float:
     found = _epsilon(epsilon)
     if found <= least * (1 + 1e-9):  # so that it holds more after all rounding
         raise InvalidParameterError(
-            Problem(
-                "a raised budget.epsilon",
-                f"be above {round_up(least)}; a budget is never lowered",
-                f"{found:g}",
-            )
+            "a raised budget.epsilon",
+            f"be above {round_up(least)}; a budget is never lowered",
+            f"{found:g}",
         )
     return found
 
@@ -353,7 +367,9 @@ def _grains(event: Event, order: float) -> int:
 
 def _payable(cost: float, event: Event) -> float:
     if not isfinite(cost) or cost > _MOST_EPSILON:
-        raise UnsupportedEventError(f"One {type(event).__name__} costs more than any budget allows. Take more noise.")
+        raise UnsupportedEventError(
+            f"One {type(event).__name__} costs more than any budget allows. Take more noise."
+        )
     return cost
 
 
@@ -361,5 +377,7 @@ def _epsilon(value: object) -> float:
     """Return the ε of a budget, if it is one."""
     found = positive(value, "epsilon", "the budget")
     if found > _MOST_EPSILON:
-        raise InvalidParameterError(Problem("the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{found:g}"))
+        raise InvalidParameterError(
+            "the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{found:g}"
+        )
     return found

@@ -18,8 +18,10 @@ from scipy import special
 
 from tutelage._internal.typing import FloatArray, IntArray
 
-ROUNDING = 4e-12  # relative error of a ratio of two sums of positive terms; many times what was ever seen
-_LOG_ROUNDING = 2.0**-49  # relative error of a logarithm, which is the absolute one of what it is the logarithm of
+# Relative error of a ratio of two sums of positive terms; many times what was ever seen.
+ROUNDING = 4e-12
+# Relative error of a logarithm, which is the absolute one of what it is the logarithm of.
+_LOG_ROUNDING = 2.0**-49
 _TAIL_NATS = 30.0  # what lies beyond the grid has a share below e^−29 of any outcome
 _MOST_CLASSES_NATS = 7.0  # for up to e^7 classes
 
@@ -117,7 +119,8 @@ def _discrete_gaussian_grid(
     lowest: int,
     highest: int,
 ) -> NoiseGrid:
-    reach = max(-lowest, highest + 1) + ceil(13 * sigma) + 2  # the mass beyond is below e^−84 of what is used
+    # The mass beyond is below e^−84 of what is used.
+    reach = max(-lowest, highest + 1) + ceil(13 * sigma) + 2
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     twice_variance = 2 * sigma**2
     log_density = -(x**2) / twice_variance
@@ -256,7 +259,9 @@ def exponential_mechanism(
     with np.errstate(divide="ignore"):
         # A small change of the norm keeps its digits as a change, a large one as a sum of positive terms.
         change = source * np.expm1(-1 / scale) + target * np.expm1(1 / scale)
-        whole: FloatArray = np.log(others + source * np.exp(-1 / scale) + target * np.exp(1 / scale))
+        whole: FloatArray = np.log(
+            others + source * np.exp(-1 / scale) + target * np.exp(1 / scale)
+        )
         log_norm = np.where(change < -0.5, whole, np.log1p(np.maximum(change, -0.75)))
     ratio = np.stack([fewer_votes - log_norm, more_votes - log_norm, -log_norm], axis=-1)
     slack = 4e-15 * (1 / scale + np.abs(ratio))
@@ -274,7 +279,9 @@ def permute_and_flip(
     there = np.empty((len(counts), classes + 1, classes + 1, classes))
     for source in range(classes + 1):  # one at a time, for memory
         moved = _moved(counts[:, None], source)
-        there[:, source] = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(moved.shape)
+        there[:, source] = _log_permute_and_flip(moved.reshape(-1, classes), scale).reshape(
+            moved.shape
+        )
     ratio = there - here
     slack = ROUNDING * (1 + np.abs(ratio)) / 100 - _LOG_ROUNDING * (here + there)
     return _of_all_classes(counts, may_enter, here, ratio, slack)
@@ -396,10 +403,12 @@ class _Field(NamedTuple):
         error = np.zeros_like(change)
         given = np.empty((queries, kept + 1, values))
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
-            with np.errstate(invalid="ignore", over="ignore"):  # what overflows becomes an infinite cost
+            # An overflow becomes an infinite cost.
+            with np.errstate(invalid="ignore", over="ignore"):
                 np.multiply(one_less, weights[:, j, None, :], out=given[:, :kept])
                 given[:, kept] = weights[:, j]
-                terms = given @ one_more.swapaxes(1, 2)  # the last row and column are a source or a target alone
+                # The last row and column are a source or a target alone.
+                terms = given @ one_more.swapaxes(1, 2)
                 alone = terms[:, :kept, kept:], terms[:, kept:, :kept]
                 change[..., j] = terms
                 change[:, :kept, :kept, j] += alone[0] + alone[1]
@@ -448,7 +457,8 @@ class _Field(NamedTuple):
         gain = self.along(self.grid.gain, nearest, below=True)
         loss = self.along(self.grid.loss, nearest, below=True)
         above = self.along(self.grid.log_above, nearest, below=True)
-        reached = np.minimum(1, self.far_gaps.shape[1] * np.exp(above))  # P(one of them reaches the value)
+        # P(one of them reaches the value).
+        reached = np.minimum(1, self.far_gaps.shape[1] * np.exp(above))
         for j, (one_less, one_more) in enumerate(self._moves_seen_by_each()):
             weight = weights[:, j, None, :]
             given = np.hstack([one_less, np.zeros_like(weight)]) + 1
@@ -592,7 +602,8 @@ def _log_mass_of_the_others(log_p: FloatArray) -> FloatArray:
     beside_top = rest - (behind[:, :, None] + behind[:, None, :]) + 1e-14 * rest
     elsewhere = 1 - p[:, :, None] - p[:, None, :] + 1e-14
     involves_top = is_top[:, :, None] | is_top[:, None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):  # each is discarded where the other one counts
+    # Each is discarded where the other one counts.
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(
             involves_top,
             second[:, :, None] + np.log(beside_top),

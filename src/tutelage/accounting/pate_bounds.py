@@ -22,9 +22,12 @@ from tutelage.exceptions import UnsupportedEventError
 
 MOMENTS_2017: FloatArray = np.arange(1.0, 9.0)  # the l that the paper uses
 MOMENTS_2017.setflags(write=False)
-METHOD_2017 = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
+METHOD_2017 = (
+    "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
+)
 _CHUNK_2017 = 2**22  # numbers in one (queries, moments) block: 32 MiB
-_ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
+# Per order: several times the rounding of the logarithms, so that values err upward.
+_ROUNDING = 1e-15
 _CHUNK_2018 = 2**21  # numbers in one (queries, orders) block: 16 MiB
 
 
@@ -57,7 +60,8 @@ def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
 def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
     behind, wins_ties = gaps(votes)
-    needed = np.where(wins_ties, behind, behind + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
+    # Z_j − Z_{j*} must reach this for class j to be reported.
+    needed = np.where(wins_ties, behind, behind + 1)
     log_tail = log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
     return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
 
@@ -131,7 +135,9 @@ def costs_2018(
                 orders,
             )
         case _:
-            raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
+            raise UnsupportedEventError(
+                f"Scalable PATE 2018 has no bound for the event {type(event).__name__}."
+            )
 
 
 def answer_costs(
@@ -150,7 +156,9 @@ def answer_costs(
     epsilon_2 = mu_2 / sigma**2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Theorem 6's conditions: λ ≤ μ₁ and q̃ ≤ e^{(μ₂−1)ε₂} / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}.
-        most = (mu_2 - 1) * epsilon_2 - mu_2 * (np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1)))
+        most = (mu_2 - 1) * epsilon_2 - mu_2 * (
+            np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1))
+        )
         valid = (orders <= mu_1) & (mu_2 > 1) & (log_q <= most) & (log_q + epsilon_2 < 0)
         log_kept = np.log1p(-np.exp(log_q))
         log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))

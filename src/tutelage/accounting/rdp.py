@@ -8,7 +8,7 @@ import numpy as np
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 
 Conversion = Callable[["RenyiCurve", float], FloatArray]
 Costs = Callable[[FloatArray], FloatArray]  # by order
@@ -39,10 +39,15 @@ class RenyiCurve:
 
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
-            raise InvalidParameterError(Problem("RenyiCurve.orders", "have as many entries as $values"))
-        if not (np.all(self.orders > 1) and np.all(np.isfinite(self.orders)) and np.all(self.values >= 0)):
+            raise InvalidParameterError("RenyiCurve.orders", "have as many entries as $values")
+        if not (
+            np.all(self.orders > 1)
+            and np.all(np.isfinite(self.orders))
+            and np.all(self.values >= 0)
+        ):
             raise InvalidParameterError(
-                Problem("RenyiCurve.orders", "be finite numbers above 1; $values must be at least 0, and not NaN")
+                "RenyiCurve.orders",
+                "be finite numbers above 1; $values must be at least 0, and not NaN",
             )
 
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":

@@ -32,7 +32,9 @@ class FitsWithoutLedger:
     def total(self, delta: float) -> tuple[str, float]:
         """Return the unit that all fits protect, and their worst-case ε together."""
         with self._lock:
-            event = Composed(tuple(Repeated(one, queries) for one, queries in self._queries.items()))
+            event = Composed(
+                tuple(Repeated(one, queries) for one, queries in self._queries.items())
+            )
             # Protection of all rows of an entity covers each row. The reverse does not hold.
             unit = next(iter(self._units)) if len(self._units) == 1 else "row"
         return unit, data_independent.epsilon(event, delta).epsilon

@@ -2,7 +2,13 @@
 
 from tutelage.audit.checklist import Checked, PrivateRows
 from tutelage.audit.fits import check_fit
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, audit_law, audit_mechanism, worst_neighbors
+from tutelage.audit.mechanism import (
+    MechanismAudit,
+    Neighbors,
+    audit_law,
+    audit_mechanism,
+    worst_neighbors,
+)
 from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_teachers

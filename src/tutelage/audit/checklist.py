@@ -55,7 +55,11 @@ class Probe(NamedTuple):
 
 
 def audit_fresh_noise(
-    mechanism: Mechanism, probe: Probe, *, confidence: float = 0.999, noise: NoiseSource | None = None
+    mechanism: Mechanism,
+    probe: Probe,
+    *,
+    confidence: float = 0.999,
+    noise: NoiseSource | None = None,
 ) -> Names:
     """Release batches of equal made-up queries, large and small, and return what shows missing or reused noise.
 
@@ -90,10 +94,18 @@ def audit_fresh_noise(
             places = np.flatnonzero(phases == phase)
             pairs.append(agreement(first[places], first[places + lag]))
     found = {
-        "Two releases of a batch with {} are alike: their noise is replayed.": agreement(first, second),
-        "Queries of one batch with {} share noise: what differs between them is released.": least_of(pairs),
-        "Labels of {} are not as frequent as the accounting takes them to be.": law_p_value(first, law),
-        "In batches of less than 100 queries with {}, noise is not what it is in large ones.": least_of(small),
+        "Two releases of a batch with {} are alike: their noise is replayed.": agreement(
+            first, second
+        ),
+        "Queries of one batch with {} share noise: what differs between them is released.": least_of(
+            pairs
+        ),
+        "Labels of {} are not as frequent as the accounting takes them to be.": law_p_value(
+            first, law
+        ),
+        "In batches of less than 100 queries with {}, noise is not what it is in large ones.": least_of(
+            small
+        ),
     }
     votes = f"votes like {probe.counts}"
     level = (1 - confidence) / len(found)
@@ -178,7 +190,10 @@ def check_mechanism(
             firsts.append(min(max(1, round(check.threshold)), n_teachers))
         others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
         votes = dict.fromkeys((first, n_teachers - first, *others) for first in firsts)
-        laws = [audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise) for each in votes]
+        laws = [
+            audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise)
+            for each in votes
+        ]
         worst = min(laws, key=lambda law: law.p_value)
         said = "labels are as frequent as the accounting takes them to be"
         why = f" (p = {worst.p_value:.2g})"
@@ -217,7 +232,9 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Che
         if overlap.reasons:
             reason = " ".join(overlap.reasons)
             verdict = "note" if overlap.passed else "fail"
-        found.append(Checked("no private row is among the public rows", verdict, reason, private=True))
+        found.append(
+            Checked("no private row is among the public rows", verdict, reason, private=True)
+        )
     if private.entity_ids is None:
         reason = "It is one row. If people have several rows, name the column with ids."
         found.append(Checked("unit of privacy", "note", reason))
@@ -244,9 +261,17 @@ def _claim(
     draws: int,
     noise: NoiseSource | None,
 ) -> Checked:
-    neighbors = worst_neighbors(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
+    neighbors = worst_neighbors(
+        mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE
+    )
     found = audit_mechanism(
-        mechanism, neighbors, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
+        mechanism,
+        neighbors,
+        delta=_DELTA,
+        part=part,
+        draws=draws,
+        confidence=_CONFIDENCE,
+        noise=noise,
     )
     what = "the check" if part == "check" else "one answer"
     reason = (
@@ -271,15 +296,24 @@ def readers() -> dict[str, Reader]:
     """Return how files are read: by this package, and by each library that is installed."""
 
     def through_parquet(path: Path) -> Any:
-        import_module("pyarrow.parquet").write_table(of["PyArrow"](path), path.with_suffix(".parquet"))
+        import_module("pyarrow.parquet").write_table(
+            of["PyArrow"](path), path.with_suffix(".parquet")
+        )
         return read_table(path.with_suffix(".parquet"))
 
     def with_options(path: Path) -> Any:
         with path.open(encoding="utf-8", newline="") as file:
             names, *rows = csv.reader(file)
-        options = {"decimal": ",", "thousands": ".", "true_values": ["ja"], "false_values": ["nein"]}
+        options = {
+            "decimal": ",",
+            "thousands": ".",
+            "true_values": ["ja"],
+            "false_values": ["nein"],
+        }
         dates = [name for name, cell in zip(names, rows[-1], strict=True) if MOMENT.fullmatch(cell)]
-        path = _written(path.with_suffix(".de.csv"), names, [[*map(_in_german, row)] for row in rows])
+        path = _written(
+            path.with_suffix(".de.csv"), names, [[*map(_in_german, row)] for row in rows]
+        )
         return import_module("pandas").read_csv(path, parse_dates=dates, **options)
 
     of: dict[str, Reader] = {
@@ -288,9 +322,15 @@ def readers() -> dict[str, Reader]:
         "pandas": lambda path: import_module("pandas").read_csv(path),
         "pandas with decimal commas": with_options,
         "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
-        "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
+        "DuckDB": lambda path: (
+            import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table()
+        ),
     }
-    found = {name: read for name, read in of.items() if name == "Parquet" or find_spec(name.split()[0].lower())}
+    found = {
+        name: read
+        for name, read in of.items()
+        if name == "Parquet" or find_spec(name.split()[0].lower())
+    }
     return {_CSV: read_table, **found}
 
 
@@ -349,7 +389,11 @@ def _moved(
     """
     names = [*columns.names]
     rows = _few_cells(private, names)
-    seen = None if public is None else read(_written(folder / "public.csv", names, _few_cells(public, names)))
+    seen = (
+        None
+        if public is None
+        else read(_written(folder / "public.csv", names, _few_cells(public, names)))
+    )
 
     def shown(found: Any) -> Any:
         if isinstance(columns, Schema):

@@ -36,10 +36,13 @@ _TEACHERS = 10
 _QUERIES = 300
 _CHECK = "one person, one ballot"
 _NOT_REPEATABLE = (
-    "The same rows gave other ballots the second time. Seed the teachers, and use no random stream that they share."
+    "The same rows gave other ballots the second time. Seed the teachers, "
+    "and use no random stream that they share."
 )
 _ALONE = "There is one teacher, so no change could have reached a second one: nothing was shown."
-_NOTHING = "No change moved any ballot, so nothing was shown. Use more public rows, or try more entities."
+_NOTHING = (
+    "No change moved any ballot, so nothing was shown. Use more public rows, or try more entities."
+)
 _TOO_FAR = (
     " Features of one row depend on others, teachers share rows, or a person casts several ballots: do not release "
     "with it."
@@ -87,12 +90,20 @@ def check_fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
         whole = trial.prepare(
-            private.X, private.y, X_public=X_public, y_public=y_public, scored=scored, insist=True, **ids
+            private.X,
+            private.y,
+            X_public=X_public,
+            y_public=y_public,
+            scored=scored,
+            insist=True,
+            **ids,
         )
     mechanism = whole.method.mechanism
     people = whole.people
     if not isinstance(people, PeopleInMemory):
-        raise InvalidDataError("The rows of check_fit must be in memory. Pass some of them as an array or a table.")
+        raise InvalidDataError(
+            "The rows of check_fit must be in memory. Pass some of them as an array or a table."
+        )
     table = as_table(private.X)
     for name, column in ids.items():
         if isinstance(column, str) and table is not None:
@@ -103,7 +114,9 @@ def check_fit(
     if isinstance(mechanism, NoisySum):
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
-        noise = check_mechanism(mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws)
+        noise = check_mechanism(
+            mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws
+        )
     kept_rows = PrivateRows(people.rows, people.labels, **ids)
     few = _sampled(kept_rows)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
@@ -148,7 +161,12 @@ def _boundary(
 
 
 def _check_moves(
-    model: PATEClassifier | PATERegressor, fit: PreparedRelease, people: PrivateRows, entities: int, *, progress: bool
+    model: PATEClassifier | PATERegressor,
+    fit: PreparedRelease,
+    people: PrivateRows,
+    entities: int,
+    *,
+    progress: bool,
 ) -> Checked:
     """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed."""
     before, voters = _boundary(model, fit, people)
@@ -166,7 +184,9 @@ def _check_moves(
     furthest = dict[int, float]()  # by how many ballots are allowed
     schema = fit.public.schema
     changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
-    for _, rows, labels, kept in progress_bar(changes, "one person changed", len(changes), shown=progress):
+    for _, rows, labels, kept in progress_bar(
+        changes, "one person changed", len(changes), shown=progress
+    ):
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
         left, moved = cast_again(replace(people.only(kept), X=rows, y=labels))
@@ -199,7 +219,10 @@ def _judged(furthest: dict[int, float], voters: int, requests: int) -> Checked:
     if passed and voters < 2:
         return Checked(_CHECK, "note", _ALONE, private=True)
     changes = {2: "a change of one person", 1: "the removal of one person and its ballot"}
-    said = [f"{changes[a]} moved the ballots by up to {moved:.3f}, of {a} allowed" for a, moved in furthest.items()]
+    said = [
+        f"{changes[a]} moved the ballots by up to {moved:.3f}, of {a} allowed"
+        for a, moved in furthest.items()
+    ]
     asked = "1 request" if requests == 1 else f"{requests:,} requests"
     reason = f"In {asked}, {', and '.join(said)}.{'' if passed else _TOO_FAR}"
     return Checked(_CHECK, pass_if(passed), reason, private=True)

@@ -28,7 +28,7 @@ from tutelage.events import (
     PermuteAndFlip,
     Repeated,
 )
-from tutelage.exceptions import InvalidParameterError, Problem, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
@@ -163,14 +163,17 @@ def audit_mechanism(
     one = np.array(neighbors.here)
     other = np.array(neighbors.there)
     moved = np.zeros(1)
-    if one.shape == other.shape and one.ndim == 1 and len(one) >= 2 and np.minimum(one, other).min() >= 0:
+    if (
+        one.shape == other.shape
+        and one.ndim == 1
+        and len(one) >= 2
+        and np.minimum(one, other).min() >= 0
+    ):
         moved = other - one
     if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
         raise InvalidParameterError(
-            Problem(
-                "audit_mechanism.neighbors",
-                "be vote counts of at least two classes that differ by one ballot, such as (6, 5) and (5, 6)",
-            )
+            "audit_mechanism.neighbors",
+            "be vote counts of at least two classes that differ by one ballot, such as (6, 5) and (5, 6)",
         )
     if claim is None:
         event = event_of_one(mechanism, len(one))
@@ -182,7 +185,9 @@ def audit_mechanism(
 
     def seen(votes: tuple[int, ...]) -> IntArray:
         """Return what each query of each draw came to: label + 1, or whether its check passed."""
-        release = release_many(mechanism, votes, draws * queries, source, teachers, neighbors.prediction)
+        release = release_many(
+            mechanism, votes, draws * queries, source, teachers, neighbors.prediction
+        )
         outcomes = release.voted.astype(np.int64) if part == "check" else release.labels + 1
         return outcomes.reshape(draws, -1)
 
@@ -212,10 +217,10 @@ def check_settings(
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
     if part not in get_args(Part):
-        raise InvalidParameterError(Problem(f"{owner}.part", "be 'release' or 'check'", f"{part!r}"))
+        raise InvalidParameterError(f"{owner}.part", "be 'release' or 'check'", f"{part!r}")
     if mechanism and part == "check" and not isinstance(event_of_one(mechanism), Composed):
         raise InvalidParameterError(
-            Problem(f"{owner}.part", "be 'release' for a mechanism without a check", f"{part!r}")
+            f"{owner}.part", "be 'release' for a mechanism without a check", f"{part!r}"
         )
 
 
@@ -223,11 +228,9 @@ def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.{name}",
-                f"be at most {_MOST_DRAWS:,} over all queries together, because all draws are kept in memory",
-                f"{draws:,}",
-            )
+            f"{owner}.{name}",
+            f"be at most {_MOST_DRAWS:,} over all queries together, because all draws are kept in memory",
+            f"{draws:,}",
         )
 
 
@@ -319,9 +322,13 @@ def audit_law(
     probability(confidence, "confidence", "audit_law")
     check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     law = law_at(mechanism, counts)
-    labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
+    labels = release_many(
+        mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)
+    ).labels
     found = law_p_value(labels.ravel(), law)
-    return LawAudit(mechanism=repr(mechanism), counts=counts, draws=draws, p_value=found, confidence=confidence)
+    return LawAudit(
+        mechanism=repr(mechanism), counts=counts, draws=draws, p_value=found, confidence=confidence
+    )
 
 
 def law_at(
@@ -332,14 +339,18 @@ def law_at(
 ) -> FloatArray:
     """Return the law of a label at these votes; a student with a prediction expects those of so many teachers."""
     event = event_of_one(mechanism, len(counts))
-    offsets = None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
+    offsets = (
+        None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
+    )
     return label_law(event, np.array(counts), offsets)
 
 
 def law_p_value(labels: IntArray, law: FloatArray) -> float:
     """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
     seen = np.roll(np.bincount(labels - ABSTAIN, minlength=len(law)), -1)
-    return least_of([p_value_of(times, len(labels), chance) for times, chance in zip(seen, law, strict=True)])
+    return least_of(
+        [p_value_of(times, len(labels), chance) for times, chance in zip(seen, law, strict=True)]
+    )
 
 
 def p_value_of(times: np.integer, trials: int, chance: float) -> float:
@@ -379,7 +390,9 @@ def worst_neighbors(
 
     def expected(neighbors: Neighbors) -> float:
         teachers = sum(neighbors.here)
-        laws = [law_at(mechanism, counts, neighbors.prediction, teachers) for counts in neighbors[:2]]
+        laws = [
+            law_at(mechanism, counts, neighbors.prediction, teachers) for counts in neighbors[:2]
+        ]
         if part == "check":
             laws = [np.array([1 - law[-1], law[-1]]) for law in laws]
         here, there = np.log(np.add(laws, 1e-300))
@@ -405,7 +418,9 @@ def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
         ):
             return size, check
         case _:
-            raise UnsupportedEventError(f"The label law of {type(answer).__name__} is not known here.")
+            raise UnsupportedEventError(
+                f"The label law of {type(answer).__name__} is not known here."
+            )
 
 
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:

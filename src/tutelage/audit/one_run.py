@@ -17,7 +17,12 @@ from tutelage._internal.records import Entries, frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, Mask
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, Problem, RepeatedFitWarning
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    PreflightWarning,
+    RepeatedFitWarning,
+)
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.methods.votes import VotesOnQueries
 from tutelage.partition import as_column
@@ -83,7 +88,7 @@ def audit_in_one_run(
     canaries = integer_at_least(canaries, 1, "canaries", owner)
     guesses = integer_at_least(guesses, 1, "guesses", owner)
     if guesses > canaries:
-        raise InvalidParameterError(Problem(f"{owner}.guesses", f"be at most {canaries}", f"{guesses}"))
+        raise InvalidParameterError(f"{owner}.guesses", f"be at most {canaries}", f"{guesses}")
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     if claim is not None and claim != np.inf:
@@ -155,11 +160,9 @@ def epsilon_lower_bound(
     number_between(delta, 0, 1, "delta", owner)
     if not correct <= guesses <= canaries:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.correct",
-                "be at most $guesses, and $guesses at most $canaries",
-                f"correct={correct}, guesses={guesses}, canaries={canaries}",
-            )
+            f"{owner}.correct",
+            "be at most $guesses, and $guesses at most $canaries",
+            f"correct={correct}, guesses={guesses}, canaries={canaries}",
         )
     level = 1 - probability(confidence, "confidence", owner)
 
@@ -215,7 +218,7 @@ def pate_canaries(
         Further public rows beside the canaries, and their labels where `fit` gets them. Canaries have no public label.
     """
     if model.classes is None or model.random_state is None:
-        raise InvalidParameterError(Problem("pate_canaries.model", "have `classes` and `random_state` set"))
+        raise InvalidParameterError("pate_canaries.model", "have `classes` and `random_state` set")
     rows = np.asarray(X)
     labels = np.asarray(y)
     people = np.asarray(X_canaries)
@@ -223,16 +226,24 @@ def pate_canaries(
     more = people[:0] if X_public is None else np.asarray(X_public)
     public: Entries = {"X_public": np.concatenate([people, more])}
     if y_public is not None:
-        public["y_public"] = np.concatenate([np.full(len(people), None), np.asarray(y_public, dtype=object)])
+        public["y_public"] = np.concatenate(
+            [np.full(len(people), None), np.asarray(y_public, dtype=object)]
+        )
     ids = as_column(np.arange(len(rows)) if entity_ids is None else entity_ids)
     if not len(rows) == len(labels) == len(ids) or len(people) != len(answers) or len(people) == 0:
-        raise InvalidDataError("Rows, labels and ids must have one entry each, and so must canaries and their labels.")
+        raise InvalidDataError(
+            "Rows, labels and ids must have one entry each, and so must canaries and their labels."
+        )
     if y_public is not None and np.shape(y_public) != (len(more),):
-        raise InvalidDataError("`y_public` of pate_canaries must have one label per row of `X_public`. Pass both.")
+        raise InvalidDataError(
+            "`y_public` of pate_canaries must have one label per row of `X_public`. Pass both."
+        )
     known = [str(name) for name in ids.tolist()]
     names = [f"canary {number}" for number in range(len(people))]
     if not set(names).isdisjoint(known):
-        raise InvalidDataError("`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise.")
+        raise InvalidDataError(
+            "`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise."
+        )
 
     def score(included: Mask) -> FloatArray:
         run: Any = _without_ledger(model)
@@ -260,6 +271,9 @@ def _without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):
         copy.method = copy.method.with_params(n_queries=None, selection="first", rounds=1)
-    if copy.method is None or copy.method.mechanism is None:  # otherwise ε follows from the mechanism
-        copy.epsilon = Asked(copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False).each
+    # Otherwise ε follows from the mechanism.
+    if copy.method is None or copy.method.mechanism is None:
+        copy.epsilon = Asked(
+            copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False
+        ).each
     return copy.set_params(ledger=None, budget=None, releases=1, unit=None, **settings)

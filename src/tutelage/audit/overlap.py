@@ -29,8 +29,10 @@ class Overlap:
     public_rows: int
     private_rows: int
     equal: int  # public rows that equal a private row in every cell
-    near: int  # public rows that equal one up to rounding and spelling; those that are equal included
-    alike_among_private: int  # private rows that equal the row of another entity: rows may be alike by chance
+    # Public rows that equal one up to rounding and spelling; those that are equal included.
+    near: int
+    # Private rows that equal the row of another entity: rows may be alike by chance.
+    alike_among_private: int
     by_chance: bool  # whether chance explains those that are equal
     near_by_chance: bool  # whether chance explains those that are near
 
@@ -87,7 +89,12 @@ def audit_overlap(
     """
     private = np.asarray(X_private)
     public = np.asarray(X_public)
-    if private.ndim < 2 or private.shape[1:] != public.shape[1:] or len(private) == 0 or len(public) == 0:
+    if (
+        private.ndim < 2
+        or private.shape[1:] != public.shape[1:]
+        or len(private) == 0
+        or len(public) == 0
+    ):
         raise InvalidDataError(
             f"`X_private` and `X_public` must hold rows of one shape. Got shapes {private.shape} and {public.shape}."
         )
@@ -125,8 +132,13 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
     places = np.asarray(assignment)
     ids = as_column(entity_ids)
     if places.ndim != 1 or ids.shape != places.shape:
-        raise InvalidDataError(f"`entity_ids` must have one id per row. Got shapes {ids.shape} and {places.shape}.")
-    pairs = {(str(name).strip(), place) for name, place in zip(ids.tolist(), places.tolist(), strict=True)}
+        raise InvalidDataError(
+            f"`entity_ids` must have one id per row. Got shapes {ids.shape} and {places.shape}."
+        )
+    pairs = {
+        (str(name).strip(), place)
+        for name, place in zip(ids.tolist(), places.tolist(), strict=True)
+    }
     return sum(shards > 1 for shards in Counter(name for name, _ in pairs).values())
 
 
@@ -141,7 +153,9 @@ def _hashes_of_cells(
         if steps is None:
             return repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}"
         number = _number(cell)
-        return " ".join(str(cell).casefold().split()) if isnan(number) else str(round(number / step))
+        return (
+            " ".join(str(cell).casefold().split()) if isnan(number) else str(round(number / step))
+        )
 
     flat = rows.reshape(len(rows), -1)
     widths = np.ones(flat.shape[1]) if steps is None else steps

@@ -72,7 +72,9 @@ class SensitivityAudit:
 
     def worst(self, change: str) -> int:
         """Return the largest number of teachers that this kind of change reached; 0 where it was not tried."""
-        return max((trial.teachers_changed for trial in self.trials if trial.change == change), default=0)
+        return max(
+            (trial.teachers_changed for trial in self.trials if trial.change == change), default=0
+        )
 
     def _causes(self) -> Iterator[str]:
         label = self.worst(LABELS)
@@ -150,7 +152,9 @@ def audit_sensitivity(
             f"X and y must have one entry per private row, of two at least. Got shapes {rows.shape} and {labels.shape}."
         )
     if ids is not None and ids.shape != labels.shape:
-        raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
+        raise InvalidDataError(
+            f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows."
+        )
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
     everything = np.ones(len(rows), dtype=bool)
 
@@ -167,7 +171,9 @@ def audit_sensitivity(
     again = cast(rows, labels, everything)
     changes = [*changes_of_one(rows, labels, ids, entities, random_state)]
     trials = list[SensitivityTrial]()
-    for change, moved, named, kept in progress_bar(changes, "one entity changed", len(changes), shown=progress):
+    for change, moved, named, kept in progress_bar(
+        changes, "one entity changed", len(changes), shown=progress
+    ):
         trials.append(SensitivityTrial(change, n_differing(before, cast(moved, named, kept))))
     return SensitivityAudit(
         teachers=len(before),
@@ -190,7 +196,8 @@ def _checked(given: npt.ArrayLike) -> Ballots:
 def n_differing(before: Ballots, after: Ballots) -> int:
     """Return how many teachers vote otherwise."""
     if before.shape != after.shape:
-        return max(len(before), len(after))  # there are other teachers, or other queries, so all of them differ
+        # There are other teachers, or other queries, so all of them differ.
+        return max(len(before), len(after))
     return int((before != after).reshape(len(before), -1).any(axis=1).sum())
 
 
@@ -257,6 +264,8 @@ def ballots_of_teachers(
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:
             shards = Shards.of_entities(entity_ids, n_teachers, key=_KEY)
-        return ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(X, y, shards, queries.copy())
+        return ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(
+            X, y, shards, queries.copy()
+        )
 
     return make_ballots

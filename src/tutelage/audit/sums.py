@@ -8,9 +8,15 @@ from scipy import stats
 
 from tutelage._internal.typing import IntArray
 from tutelage.audit.checklist import Checked, pass_if
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, lower_bound
+from tutelage.audit.mechanism import (
+    MechanismAudit,
+    Neighbors,
+    check_settings,
+    claimed_epsilon,
+    lower_bound,
+)
 from tutelage.ballots import BallotSum
-from tutelage.exceptions import InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import round_up
@@ -81,7 +87,7 @@ def audit_sum(
     along = np.array(ballot)
     if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
         raise InvalidParameterError(
-            Problem(f"{owner}.ballot", "be a vector of whole numbers that are not all 0", shown(ballot))
+            f"{owner}.ballot", "be a vector of whole numbers that are not all 0", shown(ballot)
         )
     norm_squared = int(along @ along)
     source = known_noise(noise, owner)

@@ -14,7 +14,13 @@ from tutelage.accounting.accountant import confident_runs
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
-from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    ConfidenceCheck,
+    Event,
+    NoisyArgmaxGaussian,
+    of_queries,
+)
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
@@ -80,10 +86,18 @@ def account(
             table.add_row(value, order, publish, cost["method"] + averaged)
         plain_console().print(table)
         if not reveal_private:
-            say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")
-        say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
+            say(
+                "Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private."
+            )
+        say(
+            f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}"
+        )
         return
-    sizes = {"queries": histogram.n_queries, "classes": histogram.n_classes, "teachers": histogram.n_teachers}
+    sizes = {
+        "queries": histogram.n_queries,
+        "classes": histogram.n_classes,
+        "teachers": histogram.n_teachers,
+    }
     unit = {"unit": histogram.unit.name, "neighboring": histogram.unit.neighboring.value}
     print_json({**shown, **sizes, "delta": delta, "mechanism": title, **unit})
 
@@ -106,7 +120,10 @@ def _costs(
         case [CappedArgmaxGaussian()]:
             return costs | dict.fromkeys(_BY_VOTES)
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
-            noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(_RUNS))
+            noise = (
+                SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,))
+                for seed in range(_RUNS)
+            )
             largest = votes.counts.max(axis=1)
             passed = np.array([largest + drawn >= check.threshold for drawn in noise])
             found = confident_runs(check, answer, votes, delta, passed, progress=progress)
@@ -130,9 +147,19 @@ def _opened(cost: Cost, reveal: bool) -> Entries | None:
     if cost is None:
         return None
     if isinstance(cost, PublicEpsilon):
-        return {"epsilon": cost.epsilon, "order": cost.order, "method": cost.method, "publishable": True}
+        return {
+            "epsilon": cost.epsilon,
+            "order": cost.order,
+            "method": cost.method,
+            "publishable": True,
+        }
     runs = cost if isinstance(cost, list) else [cost]
-    opened: Entries = {"epsilon": None, "order": None, "method": runs[0].method, "publishable": False}
+    opened: Entries = {
+        "epsilon": None,
+        "order": None,
+        "method": runs[0].method,
+        "publishable": False,
+    }
     if reveal:
         by_size = sorted(runs, key=PrivateEpsilon.reveal)
         middle = by_size[len(runs) // 2]  # every run has an order of its own

@@ -92,7 +92,9 @@ class _Commands(TyperGroup):
             group = typer.main.get_group(found)
             group.name = cmd_name
             return group
-        verb = typer.Typer(pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None)
+        verb = typer.Typer(
+            pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None
+        )
         verb.command(cmd_name)(with_help(found))
         return typer.main.get_command(verb)
 
@@ -100,14 +102,20 @@ class _Commands(TyperGroup):
         width = max(map(len, _VERBS))
         known = self.list_commands(ctx)
         for purpose, verbs in {"First steps": dict(_FIRST_STEPS), **_PURPOSES}.items():
-            lines = [(name, line) for name, line in verbs.items() if name not in _VERBS or name in known]
+            lines = [
+                (name, line) for name, line in verbs.items() if name not in _VERBS or name in known
+            ]
             with formatter.section(purpose):
                 formatter.write_dl([(name.ljust(width), line) for name, line in lines])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in _VERBS and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], _VERBS, n=1)
-            advice = f"Did you mean `tutelage {near[0]}`?" if near else "`tutelage --help` lists the verbs."
+            advice = (
+                f"Did you mean `tutelage {near[0]}`?"
+                if near
+                else "`tutelage --help` lists the verbs."
+            )
             raise ConfigError(f"There is no verb {args[0]!r}. {advice}")
         return super().resolve_command(ctx, args)
 
@@ -125,7 +133,9 @@ def _entry_points() -> EntryPoints:
 def _with_home(argument: str) -> str:
     """Return an argument with ``~`` as the home folder, as where no shell put it: after ``=``."""
     require_printable(argument, "An argument")
-    option, sign, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    option, sign, value = (
+        argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    )
     if value.startswith("~/"):
         value = str(user_path(value, option or "An argument"))
     return f"{option}{sign}{value}"
@@ -178,9 +188,16 @@ def _known(name: str) -> str:
 def example(
     name: Annotated[
         str,
-        typer.Argument(parser=_known, metavar="|".join(_EXAMPLES), autocompletion=lambda: [*_EXAMPLES], help=_EACH),
+        typer.Argument(
+            parser=_known,
+            metavar="|".join(_EXAMPLES),
+            autocompletion=lambda: [*_EXAMPLES],
+            help=_EACH,
+        ),
     ],
-    output: Annotated[Path | None, typer.Option(help="File to write.  [default: NAME.toml]")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write.  [default: NAME.toml]")
+    ] = None,
 ) -> None:
     """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
     target = output or Path(f"{name}.toml")
@@ -200,7 +217,10 @@ def _print_version(wanted: bool) -> None:
 def root(
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Learn from sensitive data, publish the model, and prove what it cost.
@@ -213,7 +233,9 @@ def root(
         say(context.get_help())
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **more: Any
+) -> None:
     if category.__module__.startswith("tutelage."):
         told = message.said(on_command_line) if isinstance(message, PreflightWarning) else message
         remark(f"warning: {told}")
@@ -280,11 +302,17 @@ def main() -> None:
             with _sigterm_interrupts():
                 app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
         except TutelageError as error:
-            _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.said(on_command_line))
+            _refuse(
+                2 if isinstance(error, ConfigError | InvalidParameterError) else 1,
+                *error.said(on_command_line),
+            )
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
         except MemoryError:
-            _refuse(1, "There is not enough memory for this. Use fewer rows or queries, or a larger machine.")
+            _refuse(
+                1,
+                "There is not enough memory for this. Use fewer rows or queries, or a larger machine.",
+            )
         except ModuleNotFoundError as error:
             if "pip install" not in str(error):  # ours say what to install
                 raise

@@ -30,8 +30,12 @@ _FOR_THE_OWNER = (
 
 def audit(
     config: Annotated[Path, Argument(help="TOML file for `tutelage run`.", show_default=False)],
-    draws: Annotated[int, Option(help="Number of noisy labels to draw from each synthetic histogram.")] = 40_000,
-    entities: Annotated[int, Option(help="Number of people, or rows, to change, one at a time.")] = 4,
+    draws: Annotated[
+        int, Option(help="Number of noisy labels to draw from each synthetic histogram.")
+    ] = 40_000,
+    entities: Annotated[
+        int, Option(help="Number of people, or rows, to change, one at a time.")
+    ] = 4,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Test the noise, the sensitivity and the public rows of a pipeline.

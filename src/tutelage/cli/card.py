@@ -51,7 +51,10 @@ def card(
     *,
     ledger: Path | None = None,
     state: Annotated[
-        list[str] | None, Option(help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}.")
+        list[str] | None,
+        Option(
+            help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}."
+        ),
     ] = None,
     statements: Path | None = None,
     ask: bool = False,
@@ -88,14 +91,30 @@ def card(
         Print the card as JSON instead of its location.
     """
     if verify is not None:
-        if results is None or state or statements or ask or effects or claim or output or sign or as_json:
-            raise ConfigError("--verify takes only the folder of the card and, if you have it, --ledger.")
+        if (
+            results is None
+            or state
+            or statements
+            or ask
+            or effects
+            or claim
+            or output
+            or sign
+            or as_json
+        ):
+            raise ConfigError(
+                "--verify takes only the folder of the card and, if you have it, --ledger."
+            )
         _verify(results, verify, ledger)
         return
     if effects and as_json:
-        raise ConfigError("--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out.")
+        raise ConfigError(
+            "--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out."
+        )
     if ask and not (os.isatty(0) and os.isatty(2)):
-        raise ConfigError("--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE.")
+        raise ConfigError(
+            "--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE."
+        )
     signer = sign and identity(sign, private=True)
     if results is None and ledger is None:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
@@ -122,15 +141,21 @@ def card(
         guarantee = made.guarantee
         if claim is not None:
             if history is None:
-                raise ConfigError("--claim needs the ledger that recorded the test. Name that ledger with --ledger.")
+                raise ConfigError(
+                    "--claim needs the ledger that recorded the test. Name that ledger with --ledger."
+                )
             kept = {"alone": guarantee.alone, "if_added_or_removed": guarantee.if_added_or_removed}
             guarantee = read_claim(claim, history, **kept)
         said = made.statements | _statements(state or [], statements)
-        made = card_of(guarantee, made.release, made.student, made.budget, said, made.findings, history)
+        made = card_of(
+            guarantee, made.release, made.student, made.budget, said, made.findings, history
+        )
         if ask and made.missing:
             _require_ledger(before, ledger, folder)
             said = said | _asked(made)
-            made = card_of(guarantee, made.release, made.student, made.budget, said, made.findings, history)
+            made = card_of(
+                guarantee, made.release, made.student, made.budget, said, made.findings, history
+            )
         pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
         shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
         if not shown or read_card(folder / "card.json") != made:
@@ -153,9 +178,13 @@ def card(
             "with --ask, or with --state TOPIC=TEXT."
         )
     elif signer is None:
-        say(f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key.")
+        say(
+            f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key."
+        )
     if signer is not None:
-        say(f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by")
+        say(
+            f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by"
+        )
         say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
@@ -171,11 +200,15 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     if history is not None:
         manifest.require_named(history.manifests, folder, str(ledger))
     refuse_others(manifest, folder)
-    say(f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:")
+    say(
+        f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:"
+    )
     say(member.fingerprint)
     say(f"The signature covers {', '.join(manifest.sha256)}.")
     if history is None:
-        say(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget.head}")
+        say(
+            f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget.head}"
+        )
         return
     then = history.until_head(signed.budget.head, str(folder / "card.json"))
     since = len(history.charges) - len(then.charges)
@@ -198,17 +231,22 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
         return signed
     for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
         if read_text(folder / name) != shown:
-            raise InvalidDataError(f"{folder / name} does not show what card.json says. Do not use this card.")
+            raise InvalidDataError(
+                f"{folder / name} does not show what card.json says. Do not use this card."
+            )
     parts = (signed.guarantee, signed.release, signed.student, signed.budget, signed.statements)
     if set(card_of(*parts, signed.findings).findings) - set(signed.findings):
-        raise InvalidDataError(f"{file} lacks an objection that follows from its numbers. Do not use this card.")
+        raise InvalidDataError(
+            f"{file} lacks an objection that follows from its numbers. Do not use this card."
+        )
     return signed
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
     """Return the card of a run, proved again, with the current budget if there is a ledger."""
     made = read_card(file)
-    prove(made, str(file), history, with_proposal=not claimed)  # an earlier claim on the card is replaced
+    # An earlier claim on the card is replaced.
+    prove(made, str(file), history, with_proposal=not claimed)
     if history is None:
         return made
     then = history.until_head(made.budget.head, str(file))
@@ -237,7 +275,9 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
 
 def _require_ledger(before: Manifest | None, ledger: Path | None, folder: Path) -> None:
     if before is not None and before.recorded and ledger is None:
-        raise ConfigError(f"--ledger must name the ledger of {folder}, which records every version of a release.")
+        raise ConfigError(
+            f"--ledger must name the ledger of {folder}, which records every version of a release."
+        )
 
 
 def _asked(made: PrivacyCard) -> dict[str, str]:
@@ -247,7 +287,9 @@ def _asked(made: PrivacyCard) -> dict[str, str]:
     say("Enter leaves a topic out. Ctrl-D ends the questions. Ctrl-C keeps no answer.", err=True)
     with interruption_says("no answer was kept, and the card was not changed."), suppress(EOFError):
         for number, topic in enumerate(made.missing, 1):
-            say(f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True)
+            say(
+                f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True
+            )
             if topic in suggested:
                 say(f"Suggestion: {suggested[topic]} Type yes to use it.", err=True)
             if text := _answer(topic, suggested.get(topic)):
@@ -281,7 +323,9 @@ def _suggested(made: PrivacyCard) -> dict[str, str]:
         "evidence": "No independent evidence yet.",
     }
     if made.epsilon.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW:
-        found["withdrawal"] = "A person who withdraws is left out of later releases. This release cannot be withdrawn."
+        found["withdrawal"] = (
+            "A person who withdraws is left out of later releases. This release cannot be withdrawn."
+        )
     elif made.releases_sums and made.release.teachers is not None:
         found["people"] = f"{made.release.teachers:,} rows, a number that is public."
     if made.model == "central":

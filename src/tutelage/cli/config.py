@@ -23,7 +23,9 @@ from tutelage.tables import TABLE_FILES, Table, read_table
 
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
-_ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
+_ColumnKind = (
+    Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
+)
 
 
 class PrivateSection(Section, frozen=True):
@@ -252,7 +254,8 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
-    schema: Schema | None = None  # of the file that [public] names or, for a number, as public rows propose it
+    # Of the file that [public] names or, for a number, as public rows propose it.
+    schema: Schema | None = None
 
     @property
     def of_numbers(self) -> bool:
@@ -267,7 +270,9 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     @property
     def map(self) -> str | None:
         """The name of the feature map; if every person is a teacher, by default steps and 0/1 columns."""
-        default = TABLE_MAP_OF_PEOPLE if self.schema is None and not self.chosen.needs.shards else None
+        default = (
+            TABLE_MAP_OF_PEOPLE if self.schema is None and not self.chosen.needs.shards else None
+        )
         return self.features.map or default
 
     @property
@@ -313,7 +318,9 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "delta")},
         }
         if self.of_numbers:
-            return PATERegressor(**given, target_range=self.target.range, random_state=self.run.seed)
+            return PATERegressor(
+                **given, target_range=self.target.range, random_state=self.run.seed
+            )
         return PATEClassifier(
             **given,
             classes=self.target.classes,
@@ -337,14 +344,17 @@ def config_of(settings: Entries, base: Path) -> RunConfig:
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base)
-    needs_schema = config.public.schema is not None or (config.of_numbers and config.private and config.public.file)
+    needs_schema = config.public.schema is not None or (
+        config.of_numbers and config.private and config.public.file
+    )
     if needs_schema and not problems:
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
             problems["public"] = [*error.said(on_command_line)]
     sentences = [one for found in problems.values() for one in found]
-    for sections, check in _CHECKS:  # a check is left out if a section that it looks at has problems of its own
+    # A check is left out if a section that it looks at has problems of its own.
+    for sections, check in _CHECKS:
         if problems.keys() & set(sections):
             continue
         try:
@@ -425,7 +435,11 @@ def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
     if config.private is not None and config.public.file:
         one = config.input_file("private")
         other = config.input_file("public")
-        if one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve():
+        if (
+            one.samefile(other)
+            if one.exists() and other.exists()
+            else one.resolve() == other.resolve()
+        ):
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
 
 

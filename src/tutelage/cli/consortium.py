@@ -56,13 +56,18 @@ _INVITES = "invites"
 _KIT = "kit"
 _KITS = "kits"
 _RELEASES = "releases"
-_OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
+# Seconds between two looks into the mailbox, and before it is carried again.
+_OFTEN, _AFTER_FAULT = 0.3, 2.0
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
 _STOPPED = "the files say what is left to do. Run the same command again."
 _HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.")]
-_Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
+_Patience = Annotated[
+    float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)
+]
 
-consortium = verb_group("Train one student for several hospitals that share no rows, votes or ballots.")
+consortium = verb_group(
+    "Train one student for several hospitals that share no rows, votes or ballots."
+)
 
 
 @consortium.command()
@@ -91,7 +96,9 @@ def new(
     before = Place.load(home) if home.exists() else None
     if before is None:
         if (server is None) == (mailbox is None):
-            raise ConfigError("Name one of --server and --mailbox: members exchange their messages there.")
+            raise ConfigError(
+                "Name one of --server and --mailbox: members exchange their messages there."
+            )
         if server is not None:
             host_and_port(server, "--server")
         file = file.numbered()
@@ -113,17 +120,24 @@ def new(
         if not [*home.glob("*.private.json")]:
             Home.retire_keys(home)
             Identity.generate(file.coordinator, Role.AGGREGATOR).save(home)
-            say(f"{file.coordinator} has new keys in {home}, so that all members compare new words.")
+            say(
+                f"{file.coordinator} has new keys in {home}, so that all members compare new words."
+            )
     shared = mailbox and str(mailbox.resolve())
     members = [name for name in file.seats if name != file.coordinator]
     kits = {} if server is None else _kits(home, file.identifier, server, members)
     for name in members:
         path = home / _INVITES / f"{name}.invite"
-        if not path.exists() or TermsFile.of(Invite.load(path).terms).seats.get(name) != file.seats[name]:
+        if (
+            not path.exists()
+            or TermsFile.of(Invite.load(path).terms).seats.get(name) != file.seats[name]
+        ):
             path.unlink(missing_ok=True)
             Invite(name, file.as_dict(), server, shared, kits.get(name, {})).save(path)
             say(f"{path}: send it to {name} by a channel that no other can read.")
-    Place(terms=file.as_dict(), mailbox=shared or str((home / _MAIL).resolve()), server=server).save(home)
+    Place(
+        terms=file.as_dict(), mailbox=shared or str((home / _MAIL).resolve()), server=server
+    ).save(home)
     say(f"Next, each member: tutelage consortium join {members[0]}.invite")
     say(f"Next, here: tutelage consortium run {home}")
 
@@ -185,12 +199,16 @@ def join(
             needs_ids = draft.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW
             if data is None or label is None or (person is None and needs_ids):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
-            said, people = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
+            said, people = _checked_table(
+                draft, data, person, label, once=once, most=file.hospitals[found.name]
+            )
             data = data.resolve()
             if earlier := earlier_budgets(data, people, folder.resolve().parent, found):
                 second = _summed(data, earlier, file)
                 if not insist:
-                    raise ConfigError(f"{second} Use the earlier home, or, to give these people both, add --insist.")
+                    raise ConfigError(
+                        f"{second} Use the earlier home, or, to give these people both, add --insist."
+                    )
                 said = f"{said}\n{second}"
             say(said, err=True)  # of private rows: for the owner, and no output that others may see
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -203,8 +221,12 @@ def join(
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
         table = data and str(data)
-        Place(terms=found.terms, mailbox=mail, server=found.server, data=table, id=person, label=label).save(folder)
-    say(f"{found.name} has keys{' and a budget' * (role is Role.ENTITY)} in {folder}. Back this folder up.")
+        Place(
+            terms=found.terms, mailbox=mail, server=found.server, data=table, id=person, label=label
+        ).save(folder)
+    say(
+        f"{found.name} has keys{' and a budget' * (role is Role.ENTITY)} in {folder}. Back this folder up."
+    )
     say(f"Next: tutelage consortium serve {folder}")
 
 
@@ -244,8 +266,12 @@ def serve(
         kits.move(home / _KIT, server)
     with interruption_says(_STOPPED), _carried(home, place) as wait:
         called = None if listen is None else host_and_port(listen, "--listen")
-        serving = _serving(home, place, words, asks=False, yes=yes, patience=patience, listen=called)
-        say(f"{serving.home.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
+        serving = _serving(
+            home, place, words, asks=False, yes=yes, patience=patience, listen=called
+        )
+        say(
+            f"{serving.home.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this."
+        )
         while serving.step() or not once:
             wait()
 
@@ -309,7 +335,10 @@ def run(
         if isinstance(value, float):
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
     if not is_worth(about.get("accuracy", 1.0), about.get("most_frequent_class", 0.0)):
-        say("The student is hardly better than the most frequent class. Do not use it.", color=colors.YELLOW)
+        say(
+            "The student is hardly better than the most frequent class. Do not use it.",
+            color=colors.YELLOW,
+        )
     say(f"{state}\nThe student is {student}.")
 
 
@@ -319,9 +348,12 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
     place = Place.load(home)
     terms = Home(home).joined()
     box = Mailbox(place.mailbox)
-    hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
+    hospitals = (
+        [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
+    )
     own = Home(home).member.name
-    if place.server is not None and own in hospitals:  # to which the server brings no answers of others
+    # To which the server brings no answers of others.
+    if place.server is not None and own in hospitals:
         hospitals = [own]
     sent = {name: sizes_of_answers(box, name) for name in hospitals}
     if html is not None:
@@ -331,7 +363,9 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
         if as_json:
             print_json({"members": names, "sent": sent})
             return
-        say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
+        say(
+            f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}."
+        )
         plain_console().print(_bars_of(sent))
         return
     batches, refused = consortium_status(terms, box)
@@ -350,11 +384,17 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
     describe(terms, home)
     accepted = box.accepted(terms)
     waiting = [name for name in names_of(terms.members) if name not in accepted]
-    say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
+    say(
+        f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}."
+        if waiting
+        else ""
+    )
     table = Table("batch", "hospitals answered", "not yet", "computed by")
     for each in batches:
         answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
-        table.add_row(each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none")
+        table.add_row(
+            each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none"
+        )
     plain_console().print(table, _bars_of(sent))
     for identifier, reason in refused.items():
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
@@ -369,9 +409,15 @@ def describe(terms: Consortium, home: Path) -> None:
     row("classes", Text(listed(terms.classes)))
     row("protects", Text(f"{terms.unit.name}: {terms.unit.neighboring.sentence}"))
     row("quorum", f"{terms.quorum} of {len(terms.entities)}; {terms.colluding} may collude")
-    row("people", Text(listed([f"{name} about {number:,}" for name, number in terms.people_at.items()])))
+    row(
+        "people",
+        Text(listed([f"{name} about {number:,}" for name, number in terms.people_at.items()])),
+    )
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)
-    columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
+    columns = [
+        f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}"
+        for (name, one), ordered in kinds
+    ]
     row("columns", Text("\n".join(columns)))
     row("noise", Text(repr(terms.mechanism)))
     if (home / _LEDGER).exists():
@@ -384,16 +430,22 @@ def _bars_of(sent: dict[str, dict[str, list[float]]]) -> Bars:
     bars = list[Bar]()
     for name, batches in sent.items():
         sizes = [size for sealed in batches.values() for size in sealed]
-        told = f"{counted(len(batches), 'batch', 'batches')}, {counted(len(sizes), 'share', 'shares')}"
+        told = (
+            f"{counted(len(batches), 'batch', 'batches')}, {counted(len(sizes), 'share', 'shares')}"
+        )
         bars.append(Bar(name, sum(sizes), f"{sum(sizes) / 1000:,.1f} kB: {told}"))
-    return Bars("Sealed shares in this mailbox, by the hospital that they name", "Hospital", "Sent", bars)
+    return Bars(
+        "Sealed shares in this mailbox, by the hospital that they name", "Hospital", "Sent", bars
+    )
 
 
 def _in_use(home: Path) -> bool:
     """Return whether a folder has files; refuse one in which a killed command left keys or a ledger for nothing."""
     used = home.exists() and any(home.iterdir())
     if used and not Place.is_in(home):
-        raise ConfigError(f"--home must be a new folder, or a member's folder. {home} holds other files: name another.")
+        raise ConfigError(
+            f"--home must be a new folder, or a member's folder. {home} holds other files: name another."
+        )
     return used
 
 
@@ -418,7 +470,9 @@ def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
     )
 
 
-def _kits(home: Path, identifier: str, server: str, members: list[str]) -> dict[str, dict[str, bytes]]:
+def _kits(
+    home: Path, identifier: str, server: str, members: list[str]
+) -> dict[str, dict[str, bytes]]:
     """Return the keys of each member for the server, by path."""
     from tutelage.federation import kits
 
@@ -445,7 +499,9 @@ def _checked_table(
     schema.table(rows, ids)
     if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
         differences = listed([f"'{name}' {how}" for name, how in beyond.items()])
-        raise InvalidDataError(f"{data.name} has columns in other units or codes than the terms: {differences}.")
+        raise InvalidDataError(
+            f"{data.name} has columns in other units or codes than the terms: {differences}."
+        )
     left_out = 1 - len(labels) / table.n_rows
     if left_out > _MOST_ODD or len(np.unique(labels)) < 2:
         raise InvalidDataError(
@@ -464,10 +520,13 @@ def _checked_table(
             f"{data.name} has more people than the {most:,} that the terms state, so that the test of sizes could "
             "leave this hospital out. Ask the coordinator to state more."
         )
-    odd = f" {100 * left_out:.1f} % of the rows have no id, or a label outside the classes, and are left out." * (
-        left_out > 0
+    odd = (
+        f" {100 * left_out:.1f} % of the rows have no id, or a label outside the classes, and are left out."
+        * (left_out > 0)
     )
-    told = [f"{len(labels):,} rows of {number:,} people with {len(schema.names)} columns cast a ballot each.{odd}"]
+    told = [
+        f"{len(labels):,} rows of {number:,} people with {len(schema.names)} columns cast a ballot each.{odd}"
+    ]
     return " ".join([*told, *sight_of(terms.sums(), rows, labels, ids).read_off()]), people
 
 
@@ -503,7 +562,10 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
         time.sleep(_OFTEN)
         if not carrier.alive():
             carrier.stop()
-            say(f"The connection to {place.server} ended, and is made again. {carrier.log} says more.", err=True)
+            say(
+                f"The connection to {place.server} ended, and is made again. {carrier.log} says more.",
+                err=True,
+            )
             time.sleep(_AFTER_FAULT)
             carrier = start()
 
@@ -513,7 +575,9 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
         carrier.stop()
 
 
-def _serving(home: Path, place: Place, words: str | None, *, asks: bool, yes: bool = False, **options: Any) -> Serving:
+def _serving(
+    home: Path, place: Place, words: str | None, *, asks: bool, yes: bool = False, **options: Any
+) -> Serving:
     """Return a member at work, which asks its operator at the terminal."""
     member = Home(home)
     ledger = home / _LEDGER
@@ -525,7 +589,9 @@ def _serving(home: Path, place: Place, words: str | None, *, asks: bool, yes: bo
         if words is None:
             return _answer(question)
         same = " ".join(words.lower().split()) == proposed
-        say(f"The words of the roster are {proposed}: {'the same' if same else 'others'} as those of --words.")
+        say(
+            f"The words of the roster are {proposed}: {'the same' if same else 'others'} as those of --words."
+        )
         return same
 
     return Serving(
@@ -545,11 +611,17 @@ def _answer(question: str) -> bool:
     try:
         return confirm(question, err=True)
     except Abort:  # there is no terminal
-        say("Not answered. Answer at a terminal, or give --words or --yes.", err=True, color=colors.YELLOW)
+        say(
+            "Not answered. Answer at a terminal, or give --words or --yes.",
+            err=True,
+            color=colors.YELLOW,
+        )
         return False
 
 
-def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Callable[[], None]) -> Consortium:
+def _assembled(
+    serving: Serving, file: TermsFile, without: list[str], wait: Callable[[], None]
+) -> Consortium:
     """Wait until all members have keys, propose a roster where one has changed, and wait until it is accepted."""
     needed = {*file.seats}.difference(without)
     serving.step()
@@ -558,7 +630,9 @@ def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Call
         serving.say(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
         wait()
     before = serving.home.joined()
-    wanted = file.consortium([present[name] for name in needed], 0 if before is None else before.roster + 1)
+    wanted = file.consortium(
+        [present[name] for name in needed], 0 if before is None else before.roster + 1
+    )
     if before is None or changes_of(before, wanted):
         serving.mailbox.put_roster(wanted)
         serving.step()
@@ -568,7 +642,10 @@ def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Call
     while True:
         accepted = {*serving.mailbox.accepted(terms)}
         hospitals = accepted.intersection(names_of(terms.entities))
-        if accepted.issuperset(names_of(terms.computing_parties)) and len(hospitals) >= terms.quorum:
+        if (
+            accepted.issuperset(names_of(terms.computing_parties))
+            and len(hospitals) >= terms.quorum
+        ):
             return terms
         waiting = [name for name in names_of(terms.members) if name not in accepted]
         serving.say(f"Waiting for {listed(waiting)} to accept the roster.")

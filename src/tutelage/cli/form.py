@@ -43,7 +43,9 @@ def configuration_form() -> "interactive":
         label=field("Column to predict"),
         classes=field("Its values", placeholder="no, yes; of public labels if empty"),
         public=field("Public file", placeholder="public.csv, or schema.toml"),
-        public_label=field("Column of public labels", placeholder="the column to predict if empty, or 'none'"),
+        public_label=field(
+            "Column of public labels", placeholder="the column to predict if empty, or 'none'"
+        ),
         goal=field("Goal", Dropdown, options=_GOALS),
         epsilon=field("ε", placeholder="1"),
         releases=field("Releases of each person", placeholder="once, if no people come later"),
@@ -57,7 +59,9 @@ def _write(file: str, **answers: Any) -> None:
     given = {name: value for name, value in answers.items() if value != ""}
     try:
         if Path(file).name != file:
-            raise ConfigError("The file to write must be in the current folder. Name it without a folder.")
+            raise ConfigError(
+                "The file to write must be in the current folder. Name it without a folder."
+            )
         text = configuration(**given, folder=f"{Path(file).stem}-results")
         write_new(Path(file), text, "name another file in the form")
     except TutelageError as error:

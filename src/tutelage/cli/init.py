@@ -17,7 +17,14 @@ from tutelage.cli.config import RunConfig, config_of, problems_of_names, read_sc
 from tutelage.cli.prepare import prepared
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import load_sources
-from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
+from tutelage.cli.text import (
+    confirmed,
+    interruption_says,
+    remark,
+    require_printable,
+    say,
+    write_new,
+)
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 from tutelage.ledger.ledger import DEFAULT_DELTA
@@ -75,7 +82,8 @@ class _Questions:
 
     def __init__(self, given: Entries, *, asks: bool = True) -> None:
         self.given = {name: value for name, value in given.items() if value is not None}
-        self.quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
+        # Questions that have a safe answer are not asked.
+        self.quiet = not asks or self.given.keys() >= _NEEDED
         self._asks = asks
         self._number = 0
         self._wrong = 0  # answers
@@ -88,7 +96,9 @@ class _Questions:
         if name in self.given or (safe and self.quiet):
             return read(self.given.pop(name, default))
         self._number += bool(why)
-        while (typed := self._typed(text, f"\n{self._number}. {why}" if why else "", default)) is not None:
+        while (
+            typed := self._typed(text, f"\n{self._number}. {why}" if why else "", default)
+        ) is not None:
             try:
                 return read(require_printable(typed, "An answer"))
             except TutelageError as error:
@@ -194,7 +204,9 @@ def configuration(
     delta: float | None = None, ids: str | None = None, releases: int | None = None, folder: str = "results",
 ) -> str:  # fmt: skip
     """Return the text that `tutelage init` would write for these answers; paths are relative to the current folder."""
-    questions = _Questions({name: value for name, value in locals().items() if name != "folder"}, asks=False)
+    questions = _Questions(
+        {name: value for name, value in locals().items() if name != "folder"}, asks=False
+    )
     return _text(_settings(questions, *_private(questions), Path(), folder), Path())
 
 
@@ -205,7 +217,10 @@ def _require_new(path: Path | None) -> None:
 
 def _private(ask: _Questions) -> tuple[Path, Table]:
     return ask(
-        "private", "Private file", "The rows to protect are in a csv file with a header or a Parquet file.", _table
+        "private",
+        "Private file",
+        "The rows to protect are in a csv file with a header or a Parquet file.",
+        _table,
     )
 
 
@@ -252,11 +267,17 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         unknown = {*public.columns} - {*rows.columns, of_public.get("label")}
         about["ignore"] = [one for one in public.columns if one in {*alike, *unknown}]
         shared = [name for name in features if name in public.columns]
-        sections["columns"] = {one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"}
+        sections["columns"] = {
+            one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"
+        }
     # With one row for each person, the number of rows is public.
-    about["people"], sections["privacy"] = _privacy(ask, rows.n_rows if person == _EACH_ROW else None)
+    about["people"], sections["privacy"] = _privacy(
+        ask, rows.n_rows if person == _EACH_ROW else None
+    )
     for name in ask.given:
-        raise ConfigError(f"--{name.replace('_', '-')} does not go with the other answers. Leave it out.")
+        raise ConfigError(
+            f"--{name.replace('_', '-')} does not go with the other answers. Leave it out."
+        )
     return sections | {"output": {"folder": folder}}
 
 
@@ -295,7 +316,9 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, Entries]:
         )  # fmt: skip
     known = max(people or 1, n_rows or 1)
     if delta is not None and 1 / known <= delta < 1:
-        raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} for {known} people.")
+        raise ConfigError(
+            f"--delta must be below 1 / the number of people. Got {delta:g} for {known} people."
+        )
     least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
     shared = {"epsilon": epsilon} if releases is None else {"budget": epsilon, "releases": releases}
     return people, {**shared, "delta": min(DEFAULT_DELTA, least) if delta is None else delta}
@@ -307,15 +330,22 @@ def _relative(path: Path, base: Path) -> str:
 
 def _text(sections: Sections, base: Path) -> str:
     """Return a configuration, checked, as TOML with comments."""
-    sections = {name: {key: one for key, one in of.items() if one not in (None, [])} for name, of in sections.items()}
+    sections = {
+        name: {key: one for key, one in of.items() if one not in (None, [])}
+        for name, of in sections.items()
+    }
     _look(config_of(sections, base))
-    lines = ["# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."]
+    lines = [
+        "# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."
+    ]
     privacy = sections["privacy"]
     right = guesses(privacy.get("epsilon") or privacy["budget"], privacy["delta"])
     for name, section in sections.items():
         lines += [f"\n[{name}]"] if section else []
         for key, value in section.items():
-            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").format(right=right)
+            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").format(
+                right=right
+            )
             lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
     return "\n".join([*lines, ""])
 
@@ -357,7 +387,9 @@ def _label(rows: Table, person: str, name: str) -> str:
     return name
 
 
-def _public(private: Path, rows: Table, features: list[str], value: str | Path) -> tuple[Path, Table | None]:
+def _public(
+    private: Path, rows: Table, features: list[str], value: str | Path
+) -> tuple[Path, Table | None]:
     """Return public rows, or the path of a schema."""
     path = user_path(value)
     if str(path) == _NONE:
@@ -366,19 +398,27 @@ def _public(private: Path, rows: Table, features: list[str], value: str | Path) 
         schema = read_schema(path)
         for name in schema.names:
             if name not in features:
-                raise ConfigError(f"{path} must describe features of {private} only. Remove {name!r}.")
+                raise ConfigError(
+                    f"{path} must describe features of {private} only. Remove {name!r}."
+                )
         schema.table(rows)
         return path, None
     path, table = _table(path)
     if path.samefile(private):
-        raise ConfigError("--public must be another file than --private, because public rows are not protected.")
+        raise ConfigError(
+            "--public must be another file than --private, because public rows are not protected."
+        )
     if not table.columns.keys() & {*features}:
-        raise ConfigError(f"{path} must have the same columns as {private}, and has none of them. Name another file.")
+        raise ConfigError(
+            f"{path} must have the same columns as {private}, and has none of them. Name another file."
+        )
     require_same_types(rows, table, features, dates=features)  # `tutelage run` asks to declare them
     return path, table
 
 
-def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tuple[list[str], Entries]:
+def _labels(
+    ask: _Questions, label: str, path: Path, public: Table | None
+) -> tuple[list[str], Entries]:
     """Return the class values, of public labels or as stated, and the settings of public labels, if they are used."""
     likely = label if public is not None and label in public.columns else _NONE
     used = _NONE
@@ -394,8 +434,14 @@ def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tu
     of_public = Entries()
     if public is not None and used != _NONE:
         of_public["label"] = used
-        of_public["evaluate_last"] = public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
-    if "classes" not in ask.given and 1 < len(values) <= _MOST_CLASSES and not [*problems_of_names(values)]:
+        of_public["evaluate_last"] = (
+            public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
+        )
+    if (
+        "classes" not in ask.given
+        and 1 < len(values) <= _MOST_CLASSES
+        and not [*problems_of_names(values)]
+    ):
         return values, of_public
     stated = ask(
         "classes", "Values, separated by commas",
@@ -424,10 +470,12 @@ def _public_label(public: Table, name: str) -> str:
 
 
 def _classes(found: list[str], value: str | Iterable[str]) -> list[str]:
-    parts = next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
+    parts = (
+        next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
+    )
     classes = [str(one).strip() for one in parts]
     if problems := [*Classes(values=classes).problems()]:
-        raise InvalidParameterError(*problems)
+        raise InvalidParameterError.of(problems)
     if problems := [*problems_of_names(classes)]:
         raise ConfigError(*problems)
     for one in found:
@@ -440,7 +488,9 @@ def _goal(classes: list[str], text: str) -> Goal:
     name = " ".join(text.replace("%", " %").split())
     goal = Goal(name if name.startswith("recall") else name.replace(" ", "_"))
     if goal.ranks and len(classes) != 2:
-        raise ConfigError(f"--goal {goal.title} needs exactly two classes. Got {len(classes)}. Name another goal.")
+        raise ConfigError(
+            f"--goal {goal.title} needs exactly two classes. Got {len(classes)}. Name another goal."
+        )
     return goal
 
 
@@ -464,12 +514,16 @@ def _releases(value: str | int) -> int | None:
     if value == _ONCE:
         return None
     if not re.fullmatch("[1-9][0-9]{0,3}", str(value)):
-        raise ConfigError(f"--releases must be a whole number from 1 to 9,999, or '{_ONCE}'. Got {value!r}.")
+        raise ConfigError(
+            f"--releases must be a whole number from 1 to 9,999, or '{_ONCE}'. Got {value!r}."
+        )
     return int(value)
 
 
 def _advice() -> str:
-    cases = ", ".join(f"{guesses(epsilon, DEFAULT_DELTA)} at ε = {epsilon:g}" for epsilon in (0.1, 0.5, 1, 2, 3))
+    cases = ", ".join(
+        f"{guesses(epsilon, DEFAULT_DELTA)} at ε = {epsilon:g}" for epsilon in (0.1, 0.5, 1, 2, 3)
+    )
     return (
         "Suppose an attacker knows all other records, and guesses which of two equally likely versions of one record "
         f"is true. Of 100 guesses, 50 are right without a release, and with it at most {cases}. Start from the harm of "

@@ -25,5 +25,7 @@ def key(
 
     private, public = Identity.generate(name, Role.ENTITY).save(folder)
     say(f"{private}: keep it to yourself. Sign with it: tutelage card FOLDER --sign {private}")
-    say(f"{public}: give it to those who check your signature, and tell them its fingerprint by another channel:")
+    say(
+        f"{public}: give it to those who check your signature, and tell them its fingerprint by another channel:"
+    )
     say(Member.load(public).fingerprint)

@@ -11,7 +11,15 @@ from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import Matrix
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
+from tutelage.cli.text import (
+    ANOTHER_FILE,
+    Array,
+    AsJson,
+    Teachers,
+    interruption_says,
+    print_json,
+    say,
+)
 from tutelage.digests import canonical
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.labeling import LabelingSession
@@ -22,7 +30,11 @@ from tutelage.tables import TABLE_FILES, read_table
 
 _LABELS = form(
     "labels",
-    lambda path: bool(re.fullmatch(rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*", path.read_bytes())),
+    lambda path: bool(
+        re.fullmatch(
+            rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*", path.read_bytes()
+        )
+    ),
 )
 
 
@@ -61,7 +73,9 @@ def label(
     """
     released_by = chosen.mechanism
     if released_by.takes_predictions != (predictions is not None):
-        raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
+        raise ConfigError(
+            "--predictions must be given with --mechanism interactive, and with no other mechanism."
+        )
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
         rows, question = read_rows(public, question)
         student = None if predictions is None else _predictions(predictions, len(rows))
@@ -76,7 +90,10 @@ def label(
         with claim.written() as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["public_row", "label"])
-            writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
+            writer.writerows(
+                [row, "" if label < 0 else label]
+                for row, label in enumerate(release.labels.tolist())
+            )
     asked = release.labels.size
     answered = int(np.sum(release.answered))
     state = budget.state()
@@ -94,11 +111,15 @@ def label(
         return
     others = "" if answered == asked else " The mechanism abstained on the others."
     say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
-    say(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
+    say(
+        f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}."
+    )
     say(state)
     if session.n_remembered:
         which = "Every row was" if release.cost == 0 else f"{session.n_remembered:,} rows were"
-        say(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")
+        say(
+            f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them."
+        )
     say(f"Next: tutelage card --ledger {ledger} --output card")
 
 
@@ -108,7 +129,8 @@ def read_rows(path: Path, question: str) -> tuple[Matrix, str]:
         arrays = read_arrays(path)
         return arrays[name_in(arrays, path, None, "X")], question
     table = read_table(path)
-    return table.rows(), canonical([question, list(table.columns)])  # as text: a row is the same row in every file
+    # As text: a row is the same row in every file.
+    return table.rows(), canonical([question, list(table.columns)])
 
 
 def _predictions(path: Path, rows: int) -> Matrix:

@@ -73,7 +73,9 @@ def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
     if name is not None:
         require_printable(name, "The name of the unit")
     if neighbors is Neighbors.OWNER and name not in (None, ONE_ENTITY.name):
-        raise ConfigError(f"With neighbors = owner the unit is always called '{ONE_ENTITY.name}'. Leave the name out.")
+        raise ConfigError(
+            f"With neighbors = owner the unit is always called '{ONE_ENTITY.name}'. Leave the name out."
+        )
     return PrivacyUnit(name or _UNITS[neighbors].name, _UNITS[neighbors].neighboring)
 
 
@@ -150,17 +152,23 @@ def verify(
         member = identity(signer, private=False)
         stated = checked_head(Path(head or ""), member.name, member.has_signed)
         if stated.get("ledger") != checked.history().entries[0].content["key"]:
-            raise InvalidDataError(f"{head} is of another ledger than {file}. Name the head of this one.")
+            raise InvalidDataError(
+                f"{head} is of another ledger than {file}. Name the head of this one."
+            )
         head = str(stated.get("head"))
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
-        raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
+        raise ConfigError(
+            f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}."
+        )
     state = checked.verify(head)
     named = ""
     if release is not None:
         manifest = Manifest.checked(release)
         manifest.require_named(checked.history().manifests, release, str(file))
         refuse_others(manifest, release)
-        named = f"It names the release in {release}, of {manifest.day}, whose files are unchanged.\n"
+        named = (
+            f"It names the release in {release}, of {manifest.day}, whose files are unchanged.\n"
+        )
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
@@ -168,7 +176,9 @@ def verify(
     if head is not None:
         signed = "" if stated is None else f" {stated['signer']} signed it on {stated.get('day')}."
         say(f"It contains the given head, so it was not rolled back.{signed}")
-    say(f"{named}head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
+    say(
+        f"{named}head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head."
+    )
 
 
 @ledger.command("raise")
@@ -199,10 +209,14 @@ def raise_budget(
     if as_json:
         print_json(after.as_dict())
         return
-    say(f"{file}: the budget is now ε = {after.budget:g} at δ = {after.delta:g}, instead of ε = {before.budget:g}.")
+    say(
+        f"{file}: the budget is now ε = {after.budget:g} at δ = {after.delta:g}, instead of ε = {before.budget:g}."
+    )
     if after.delta > before.delta:
         say(f"δ was {before.delta:g} before: the first raise of a Gaussian budget doubles it.")
-    say("Everything released until now keeps the earlier guarantee. Later releases have the new one.")
+    say(
+        "Everything released until now keeps the earlier guarantee. Later releases have the new one."
+    )
     say("Where a configuration states them, [privacy] must now have:")
     say(f"budget = {after.budget!r}\ndelta = {after.delta!r}")
 
@@ -236,7 +250,9 @@ def withdraw(
         )
     else:
         say(f"Of {len(known):,} ids, {_least(kept)}{known.sum():,} were in its releases.", err=True)
-    say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")
+    say(
+        f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now."
+    )
 
 
 @ledger.command()
@@ -315,7 +331,9 @@ def list_folder(
         Column of the ids in --data.
     """
     if (data is None) != (column is None):
-        raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
+        raise ConfigError(
+            "--data and --id belong together: a table, and its column of ids. Give both, or none."
+        )
     found = dict[str, Ledger]()
     refused = dict[str, str]()
     for path in ledgers_in(folder):
@@ -335,11 +353,19 @@ def list_folder(
     if as_json:
         print_json({"ledgers": rows, "refused": refused, "copies": copies, "used_apart": apart})
         return
-    table = Table("ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder))
+    table = Table(
+        "ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder)
+    )
     for row in rows:
-        budget = "none: simulated noise" if row["simulated"] else f"ε = {row['budget']:g} at δ = {row['delta']:g}"
+        budget = (
+            "none: simulated noise"
+            if row["simulated"]
+            else f"ε = {row['budget']:g} at δ = {row['delta']:g}"
+        )
         spent = f"{round_up(row['spent']):.4f}"
-        table.add_row(row["file"], budget, spent, row["unit"], f"{row['releases']:,}", row["newest"])
+        table.add_row(
+            row["file"], budget, spent, row["unit"], f"{row['releases']:,}", row["newest"]
+        )
     plain_console().print(table)
     for name, reason in refused.items():
         say(f"{name} cannot be listed: {reason}")
@@ -353,7 +379,9 @@ def list_folder(
             f"{spent:.4f}, and guarantee at most {_claim(used)}. Release nothing more through them."
         )
     if data is None:
-        say("If ledgers have people in common, their ε and δ add up. To count these people, add --data and --id.")
+        say(
+            "If ledgers have people in common, their ε and δ add up. To count these people, add --data and --id."
+        )
 
 
 def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
@@ -361,7 +389,9 @@ def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
     copies = dict[str, str]()
     families = defaultdict[str, list[str]](list)
     # The longest first; of equal ones, that with the usual name is the original.
-    for name in sorted(found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))):
+    for name in sorted(
+        found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))
+    ):
         history = found[name].history()
         family = families[history.entries[0].text]
         last = history.entries[-1]
@@ -396,7 +426,10 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
     for name, one in found.items():
         known = one.register.knows(people)
         if known is None:
-            say(f"Not known: who is in {name}. Its releases had no names, or other people than this table.", err=True)
+            say(
+                f"Not known: who is in {name}. Its releases had no names, or other people than this table.",
+                err=True,
+            )
             continue
         say(f"{_least(one)}{known.sum():,} people of {data} are in {name}.", err=True)
         for place in np.flatnonzero(known):
@@ -413,7 +446,12 @@ def _listed(name: str, history: History) -> dict[str, Any]:
     """Return the row of a ledger."""
     state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
     releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.asked)
-    return {"file": name, **state, "releases": releases, "newest": history.entries[-1].content["written"]}
+    return {
+        "file": name,
+        **state,
+        "releases": releases,
+        "newest": history.entries[-1].content["written"],
+    }
 
 
 @ledger.command()
@@ -431,7 +469,11 @@ def exposure(file: File, as_json: AsJson = False) -> None:
         return
     title = f"{file}: shares of the budget ε = {budget:g} spent since each release began; none is an ε of its own"
     bars = [
-        Bar(f"{one.release} · {one.since}", share := round_up(one.share), f"{share:.4f} · {one.queries:,} queries")
+        Bar(
+            f"{one.release} · {one.since}",
+            share := round_up(one.share),
+            f"{share:.4f} · {one.queries:,} queries",
+        )
         for one in found
     ]
     plain_console().print(Bars(title, "Release", "Spent", bars, whole=budget))
@@ -457,7 +499,9 @@ def export(
 
     def is_export(path: Path) -> bool:
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
-        return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
+        return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(
+            entries
+        )
 
     write_new(output, lines, over=form("an export of a ledger", is_export))
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
@@ -479,7 +523,9 @@ def require_signatures() -> None:
 
 def opened(file: Path) -> Ledger:
     """Open a ledger for reading; if it is writable, a write that a crash interrupted is undone first."""
-    return Ledger.open(file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)))
+    return Ledger.open(
+        file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
+    )
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
@@ -490,7 +536,10 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     row = table.add_row
     row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     for one in state.raised:
-        row(f"raised on {one.written}", f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}")
+        row(
+            f"raised on {one.written}",
+            f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}",
+        )
     row("spent", f"{round_up(state.spent):.4f}")
     row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     if state.so_far is not None:
@@ -505,7 +554,10 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     row("entries", f"{state.entries:,}")
     row("labels remembered", f"{state.answers:,}")
     if state.unsettled:
-        row("batches without labels", f"{state.unsettled:,} (running or interrupted; their budget is spent)")
+        row(
+            "batches without labels",
+            f"{state.unsettled:,} (running or interrupted; their budget is spent)",
+        )
     row("created", state.opened)
     console = plain_console()
     console.print(table, state.bars)

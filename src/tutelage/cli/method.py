@@ -12,7 +12,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._internal.records import Entries
-from tutelage.cli.settings import read_entries, read_entry, read_mechanism, schema_of_mechanism, table_schema
+from tutelage.cli.settings import (
+    read_entries,
+    read_entry,
+    read_mechanism,
+    schema_of_mechanism,
+    table_schema,
+)
 from tutelage.cli.text import parameters_in
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
@@ -25,7 +31,8 @@ _WHERE = "[method]"
 _PLAIN = (int, float, str, bool)
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _OBJECTS: Mapping[str, Any] = {**TEACHERS, **STUDENTS}
-_SEEN, _ROWS = "student_features", Literal["rows"]  # the field, and its one value; in Python it may be a map
+# The field, and its one value; in Python it may be a map.
+_SEEN, _ROWS = "student_features", Literal["rows"]
 
 
 def read_method(table: Any) -> Method:
@@ -48,7 +55,10 @@ def schema_of_methods() -> Entries:
         types, required = _types(kind)
         entries = Entries()
         for name, annotation in types.items():
-            entries[name] = {"description": text.get(name, ""), **_schema_of_field(name, annotation)}
+            entries[name] = {
+                "description": text.get(name, ""),
+                **_schema_of_field(name, annotation),
+            }
         found.append(table_schema(kind.name, text[""], entries, required))
     return {"anyOf": found}
 
@@ -86,7 +96,9 @@ def _schema_of_field(field: str, annotation: Any) -> Entries:
 def _types(kind: type[Method]) -> tuple[Entries, list[str]]:
     """Return the types of the fields, and the names of those that are required."""
     types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
-    required = [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
+    required = [
+        one.name for one in known if one.default is MISSING and one.default_factory is MISSING
+    ]
     return {one.name: types[one.name] for one in known}, required
 
 
@@ -102,7 +114,9 @@ def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
         table = {"name": value} if isinstance(value, str) else value
         return read_mechanism(table, entries, where)
     if QuerySelector in kinds:
-        return _object(value, lambda name, _where: type(selector_named(name, TeacherVotes.__name__)), where)
+        return _object(
+            value, lambda name, _where: type(selector_named(name, TeacherVotes.__name__)), where
+        )
     if value in list(STUDENTS):
         return value  # methods take the name of a student as it is
     return _object(value, _factory, where)
@@ -111,7 +125,11 @@ def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
 def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, Entry[Any]]:
     """Return the mechanisms of these types, by name."""
     classes = tuple(kind for kind in kinds if isinstance(kind, type) and kind is not object)
-    return {name: entry for name, entry in {**CENTRAL, **SUMS}.items() if issubclass(entry.kind, classes)}
+    return {
+        name: entry
+        for name, entry in {**CENTRAL, **SUMS}.items()
+        if issubclass(entry.kind, classes)
+    }
 
 
 def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: str) -> Any:
@@ -121,9 +139,12 @@ def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: s
     name = parameters.pop("name", None)
     for key, one in parameters.items():
         if isinstance(one, list):
-            parameters[key] = tuple(one)  # TOML has no tuples, which objects take for the shape of an image
+            # TOML has no tuples, which objects take for the shape of an image.
+            parameters[key] = tuple(one)
     if not isinstance(name, str):
-        raise ConfigError(f"{where} must be a name, or a table with `name` and parameters. Got {value!r}.")
+        raise ConfigError(
+            f"{where} must be a name, or a table with `name` and parameters. Got {value!r}."
+        )
     try:
         return find(name, where)(**parameters)
     except TypeError as error:
@@ -147,8 +168,14 @@ def _factory(name: str, where: str) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
-        raise ConfigError(f"{where} names nothing in scikit-learn. Got {name!r}.{_meant(name)}") from None
-    if not (isinstance(found, type) and issubclass(found, ClassifierMixin) and issubclass(found, BaseEstimator)):
+        raise ConfigError(
+            f"{where} names nothing in scikit-learn. Got {name!r}.{_meant(name)}"
+        ) from None
+    if not (
+        isinstance(found, type)
+        and issubclass(found, ClassifierMixin)
+        and issubclass(found, BaseEstimator)
+    ):
         raise ConfigError(f"{where} must be a classifier. Got {name!r}.")
     return found
 
@@ -158,7 +185,10 @@ def _meant(name: str) -> str:
     library, dot, _ = name.partition(".")
     if dot and library not in ("sklearn", "tutelage"):
         return " Classifiers of other libraries can be used in Python: pass one to TeacherVotes."
-    found = {kind: f"{one.__module__.partition('._')[0]}.{kind}" for kind, one in all_estimators("classifier")}
+    found = {
+        kind: f"{one.__module__.partition('._')[0]}.{kind}"
+        for kind, one in all_estimators("classifier")
+    }
 
     def short(known: str) -> str:
         return known.removesuffix("Classifier").lower()  # the suffix makes all of them alike

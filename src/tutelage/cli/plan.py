@@ -26,7 +26,8 @@ from tutelage.targets import Classes
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"
-_INFEASIBLE, _UNDECIDED = 3, 4  # exit codes: the target is not expected to be reached, or trials cannot tell
+# Exit codes: the target is not expected to be reached, or trials cannot tell.
+_INFEASIBLE, _UNDECIDED = 3, 4
 _BY_SCHEMA = (
     "A plan tries methods on labeled public rows, and a schema has none. With a schema there is one method and nothing "
     "to plan: start `tutelage run` straight away, without [method]."
@@ -39,28 +40,58 @@ _OF_NUMBERS = (
 
 def plan(
     epsilon: Annotated[float | None, Option(help="Target epsilon of the whole release.")] = None,
-    people: Annotated[int | None, Option(help="Approximate number of private people, or rows.")] = None,
-    public: Annotated[Path | None, Option(help="Table or npz file with the public rows.")] = None,
-    label: Annotated[str | None, Option(help="Column of --public (or --stand-in) that holds labels.")] = None,
-    stand_in: Annotated[Path | None, Option(help="Labeled table or npz file of rows like the private ones.")] = None,
-    accuracy: Annotated[
-        float | None, Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels.")
+    people: Annotated[
+        int | None, Option(help="Approximate number of private people, or rows.")
     ] = None,
-    goal: Annotated[str | None, Option(help="accuracy, or balanced_accuracy to judge by all classes alike.")] = None,
-    reach: Annotated[float | None, Option(help="How much of the goal the student should reach, such as 0.9.")] = None,
-    classes: Annotated[int | None, Option(help="Number of classes, if there are no labels.")] = None,
-    public_rows: Annotated[int | None, Option(help="Number of public rows, without --public.")] = None,
-    unit: Annotated[str | None, Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
-    delta: Annotated[float | None, Option(help="Target delta, below 1 / number of people.  [default: 1e-5]")] = None,
-    configuration: Annotated[Path | None, Option("--for", help="Configuration of tutelage run to check.")] = None,
-    output: Annotated[Path | None, Option(help="Folder for the plan: plan.json and plan.html.")] = None,
+    public: Annotated[Path | None, Option(help="Table or npz file with the public rows.")] = None,
+    label: Annotated[
+        str | None, Option(help="Column of --public (or --stand-in) that holds labels.")
+    ] = None,
+    stand_in: Annotated[
+        Path | None, Option(help="Labeled table or npz file of rows like the private ones.")
+    ] = None,
+    accuracy: Annotated[
+        float | None,
+        Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels."),
+    ] = None,
+    goal: Annotated[
+        str | None, Option(help="accuracy, or balanced_accuracy to judge by all classes alike.")
+    ] = None,
+    reach: Annotated[
+        float | None, Option(help="How much of the goal the student should reach, such as 0.9.")
+    ] = None,
+    classes: Annotated[
+        int | None, Option(help="Number of classes, if there are no labels.")
+    ] = None,
+    public_rows: Annotated[
+        int | None, Option(help="Number of public rows, without --public.")
+    ] = None,
+    unit: Annotated[
+        str | None, Option(help="Privacy unit, if a person can have several rows: patient.")
+    ] = None,
+    delta: Annotated[
+        float | None, Option(help="Target delta, below 1 / number of people.  [default: 1e-5]")
+    ] = None,
+    configuration: Annotated[
+        Path | None, Option("--for", help="Configuration of tutelage run to check.")
+    ] = None,
+    output: Annotated[
+        Path | None, Option(help="Folder for the plan: plan.json and plan.html.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell enters the plan.
 
     The exit code is 3 if the target is not expected to be reached, and 4 if trials cannot tell, so that you decide.
     """
-    target = {"epsilon": epsilon, "people": people, "delta": delta, "unit": unit, "goal": goal, "reach": reach}
+    target = {
+        "epsilon": epsilon,
+        "people": people,
+        "delta": delta,
+        "unit": unit,
+        "goal": goal,
+        "reach": reach,
+    }
     if configuration is not None:
         described = {
             "public": public, "stand-in": stand_in, "label": label, "classes": classes, "unit": unit,
@@ -68,24 +99,35 @@ def plan(
         }  # fmt: skip
         for name, value in described.items():
             if value is not None:
-                raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
+                raise ConfigError(
+                    f"--{name} cannot be combined with --for: the configuration describes the data."
+                )
         settings = load_config(configuration)
         if settings.schema is not None:
             raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
         if settings.privacy.proposal is not None:
-            raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
+            raise ConfigError(
+                "A plan does not count the test of a `proposal`. Remove it from [privacy] to plan."
+            )
         require_judged(settings.target.goal, weighted=settings.target.class_weight is not None)
         if settings.private is not None and settings.private.silo is not None:
-            raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
+            raise ConfigError(
+                "A plan cannot try one teacher per silo. Remove `silo` from [private]."
+            )
         data = load_sources(settings)
         found = _of_configuration(settings, data, prepared(settings, data))
         target = found | {name: value for name, value in target.items() if value is not None}
         if settings.method is not None and data.labels is None:
-            say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
+            say(
+                "The settings of the configuration cannot be tried: [public] names no `label`.",
+                err=True,
+            )
     else:
         target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
         target |= _rows(public, stand_in, label)
-    claiming = nullcontext() if output is None else claimed_folder(output, _FILES, _ANOTHER, kind=_KIND)
+    claiming = (
+        nullcontext() if output is None else claimed_folder(output, _FILES, _ANOTHER, kind=_KIND)
+    )
     with claiming as results:
         found = make_plan(**_complete(target), progress=not as_json)
         as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
@@ -103,9 +145,15 @@ def plan(
         raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
 
-def choice_for(settings: RunConfig, data: Sources, *, despite_plan: bool, progress: bool) -> Planned | None:
+def choice_for(
+    settings: RunConfig, data: Sources, *, despite_plan: bool, progress: bool
+) -> Planned | None:
     """Return how the method is chosen that a configuration leaves open; None if nothing can be tried, or planned by."""
-    can_be_tried = settings.schema is None and data.labels is not None and not isinstance(data.private["X"], Batches)
+    can_be_tried = (
+        settings.schema is None
+        and data.labels is not None
+        and not isinstance(data.private["X"], Batches)
+    )
     if settings.method is not None or not can_be_tried:
         return None
     people = _people(settings, data)
@@ -122,9 +170,13 @@ def _decided(despite_plan: bool, found: Plan) -> bool:
     """Return whether to release whatever the plan says; if trials cannot tell, the user at the terminal decides."""
     remark(f"plan: {found.sentences()[0]}")
     if found.undecided and not despite_plan:
-        despite_plan = confirmed(f"Spend ε = {found.target.epsilon:.10g} on this release?", default=False)
+        despite_plan = confirmed(
+            f"Spend ε = {found.target.epsilon:.10g} on this release?", default=False
+        )
     if found.recommended is None and not despite_plan:
-        raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
+        raise ConfigError(
+            "Nothing was released, and nothing was spent. To release anyway, pass --despite-plan."
+        )
     return True
 
 
@@ -139,7 +191,9 @@ def _people(settings: RunConfig, data: Sources) -> int | None:
     return X.n_rows if isinstance(X, Table) else len(X)  # of which each is a person
 
 
-def _of_configuration(settings: RunConfig, data: Sources, release: PreparedRelease) -> dict[str, Any]:
+def _of_configuration(
+    settings: RunConfig, data: Sources, release: PreparedRelease
+) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
     pool = np.arange(len(release.public.rows))
     labels = data.labels
@@ -173,7 +227,9 @@ def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict
         return {"stand_in": _read(stand_in, label)}
     if public is None:
         if label is not None:
-            raise ConfigError("--label names a column of --public or --stand-in. Name one of these files.")
+            raise ConfigError(
+                "--label names a column of --public or --stand-in. Name one of these files."
+            )
         return {}
     rows, labels = _read(public, label)
     return {"X_public": rows} if labels is None else {"X_public": rows, "y_public": labels}
@@ -214,7 +270,9 @@ def _print(found: Plan) -> None:
     for sentence in others:
         console.print(sentence, highlight=False)
     for finding in found.findings:
-        console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
+        console.print(
+            f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False
+        )
     config = found.as_config()
     if config:
         advice = "To fix this choice, set in the configuration of tutelage run:"

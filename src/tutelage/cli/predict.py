@@ -46,13 +46,17 @@ def predict(
     found = {name: table.texts(name) for name in keep or []}
     try:
         found["prediction"] = student.predict(table).tolist()
-    except (TypeError, ValueError) as error:  # also of scikit-learn, where the student knows no names of columns
+    except (TypeError, ValueError) as error:
+        # Also of scikit-learn, where the student knows no names of columns.
         raise InvalidDataError(f"{rows} does not fit the student. {error}") from None
     if probabilities:
         if not hasattr(student, "predict_proba"):
             raise ConfigError("--probabilities must be left out: the student has none.")
         shares = student.predict_proba(table).T.tolist()
-        found |= {f"probability of {name}": cells for name, cells in zip(student.classes_, shares, strict=True)}
+        found |= {
+            f"probability of {name}": cells
+            for name, cells in zip(student.classes_, shares, strict=True)
+        }
     if isinstance(student, Pipeline) and hasattr(student[-1], "predict_quantiles"):
         last: Any = student[-1]
         ends = last.predict_quantiles(student[:-1].transform(table), _ENDS)

@@ -15,7 +15,11 @@ from tutelage.targets import Classes
 def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERegressor:
     """Return the estimator that a configuration describes."""
     model: Any = config.estimator()
-    return model if config.schema is not None else model.set_params(classes=data.classes, columns=data.kinds)
+    return (
+        model
+        if config.schema is not None
+        else model.set_params(classes=data.classes, columns=data.kinds)
+    )
 
 
 def arguments(config: RunConfig, data: Sources) -> dict[str, Any]:
@@ -32,7 +36,12 @@ def arguments(config: RunConfig, data: Sources) -> dict[str, Any]:
 
 
 def prepared(
-    config: RunConfig, data: Sources, choose: Chooser | None = None, *, progress: bool = False, **once: Any
+    config: RunConfig,
+    data: Sources,
+    choose: Chooser | None = None,
+    *,
+    progress: bool = False,
+    **once: Any,
 ) -> PreparedRelease:
     """Return the release of a configuration, checked; `once` holds arguments of `prepare` for this run alone."""
     model = build_estimator(config, data).set_params(progress=progress)
@@ -42,5 +51,7 @@ def prepared(
             warnings.simplefilter("always", told)
         release = model.prepare(**arguments(config, data), choose=choose, **once)
     for problem in problems_of_names(release.public.classes.tolist()):
-        raise ConfigError(f"{problem} Since [target] lists no classes, the labels of the public rows were taken.")
+        raise ConfigError(
+            f"{problem} Since [target] lists no classes, the labels of the public rows were taken."
+        )
     return release

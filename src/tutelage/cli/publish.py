@@ -24,7 +24,9 @@ from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.publishing.recording import check_unit
 
-publish = verb_group("Publish an epsilon below the worst case: propose it on public votes, then test it once.")
+publish = verb_group(
+    "Publish an epsilon below the worst case: propose it on public votes, then test it once."
+)
 
 
 @publish.command()
@@ -77,17 +79,27 @@ def propose(
         paying.history().check_share(delta)
         votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
         by = released_by.mechanism
-        imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
+        imagined = (
+            by.release(votes, SimulationNoise(0)).answered
+            if released_by.name == "confident"
+            else None
+        )
         planned = Accountant()
-        planned.add_release(by.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, imagined)
+        planned.add_release(
+            by.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, imagined
+        )
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.written() as part:
             part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
-        print_json({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}, indent=None)
+        print_json(
+            {**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}, indent=None
+        )
         return
-    say(f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. It is recorded in {ledger}.\nWrote {output}.")
+    say(
+        f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. It is recorded in {ledger}.\nWrote {output}."
+    )
     say(
         f"The test fails with probability {refusal:g} if the private votes cost at most\n{margin:g} times as much as "
         "the public ones."
@@ -150,12 +162,20 @@ def put_to_the_test(
     tested = publication.epsilon
     independent = publication.data_independent
     if as_json:
-        shown: dict[str, Any] = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
+        shown: dict[str, Any] = {
+            "proposed": wanted.epsilon,
+            "passed": publication.passed,
+            "unit": tested.unit.name,
+        }
         for name, value in (("published", tested), ("data_independent", independent)):
-            shown[name] = {key: getattr(value, key) for key in ("epsilon", "delta", "order", "method")}
+            shown[name] = {
+                key: getattr(value, key) for key in ("epsilon", "delta", "order", "method")
+            }
         print_json({**shown, "ledger": paying.state().as_dict()})
         return
-    say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}.")
+    say(
+        f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}."
+    )
     say(f"Publish the worst-case ε with it, test included: {independent}\n{paying.state()}")
     if output is not None:
         say(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")

@@ -40,10 +40,17 @@ _GROUPS = 5  # of cohorts that are named one by one
 def run(
     config: Annotated[Path, Argument(help="TOML file with the configuration.", show_default=False)],
     overwrite: Annotated[
-        bool, Option("--overwrite", help="Replace the results. The budget that they used is not refunded.")
+        bool,
+        Option(
+            "--overwrite", help="Replace the results. The budget that they used is not refunded."
+        ),
     ] = False,
     data_changed: Annotated[
-        bool, Option("--data-changed", help="Confirm that the private rows changed. The budget stays the same.")
+        bool,
+        Option(
+            "--data-changed",
+            help="Confirm that the private rows changed. The budget stays the same.",
+        ),
     ] = False,
     release: Annotated[
         str | None,
@@ -56,12 +63,18 @@ def run(
         ),
     ] = None,
     insist: Annotated[
-        bool, Option("--insist", help="Run although the rows are refused. The card calls the guarantee weak.")
+        bool,
+        Option(
+            "--insist", help="Run although the rows are refused. The card calls the guarantee weak."
+        ),
     ] = False,
     despite_plan: Annotated[
-        bool, Option("--despite-plan", help="Release even if the plan expects no gain, or cannot tell.")
+        bool,
+        Option("--despite-plan", help="Release even if the plan expects no gain, or cannot tell."),
     ] = False,
-    as_json: Annotated[bool, Option("--json", help="Print the card as JSON instead of the summary.")] = False,
+    as_json: Annotated[
+        bool, Option("--json", help="Print the card as JSON instead of the summary.")
+    ] = False,
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
 
@@ -86,7 +99,9 @@ def run(
             )
         settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
         once: dict[str, Any] = {"data_changed": data_changed, "release": release, "insist": insist}
-        model, card = _fit_and_write(settings, results, once, despite_plan=despite_plan, progress=not as_json)
+        model, card = _fit_and_write(
+            settings, results, once, despite_plan=despite_plan, progress=not as_json
+        )
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
@@ -96,7 +111,9 @@ def run(
 def _statements(settings: RunConfig) -> dict[str, str]:
     """Return what is stated on the card that is replaced, and say if it was signed."""
     if (settings.folder / SIGNATURE).exists():
-        remark("warning: the card that is replaced was signed. Sign the new one with `tutelage card --sign`.")
+        remark(
+            "warning: the card that is replaced was signed. Sign the new one with `tutelage card --sign`."
+        )
     before = settings.folder / _CARD
     return read_card(before).statements if before.exists() else {}
 
@@ -122,7 +139,11 @@ def _fit_and_write(
         with results.added(name, VOTES, private=True) as path:
             votes.write(path)
 
-    file = (lambda number, votes: filed(_FILED.format(number), votes)) if settings.output.votes else None
+    file = (
+        (lambda number, votes: filed(_FILED.format(number), votes))
+        if settings.output.votes
+        else None
+    )
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
     if settings.privacy.proposal is not None:
@@ -157,7 +178,9 @@ def _fit_and_write(
         if trains:  # whose teachers vote again on what is remembered
             filed(_VOTES_FILE, model.votes_)
         elif not any(results.private.glob(_FILED.format("*"))):
-            remark("warning: no votes are stored, because all was released by earlier runs without `votes = true`.")
+            remark(
+                "warning: no votes are stored, because all was released by earlier runs without `votes = true`."
+            )
     with released(results, record=model.open_ledger_.register.publish) as folder:
         write_results(folder, model, card, model.whole_student())
     if not settings.output.votes:
@@ -192,7 +215,11 @@ def _feature_map(settings: RunConfig) -> str | None:
     if settings.schema is not None:
         return None
     name = settings.map
-    return "none" if name is None else f"{name}, learned from {settings.public_source}, published with the student"
+    return (
+        "none"
+        if name is None
+        else f"{name}, learned from {settings.public_source}, published with the student"
+    )
 
 
 def _scoring(settings: RunConfig, data: Sources, model: Any) -> tuple[Any, Any]:
@@ -232,14 +259,21 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     if card.guarantee.tested is not None:
-        row("tested ε to publish beside it (these labels)", f"{round_up(card.guarantee.tested.epsilon):.4f}")
+        row(
+            "tested ε to publish beside it (these labels)",
+            f"{round_up(card.guarantee.tested.epsilon):.4f}",
+        )
     elif settings.privacy.proposal is not None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", printed_up(card.epsilon.delta))
     spent = card.budget.spent
     # A test of a proposal came after the labels, and so may releases of other processes have, which are not of this.
     charges = model.open_ledger_.history().charges
-    tests = (one.cost for one in charges if one.reserved.is_publication and one.number >= model.ledger_.entries)
+    tests = (
+        one.cost
+        for one in charges
+        if one.reserved.is_publication and one.number >= model.ledger_.entries
+    )
     by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget.budget):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
@@ -284,10 +318,14 @@ def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCar
     if card.usage:
         console.print(card.usage, highlight=False)
     if model.remembered_ and not card.release.queries:
-        console.print("The sums were released before. They are the same, and nothing was spent on them.")
+        console.print(
+            "The sums were released before. They are the same, and nothing was spent on them."
+        )
     elif model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
-        console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
+        console.print(
+            f"{which} labeled before. The labels are the same, and nothing was spent on them."
+        )
     if settings.schema is not None and card.release.classes:
         console.print(
             "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
@@ -303,9 +341,14 @@ def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCar
         ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
         console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
-        console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
-        called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
-        program = "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
+        console.print(
+            f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:"
+        )
+        # Its path, if it was called by one and is not on the search path.
+        called = Path(sys.argv[0])
+        program = (
+            "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
+        )
         console.print(f"  {program} init")
 
 
@@ -313,9 +356,8 @@ def _schedule(release: PreparedRelease, name: str) -> str:
     """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
     share, rooms = release.budget.rooms(release.most)
     if not rooms:
-        return (
-            f"{name} was begun before. It is the same release, and labels or sums that it has are not spent on again."
-        )
+        return f"{name} was begun before. It is the same release, and labels or sums "
+        "that it has are not spent on again."
     by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
     limit = release.budget.limit_for(release.most).epsilon
     return (
@@ -326,7 +368,10 @@ def _schedule(release: PreparedRelease, name: str) -> str:
 
 def _grouped(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """Return each value, the smallest first, with the cohorts that have it, as text; of many values the outer ones."""
-    names = {one: [name for name in values if values[name] == one] for one in sorted(set(values.values()))}
+    names = {
+        one: [name for name in values if values[name] == one]
+        for one in sorted(set(values.values()))
+    }
     found = [(one, _listed(alike)) for one, alike in names.items()]
     if len(found) <= _GROUPS:
         return found
@@ -336,16 +381,25 @@ def _grouped(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 def _listed(names: Sequence[str]) -> str:
     """Return names of releases as text; of many the first and the last."""
-    few = ", ".join(names) if len(names) <= _GROUPS else f"{len(names)} releases, {names[0]} to {names[-1]}"
+    few = (
+        ", ".join(names)
+        if len(names) <= _GROUPS
+        else f"{len(names)} releases, {names[0]} to {names[-1]}"
+    )
     return few or "none"
 
 
 def _add_release(row: Any, model: Any) -> None:
     """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
     ledger = model.ledger_
-    history = model.open_ledger_.history().until(ledger.entries - 1)  # another release may have begun since
+    # Another release may have begun since.
+    history = model.open_ledger_.history().until(ledger.entries - 1)
     names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
-    taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.name_)
+    taking_part = next(
+        one.content["cohorts"]
+        for one in history.entries
+        if one.content.get("release") == model.name_
+    )
     row("took part: people who came with", _listed(taking_part))
     before = names[: names.index(model.name_)]
     if absent := [one for one in before if one not in taking_part]:
@@ -353,7 +407,11 @@ def _add_release(row: Any, model: Any) -> None:
     for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
         row(f"spent of people who came with {alike}", f"{share:.4f}")
     if model.facts_.of_sums:
-        asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.name_)
+        asked = sum(
+            one.queries
+            for one in history.asked
+            if one.reserved.content.get("release") == model.name_
+        )
         row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 
@@ -370,19 +428,30 @@ def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> T
     judged = card.student.judged
     guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
     ours = PublishedSection(
-        source="this student", student_accuracy=judged.accuracy, note="worst case, publishable", **guarantee
+        source="this student",
+        student_accuracy=judged.accuracy,
+        note="worst case, publishable",
+        **guarantee,
     )
     free = [PublishedSection(source="majority class", student_accuracy=judged.majority)]
     alone = judged.public_labels
     if alone is not None:
-        free.append(PublishedSection(source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0))
+        free.append(
+            PublishedSection(
+                source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0
+            )
+        )
 
     def shown(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
     table = Table("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
     for one in sorted((*free, *published, ours), key=lambda it: it.student_accuracy or 0):
-        figures = (shown(one.student_accuracy, ".2%"), shown(one.epsilon, "g"), shown(one.delta, "g"))
+        figures = (
+            shown(one.student_accuracy, ".2%"),
+            shown(one.epsilon, "g"),
+            shown(one.delta, "g"),
+        )
         table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table
 

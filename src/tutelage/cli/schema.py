@@ -57,7 +57,9 @@ def schema(
             print_json({"columns": proposed}, ascii_only=False)
             return
         say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.")
-        say(f"proposed_by = {toml_value(str(public))}  # `run` compares private rows with it\n\n[schema]")
+        say(
+            f"proposed_by = {toml_value(str(public))}  # `run` compares private rows with it\n\n[schema]"
+        )
         for name, column in proposed.items():
             say(f"{toml_key(name)} = {toml_value(column)}")
         for name in sorted(table.columns.keys() - proposed.keys() - set(ignore or ())):
@@ -81,7 +83,9 @@ def schema_of_config() -> Entries:
 
     found = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
     for section in found["$defs"].values():
-        section["description"], _, entries = cleandoc(section["description"]).partition("\n\nParameters\n")
+        section["description"], _, entries = cleandoc(section["description"]).partition(
+            "\n\nParameters\n"
+        )
         for name, _, meaning in parameters_in(entries):
             section["properties"][name]["description"] = meaning
     plain = json.loads(json.dumps(found), object_hook=_without_null)
@@ -93,7 +97,11 @@ def _without_null(part: Entries) -> Entries:
     kept = {key: one for key, one in part.items() if one is not None}
     about = {key: one for key, one in kept.items() if key == "description"}
     branches = [about | each for each in kept.pop("anyOf", ()) if each != {"type": "null"}]
-    return branches[0] | kept if len(branches) == 1 else kept | ({"anyOf": branches} if branches else {})
+    return (
+        branches[0] | kept
+        if len(branches) == 1
+        else kept | ({"anyOf": branches} if branches else {})
+    )
 
 
 def described(table: Table, name: str) -> Entries:
@@ -103,7 +111,11 @@ def described(table: Table, name: str) -> Entries:
         kind = kind_of(table, name)
     except InvalidDataError as error:
         return {"kind": "ignore", "missing": missing, "reason": str(error)}
-    named = {"kind": kind} if isinstance(kind, str) else {"kind": "category", "categories": kind.tolist()}
+    named = (
+        {"kind": kind}
+        if isinstance(kind, str)
+        else {"kind": "category", "categories": kind.tolist()}
+    )
     return {**named, "missing": missing}
 
 

@@ -29,7 +29,13 @@ _NAMED = {
     "boolean": "true or false",
 }  # fmt: skip
 _LIMITS = {"minimum": "at least {}", "maximum": "at most {}", "minItems": "not empty"}
-_BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
+_BY_NOISE = {
+    "laplace": "lnmax",
+    "laplacian": "lnmax",
+    "gaussian": "gnmax",
+    "gauss": "gnmax",
+    "normal": "gnmax",
+}
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
 
 
@@ -38,14 +44,16 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Read = TypeVar("Read", bound=Section)
-Reader = Callable[[Any, Any, str, str], Any]  # value, type, name and table of an entry to what it is
+# Value, type, name and table of an entry to what it is.
+Reader = Callable[[Any, Any, str, str], Any]
 
 
 def read_settings(path: Path) -> Entries:
     """Return what a TOML file says."""
     try:
         text = read_text(path)
-        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):  # each takes as long as all before it
+        # Each takes as long as all before it.
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             raise RecursionError
         found = tomllib.loads(text)
         _require_all_printable(found, path)
@@ -120,7 +128,9 @@ def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
         names = value if isinstance(value, dict) else ()
         return read_entries(value, dict.fromkeys(names, parts[1]), f"[{name}]")
     if isinstance(value, int | float) and not abs(value) <= _MOST:
-        raise ConfigError(f"`{name}` in {where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
+        raise ConfigError(
+            f"`{name}` in {where} must be at most {_MOST:g} in size. Got {str(value)[:20]}."
+        )
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -168,9 +178,15 @@ class Chosen(NamedTuple):
         return f"--mechanism {self.name} {' '.join(f'{_as_option(name)} {one:g}' for name, one in settings.items())}"
 
 
-def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def choosing_mechanism(
+    *, predictions: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace a verb's parameter of type `Chosen` by ``--mechanism`` and an option for each setting."""
-    known = {name: entry for name, entry in CENTRAL.items() if predictions or not entry.make_sharp().takes_predictions}
+    known = {
+        name: entry
+        for name, entry in CENTRAL.items()
+        if predictions or not entry.make_sharp().takes_predictions
+    }
     options = _options(known)
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
@@ -187,7 +203,11 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
 
         shown = list[Parameter]()
         for parameter in taken:
-            shown += options if parameter.name == place else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            shown += (
+                options
+                if parameter.name == place
+                else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+            )
         with_options.__signature__ = Signature(shown)  # type: ignore[attr-defined]
         return with_options
 
@@ -205,12 +225,24 @@ def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
             annotation=Annotated[kind, Option(**shown)],
         )
 
-    said = {"help": f"How labels are released from the votes: {', '.join(known)}.", "metavar": "NAME"}
-    parser = {"parser": lambda text: _entry(text, known, "--mechanism").name, "autocompletion": lambda: [*known]}
+    said = {
+        "help": f"How labels are released from the votes: {', '.join(known)}.",
+        "metavar": "NAME",
+    }
+    parser = {
+        "parser": lambda text: _entry(text, known, "--mechanism").name,
+        "autocompletion": lambda: [*known],
+    }
     found = [option("mechanism", str, Parameter.empty, **parser, **said)]
-    kinds = {one.name: (entry.type_of(one), one.help) for entry in known.values() for one in entry.settings}
+    kinds = {
+        one.name: (entry.type_of(one), one.help)
+        for entry in known.values()
+        for one in entry.settings
+    }
     for name, (kind, meaning) in kinds.items():
-        takers = [entry.name for entry in known.values() if name in {one.name for one in entry.settings}]
+        takers = [
+            entry.name for entry in known.values() if name in {one.name for one in entry.settings}
+        ]
         found.append(option(name, kind | None, None, help=f"{', '.join(takers)}: {meaning}."))
     return found
 
@@ -225,7 +257,9 @@ def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> 
 
 def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kind]:
     if name not in known:
-        raise ConfigError(f"{where} must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}")
+        raise ConfigError(
+            f"{where} must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}"
+        )
     return known[name]
 
 

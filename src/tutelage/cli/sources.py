@@ -20,7 +20,8 @@ from tutelage.tables import Table, read_batches, read_table
 class Sources(Private):
     """The rows of a configuration: tables, batches of a table, or arrays."""
 
-    private: dict[str, Any]  # X, y, entity_ids and silos, as `fit` takes them, and other private columns
+    # X, y, entity_ids and silos, as `fit` takes them, and other private columns.
+    private: dict[str, Any]
     public: Any = None  # all public rows; None where a schema takes their place
     label: str | None = None  # the column of public numbers, beside a schema
     labels: Any = None  # of all public rows
@@ -44,7 +45,9 @@ def load_sources(config: RunConfig) -> Sources:
     if config.dataset is not None:
         return _bundled(config.dataset)
     if private is None or (config.public.file is None and config.schema is None):
-        raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
+        raise ConfigError(
+            "Name the private rows in [private] `file` and the public rows in [public] `file`."
+        )
     return _from_tables(config, private) if private.is_table else _from_arrays(config, private)
 
 
@@ -65,7 +68,8 @@ def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
     path = config.input_file("private")
     rows: Any = read_batches(path) if private.batches else read_table(path)
     special = [target, *filter(None, (private.entity, private.silo))]
-    for name in special:  # before the public rows are looked at, which would have a misspelled one as a feature
+    # Before the public rows are looked at, which would have a misspelled one as a feature.
+    for name in special:
         rows.require([name]) if private.batches else rows.column(name)
     given = {"X": rows, "y": target, "entity_ids": private.entity, "silos": private.silo}
     public = read_table(config.input_file("public")) if config.public.file else None
@@ -75,11 +79,15 @@ def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
         return Sources(private=given, public=numbers, label=known, classes=config.target.classes)
     for name in config.columns:
         if name not in public.columns:
-            raise ConfigError(f"`{name}` in [columns] must be a column of {public.source}. Check the spelling.")
+            raise ConfigError(
+                f"`{name}` in [columns] must be a column of {public.source}. Check the spelling."
+            )
     kinds = {name: kind for name, kind in config.columns.items() if kind != "ignore"}
     ignored = {*private.ignore, *(config.columns.keys() - kinds.keys())}
     if not public.columns.keys() - {*special, label, *ignored}:
-        raise ConfigError(f"{public.source} must have feature columns besides those named in the configuration.")
+        raise ConfigError(
+            f"{public.source} must have feature columns besides those named in the configuration."
+        )
     labels = None if label is None else public.column(label)
     return Sources(
         private=given,
@@ -99,7 +107,8 @@ def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
     others = {
         name: rows[name]
         for name in rows
-        if name not in ("X", target, private.silo) and rows.form(name).shape == rows.form("X").shape[:1]
+        if name not in ("X", target, private.silo)
+        and rows.form(name).shape == rows.form("X").shape[:1]
     }
     return Sources(
         private={

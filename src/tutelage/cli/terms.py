@@ -119,12 +119,18 @@ class TermsFile(Section, frozen=True):
         for name in names:
             member_name(name, "a member in the terms")
         if len(set(names)) < len(names):
-            raise ConfigError("No two members in [hospitals], [parties] and `coordinator` may have the same name.")
-        return self.consortium([Identity.generate(name, *seat).member for name, seat in self.seats.items()], 0)
+            raise ConfigError(
+                "No two members in [hospitals], [parties] and `coordinator` may have the same name."
+            )
+        return self.consortium(
+            [Identity.generate(name, *seat).member for name, seat in self.seats.items()], 0
+        )
 
     def present(self, members: Sequence[Member]) -> dict[str, Member]:
         """Return the members with a seat in these terms, by name; of several keys, the last."""
-        return {one.name: one for one in members if (one.role, one.address) == self.seats.get(one.name)}
+        return {
+            one.name: one for one in members if (one.role, one.address) == self.seats.get(one.name)
+        }
 
     def consortium(self, members: Sequence[Member], roster: int) -> Consortium:
         """Return the agreement of these members."""
@@ -150,6 +156,8 @@ class TermsFile(Section, frozen=True):
 
     def _noise(self, made: Any) -> float:
         """Return the least noise at which the budget of a hospital holds all releases."""
-        event_of = repeated(lambda noise: made(mechanism=NoisySum(noise)).scheme.event_of(), self.privacy.releases)
+        event_of = repeated(
+            lambda noise: made(mechanism=NoisySum(noise)).scheme.event_of(), self.privacy.releases
+        )
         limit = limit_of(self.privacy.epsilon, self.privacy.delta, Accounting.RENYI)
         return noise_within(limit, event_of)

@@ -29,11 +29,15 @@ ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTML file.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
-Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
+Teachers = Annotated[
+    int | None, typer.Option(help="Number of teachers, if some of them abstained.")
+]
 
 # Control characters but tab and newline, separators of lines, what turns the direction of writing, and the letter
 # that replaces bytes of another encoding.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]"
+)
 
 # Carriage returns, and colors and movements of the cursor, which progress bars consist of.
 _OBEYED_ON_A_TERMINAL = re.compile(f"(?!\r|\x1b\\[[0-9;?]*[A-Za-z]){_OBEYED.pattern}")
@@ -64,7 +68,8 @@ def say(
 ) -> None:
     """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
     shown = printable(text)
-    if err and sys.stderr is not None and sys.stderr.isatty():  # a terminal breaks lines inside of words
+    # A terminal breaks lines inside of words.
+    if err and sys.stderr is not None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         shown = "\n".join(fill(line, width, **_WHOLE_WORDS) for line in shown.split("\n"))
     typer.secho(shown, err=err, nl=nl, fg=color)
@@ -111,7 +116,9 @@ def confirmed(question: str, *, default: bool) -> bool:
 
 def parameters_in(doc: str) -> Iterator[tuple[str, str, str]]:
     """Yield the names, the type and the description of each entry in the parameters of a docstring."""
-    for names, kind, lines in re.findall(r"^(\w[\w, ]*)(?: : (.*))?\n((?:    .+\n?)+)", doc, re.MULTILINE):
+    for names, kind, lines in re.findall(
+        r"^(\w[\w, ]*)(?: : (.*))?\n((?:    .+\n?)+)", doc, re.MULTILINE
+    ):
         yield names, kind, " ".join(line.strip() for line in lines.splitlines())
 
 
@@ -125,7 +132,9 @@ def with_help(verb: Any) -> Any:
     known = inspect.signature(verb).parameters
     for name, spelled, meaning in parameters_in(section):
         kind = known[name].annotation
-        make = typer.Option if known[name].kind is inspect.Parameter.KEYWORD_ONLY else typer.Argument
+        make = (
+            typer.Option if known[name].kind is inspect.Parameter.KEYWORD_ONLY else typer.Argument
+        )
         if kind is bool and not spelled:  # without it, there would be an option for False too
             spelled = f"--{name.replace('_', '-')}"
         verb.__annotations__[name] = Annotated[kind, make(*filter(None, [spelled]), help=meaning)]
@@ -148,7 +157,13 @@ class _Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Verbs"):
-            formatter.write_dl([(name, verb.get_short_help_str(_UNCUT)) for name, verb in verbs if verb is not None])
+            formatter.write_dl(
+                [
+                    (name, verb.get_short_help_str(_UNCUT))
+                    for name, verb in verbs
+                    if verb is not None
+                ]
+            )
 
 
 def verb_group(purpose: str) -> typer.Typer:
@@ -188,5 +203,9 @@ def write_page(file: Path, heading: str, drawn: Any) -> None:
     """Write what a notebook shows to a new file, as a page."""
     from tutelage.reporting.render import render  # not every verb needs it
 
-    write_new(file, render("bars.jinja", "html", heading=heading, drawn=drawn), "name another file with --html")
+    write_new(
+        file,
+        render("bars.jinja", "html", heading=heading, drawn=drawn),
+        "name another file with --html",
+    )
     say(f"Wrote {file}", err=True)

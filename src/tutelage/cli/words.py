@@ -6,7 +6,10 @@ from tutelage.exceptions import in_python
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
 _ENTRIES = {
-    **{name: f"`{name}` in [privacy]" for name in ("epsilon", "budget", "releases", "delta", "ledger")},
+    **{
+        name: f"`{name}` in [privacy]"
+        for name in ("epsilon", "budget", "releases", "delta", "ledger")
+    },
     **{name: f"`{name}` in [target]" for name in ("classes", "goal", "class_weight", "question")},
     "unit": "`unit` in [private]",
     "X": "`file` in [private]",
@@ -51,4 +54,8 @@ def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
 def _methods() -> set[str]:
     """Return the names of methods that may have raised an error: to import them takes seconds."""
     loaded = sys.modules.get("tutelage.methods")
-    return set() if loaded is None else {kind.__name__ for kind in (*loaded.METHODS.values(), loaded.AdditiveMean)}
+    return (
+        set()
+        if loaded is None
+        else {kind.__name__ for kind in (*loaded.METHODS.values(), loaded.AdditiveMean)}
+    )

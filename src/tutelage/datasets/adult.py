@@ -23,8 +23,10 @@ CLASSES = ("<=50K", ">50K")
 _PRIVATE_ROWS = 32_561
 PUBLIC_ROWS = 16_281
 EVALUATION_ROWS = 11_282
-NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")  # the other columns are codes
-EDUCATION_BY_NUMBER = (15, 11, 14, 8, 7, 12, 2, 9, 3, 1, 6, 5, 0, 10, 4, 13)  # codes: the bundle has numbers alone
+# The other columns are codes.
+NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")
+# Codes: the bundle has numbers alone.
+EDUCATION_BY_NUMBER = (15, 11, 14, 8, 7, 12, 2, 9, 3, 1, 6, 5, 0, 10, 4, 13)
 
 # The columns and categories that UCI publishes with the data, in its own order; "?" is its mark for unknown.
 _CATEGORIES: Mapping[str, tuple[str, ...]] = {
@@ -99,7 +101,11 @@ class AdultSplit:
     @property
     def kinds(self) -> dict[str, str | list[str]]:
         """The kind of each column, as `PublicColumns.learn` takes it: of categories, their codes."""
-        known = {name: [*map(str, range(len(_CATEGORIES[name])))] for name in FEATURES if name not in NUMBERS}
+        known = {
+            name: [*map(str, range(len(_CATEGORIES[name])))]
+            for name in FEATURES
+            if name not in NUMBERS
+        }
         return {name: known.get(name, "number") for name in self.feature_names}
 
     def tables(self) -> tuple[Table, Table]:
@@ -107,7 +113,9 @@ class AdultSplit:
         names = np.array(self.classes, dtype=object)
         parts = ((self.X_private, self.y_private), (self.X_public, self.y_public))
         private, public = (
-            Table("", {**dict(zip(self.feature_names, rows.T, strict=True)), "income": names[labels]})
+            Table(
+                "", {**dict(zip(self.feature_names, rows.T, strict=True)), "income": names[labels]}
+            )
             for rows, labels in parts
         )
         return private, public
@@ -136,7 +144,10 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
 
 def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
     """Return Adult records in comma-separated text as integers, shape (rows, 14): features, and last the label."""
-    codes = {name: {value: code for code, value in enumerate(values)} for name, values in _CATEGORIES.items()}
+    codes = {
+        name: {value: code for code, value in enumerate(values)}
+        for name, values in _CATEGORIES.items()
+    }
     records = []
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True)):
         if number < skip_rows or not row or row[0].startswith("|"):
@@ -150,7 +161,9 @@ def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
                 if name in BUNDLED
             ]
         except (KeyError, ValueError):
-            raise InvalidDataError(f"Line {number + 1} is not an Adult record of {len(COLUMNS)} columns.") from None
+            raise InvalidDataError(
+                f"Line {number + 1} is not an Adult record of {len(COLUMNS)} columns."
+            ) from None
         records.append(record)
     return np.array(records, dtype=np.int64).reshape(-1, len(BUNDLED))
 

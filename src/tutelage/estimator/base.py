@@ -98,7 +98,8 @@ class Estimator(Inputs):
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
     @on_one_day()
-    @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
+    # The numbers of a fit are arrays, whatever is set elsewhere.
+    @config_context(transform_output="default")
     def _fitted(self, rows: Rows) -> Self:
         """Release these rows, and set the student; a fit that fails leaves the estimator as it was."""
         fitted = self._prepared(rows).release()
@@ -145,10 +146,11 @@ class Estimator(Inputs):
             The data by which settings were chosen. It warns of private ones, and the card objects to them.
         """
         if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "others"}:
-            problems = (
-                Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter") for name in unknown
-            )
-            raise UnknownParameterError(*problems)
+            problems = [
+                Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter")
+                for name in unknown
+            ]
+            raise UnknownParameterError.of(problems)
         once = {"proposal": proposal, "tuned_on": tuned_on}
         return self._prepared(Rows.of(X, y, **more, **once, scored=scored, later=later), choose)
 
@@ -178,10 +180,8 @@ class Estimator(Inputs):
         batches = rows.batches
         if choose is not None and (batches is not None or run.schema is not None):
             raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.prepare.choose",
-                    "be left out if rows are read in batches, or by a Schema: then there is one method",
-                )
+                f"{self._owner}.prepare.choose",
+                "be left out if rows are read in batches, or by a Schema: then there is one method",
             )
         self._ledger = self._opened()
         shown: tuple[Matrix, Matrix] | None = None
@@ -199,7 +199,8 @@ class Estimator(Inputs):
         budget.check()
         if choose is not None:
             taken, budget = self._chosen(choose, taken, budget, silos=rows.silos is not None)
-        method, ledger = self._with_room(taken, budget)  # before anything is learned from public rows
+        # Before anything is learned from public rows.
+        method, ledger = self._with_room(taken, budget)
         run = taken.run
         if shown is None:
             run, shown = self._begun(run, taken.public, taken.labels)
@@ -212,11 +213,9 @@ class Estimator(Inputs):
         if run.once.proposal is not None:
             if not isinstance(self._ledger, Ledger):
                 raise InvalidParameterError(
-                    Problem(
-                        f"{self._owner}.prepare.proposal",
-                        "come with the $ledger in which it was recorded",
-                        fix="Create it with `tutelage ledger init`, then propose with --ledger.",
-                    )
+                    f"{self._owner}.prepare.proposal",
+                    "come with the $ledger in which it was recorded",
+                    fix="Create it with `tutelage ledger init`, then propose with --ledger.",
                 )
             check_testable(run.once.proposal, method.event(public.sizes), public.rows, self._ledger)
         self.n_private_rows_ = None
@@ -235,7 +234,9 @@ class Estimator(Inputs):
             finish=lambda found: self._finished(found, run, method, public),
         )
 
-    def _with_room(self, taken: Taken, budget: Budget, *, remembered: bool = True) -> tuple[Method, Ledger]:
+    def _with_room(
+        self, taken: Taken, budget: Budget, *, remembered: bool = True
+    ) -> tuple[Method, Ledger]:
         """Return the method with its noise, and its ledger; refuse what the ledger would refuse, and write nothing.
 
         With `remembered`, a release for which there is no room may have been made before.
@@ -244,7 +245,9 @@ class Estimator(Inputs):
         sizes = self._public(run, taken, (taken.public, taken.public)).sizes
         method = run.method
         if not budget.asked.given:
-            method = method.with_noise(budget.least_noise(lambda noise: method.with_noise(noise).event(sizes)))
+            method = method.with_noise(
+                budget.least_noise(lambda noise: method.with_noise(noise).event(sizes))
+            )
         ledger = budget.opened(method, sizes)
         most = method.event(sizes)
         budget.check_beginning(ledger, most)
@@ -255,7 +258,9 @@ class Estimator(Inputs):
             full.account.quote(most, 1)
         return method, ledger
 
-    def _chosen(self, choose: Chooser, taken: Taken, budget: Budget, *, silos: bool) -> tuple[Taken, Budget]:
+    def _chosen(
+        self, choose: Chooser, taken: Taken, budget: Budget, *, silos: bool
+    ) -> tuple[Taken, Budget]:
         """Return the inputs with the chosen method, and its budget.
 
         A release of the same question that was begun keeps its method; then nothing is chosen again.
@@ -278,7 +283,10 @@ class Estimator(Inputs):
         )
 
         def by(method: Method) -> tuple[Taken, Budget]:
-            run = replace(taken.run, method=copy(self).set_params(method=method)._unchecked(taken.run.once).method)
+            run = replace(
+                taken.run,
+                method=copy(self).set_params(method=method)._unchecked(taken.run.once).method,
+            )
             one = taken._replace(run=run, labels=taken.labels if method.needs.start else None)
             return one, self._budget(one)
 
@@ -290,9 +298,12 @@ class Estimator(Inputs):
                 silos=silos,
                 name=one.run.once.release is not None,
             )
-            problems = [*unmet(one.run.method, offered, self._owner), *self._problems_together(one.run)]
+            problems = [
+                *unmet(one.run.method, offered, self._owner),
+                *self._problems_together(one.run),
+            ]
             if problems:
-                raise InvalidParameterError(*problems)
+                raise InvalidParameterError.of(problems)
             again = taken.deal(one.run.method)
             return one._replace(people=again, n_teachers=again.n_teachers)
 
@@ -300,7 +311,8 @@ class Estimator(Inputs):
             one, its_budget = by(method)
             if its_budget.begun is not None:
                 return dealt(one), its_budget
-        self._with_room(taken, budget, remembered=False)  # before a method is chosen, which takes minutes
+        # Before a method is chosen, which takes minutes.
+        self._with_room(taken, budget, remembered=False)
         one, its_budget = by(choose(known))
         return dealt(one), its_budget
 
@@ -347,19 +359,29 @@ class Estimator(Inputs):
         else:
             labels = np.full(len(public.student_rows), ABSTAIN, dtype=np.int64)
             labels[outcome.queries] = outcome.labels
-            if public.weights is not None and not found.facts.of_sums:  # labels by sums follow from weights
+            # Labels by sums follow from weights.
+            if public.weights is not None and not found.facts.of_sums:
                 self.class_weight_ = public.weights.of_labels(labels, names)
                 student = weighing(student, self.class_weight_)
-            self.student_ = fit_student(student, public.student_rows, labels, names, seed=public.seed)
+            self.student_ = fit_student(
+                student, public.student_rows, labels, names, seed=public.seed
+            )
         if public.training.checkpoints is not None:
             discard_checkpoints(public.training.checkpoints)
         return self
 
-    def _warn_of_settings(self, run: Resolved, method: Method, budget: Budget, n_people: int, public: Public) -> None:
+    def _warn_of_settings(
+        self, run: Resolved, method: Method, budget: Budget, n_people: int, public: Public
+    ) -> None:
         """Warn the owner of much noise, and of settings under which ε protects less than it seems; nothing is spent."""
         noise = method.noise
         teachers = method.facts(public.n_teachers).teachers
-        if not budget.asked.given and noise is not None and teachers is not None and noise > teachers:
+        if (
+            not budget.asked.given
+            and noise is not None
+            and teachers is not None
+            and noise > teachers
+        ):
             warn(_MUCH_NOISE.format(noise, teachers), MuchNoiseWarning)
         if public.simulated:
             return
@@ -424,10 +446,15 @@ class Estimator(Inputs):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidParameterError(
-                Problem(f"{self._owner}.card.X", "come with $y, because both are needed to score the student")
+                f"{self._owner}.card.X",
+                "come with $y, because both are needed to score the student",
             )
         judged = Judged() if y is None else self.judged(*labeled(X, y))
-        more: Any = {"feature_map": feature_map, "people": people, "tuned_on": tuned_on or self.tuned_on_}
+        more: Any = {
+            "feature_map": feature_map,
+            "people": people,
+            "tuned_on": tuned_on or self.tuned_on_,
+        }
         return card_of_model(self, judged, statements or {}, feature_names, **more)
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
@@ -452,7 +479,10 @@ class Estimator(Inputs):
             process is writing the folder. Nothing is written then.
         """
         check_is_fitted(self)
-        folder, ledger = user_path(folder, f"{self._owner}.save.folder"), getattr(self, "open_ledger_", None)
+        folder, ledger = (
+            user_path(folder, f"{self._owner}.save.folder"),
+            getattr(self, "open_ledger_", None),
+        )
         file = None if ledger is None else ledger.path
         claiming = claimed_folder(folder, RESULTS, "name another `folder`", ledger=file)
         with on_one_day(self.day_), claiming as claim:
@@ -479,7 +509,11 @@ class Estimator(Inputs):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_ledger")}
+        return {
+            name: value
+            for name, value in state.items()
+            if name not in (*self._private, "open_ledger_", "_ledger")
+        }
 
     def _budget(self, taken: Taken) -> Budget:
         """Return the budget that this fit spends from."""
@@ -505,12 +539,19 @@ class Estimator(Inputs):
         schema = run.schema
         # A method of trained teachers that was planned keeps the map by which it was planned.
         planned = run.trains and self.features is None and run.teacher_map is not None
-        with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
+        # Where a teacher cannot be spelled, no other release is known to be the same.
+        with suppress(Exception):
             whole = [
-                [None if self.epsilon is None else float(self.epsilon), self.releases, unit, self.random_state],
+                [
+                    None if self.epsilon is None else float(self.epsilon),
+                    self.releases,
+                    unit,
+                    self.random_state,
+                ],
                 [target.names, target.origin, target.question],
                 [run.columns if schema is None else schema, self.features, planned],
-                None if schema is None else schema.names,  # in their order, which the spelling of a mapping leaves out
+                # In their order, which the spelling of a mapping leaves out.
+                None if schema is None else schema.names,
                 run.method,
                 run.noise.simulated,
                 data_digest(*public).hex(),

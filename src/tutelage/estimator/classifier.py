@@ -25,7 +25,11 @@ from tutelage.targets import ClassCodes, Classes, Goal
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    student = classifier.student_ if hasattr(classifier, "student_") else classifier._unchecked().method.student
+    student = (
+        classifier.student_
+        if hasattr(classifier, "student_")
+        else classifier._unchecked().method.student
+    )
     return student is None or hasattr(student, "predict_proba")
 
 
@@ -206,7 +210,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
     @property
     def _target(self) -> Classes:
-        return Classes(values=self.classes, goal=self.goal, weight=self.class_weight, question=self.question)
+        return Classes(
+            values=self.classes, goal=self.goal, weight=self.class_weight, question=self.question
+        )
 
     @property
     def _codes(self) -> ClassCodes:
@@ -326,7 +332,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
             rows the same class.
         """
         once = Once(release, data_changed, insist, checkpoints)
-        return self._fitted(Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once))
+        return self._fitted(
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
+        )
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's class value for each row of `X`; costs no privacy.
@@ -401,13 +409,19 @@ class PATEClassifier(ClassifierMixin, Estimator):
         truth = self._codes.truth(truth, len(predicted))
         accuracy = accuracy_by_class(self.classes_, predicted, truth)
         alone = None if self.public_model_ is None else self._chances_by_public_labels(X)
-        by_public_labels = None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
+        by_public_labels = (
+            None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
+        )
         goal, places = self._goal, np.searchsorted(self.classes_, truth)
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
             return Judged(by_class=accuracy, public_labels=by_public_labels)
-        title = f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
+        title = (
+            f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
+        )
         public = None if alone is None else goal.reached(places, alone)
-        reached = Reached(title, goal.reached(places, self._judged(X)), public, goal.without_model(places))
+        reached = Reached(
+            title, goal.reached(places, self._judged(X)), public, goal.without_model(places)
+        )
         return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
 
 

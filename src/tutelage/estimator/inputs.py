@@ -63,8 +63,11 @@ from tutelage.targets import MISSING_LABEL, Encoding
 from tutelage.terms import terms_of
 
 _TRIAL_ROWS_PER_CLASS = 10
-_PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")  # modules of the types of cells
-_NO_LABELS = "`fit` requires y to be passed, but the target y is None. Pass one label for each private row."
+# Modules of the types of cells.
+_PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")
+_NO_LABELS = (
+    "`fit` requires y to be passed, but the target y is None. Pass one label for each private row."
+)
 _UNDECLARED = (
     "`classes` were not declared, so the class values were read from the private labels, and the card says so. ε does "
     "not count what they reveal: a class that only one person has would reveal that person. Declare them from public "
@@ -107,7 +110,8 @@ class Rows(Private):
     entity_ids: Any = None
     silos: Any = None
     whole_rows: Any = None
-    scored: int = 0  # how many of the last public rows only score: a private row among them is found
+    # How many of the last public rows only score: a private row among them is found.
+    scored: int = 0
     later: bool = False  # whether these are meant to differ from the others
     others: Any = None  # further private columns by name: one that may be an id is found
     once: Once = Once()
@@ -127,7 +131,9 @@ class Rows(Private):
         **more: Any,
     ) -> "Rows":
         """Return the arguments of `fit`."""
-        return cls(X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal, tuned_on))
+        return cls(
+            X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal, tuned_on)
+        )
 
     @property
     def public_labels(self) -> npt.NDArray[Any] | None:
@@ -142,7 +148,9 @@ class Rows(Private):
     @property
     def batches(self) -> Batches | None:
         """The private rows, if they are read in batches."""
-        return as_batches(self.X) if isinstance(self.y, str) or isinstance(self.X, Batches) else None
+        return (
+            as_batches(self.X) if isinstance(self.y, str) or isinstance(self.X, Batches) else None
+        )
 
 
 class Taken(NamedTuple):
@@ -154,7 +162,8 @@ class Taken(NamedTuple):
     labels: IntArray | None  # of public rows
     look: Callable[[Callable[[Sight], Found]], Found]  # at private rows, where they are
     deal: Callable[[Method], Any]  # returns the people as another method deals rows to teachers
-    n_teachers: int | None  # number of teachers that vote; if they are people, only if their number is public
+    # Number of teachers that vote; if they are people, only if their number is public.
+    n_teachers: int | None
 
     @property
     def given(self) -> list[Matrix]:
@@ -186,13 +195,17 @@ class Inputs(Parameters):
             silos=rows.silos is not None,
         )
         if problems := [*problems_in(parameters), *self._problems_of_rows(rows)]:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
         return self._unchecked(rows.once)
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of parameters beside rows, as far as they do not depend on cells."""
         if isinstance(self.columns, Schema):
-            for place, name in (("y", rows.y), ("entity_ids", rows.entity_ids), ("silos", rows.silos)):
+            for place, name in (
+                ("y", rows.y),
+                ("entity_ids", rows.entity_ids),
+                ("silos", rows.silos),
+            ):
                 if isinstance(name, str) and name in self.columns.columns:
                     yield Problem(
                         f"{self._owner}.fit.{place}",
@@ -201,9 +214,15 @@ class Inputs(Parameters):
                     )
         proposal = rows.once.proposal
         if not isinstance(proposal, Proposal | None):
-            yield Problem(f"{self._owner}.prepare.proposal", "be a Proposal of tutelage.publishing", shown(proposal))
+            yield Problem(
+                f"{self._owner}.prepare.proposal",
+                "be a Proposal of tutelage.publishing",
+                shown(proposal),
+            )
         method = self.method
-        if proposal is not None and not (isinstance(method, Method) and method.facts(None).testable):
+        if proposal is not None and not (
+            isinstance(method, Method) and method.facts(None).testable
+        ):
             yield Problem(
                 f"{self._owner}.prepare.proposal",
                 "come with a $method of votes in one round, and in that a `mechanism`",
@@ -246,12 +265,18 @@ class Inputs(Parameters):
                 "be the name of a column if rows are read in batches, and so must $entity_ids",
             )
         if not self._target.is_declared and rows.public_labels is None:
-            yield Problem(f"{self._owner}.classes", "list all class values if rows are read in batches")
+            yield Problem(
+                f"{self._owner}.classes", "list all class values if rows are read in batches"
+            )
         if as_table(rows.X_public) is None:
-            yield Problem(f"{self._owner}.fit.X_public", "have named columns if rows are read in batches")
+            yield Problem(
+                f"{self._owner}.fit.X_public", "have named columns if rows are read in batches"
+            )
         for name, given in (("silos", rows.silos), ("whole_rows", rows.whole_rows)):
             if given is not None:
-                yield Problem(f"{self._owner}.fit.{name}", "be left out if rows are read in batches")
+                yield Problem(
+                    f"{self._owner}.fit.{name}", "be left out if rows are read in batches"
+                )
         if rows.once.release is not None:
             yield Problem(
                 f"{self._owner}.fit.release",
@@ -265,8 +290,12 @@ class Inputs(Parameters):
         public_labels = None if target.is_declared else given.public_labels
         cells = _cells(run, given, self._owner)
         y, entity_ids, silos, y_public = cells.y, cells.entity_ids, cells.silos, cells.y_public
-        _require_plain(y=y, X_public=public_labels, y_public=y_public, entity_ids=entity_ids, silos=silos)
-        run, X, X_public, table = self._numbered(run, cells.X, cells.X_public, entity_ids, scored=given.scored)
+        _require_plain(
+            y=y, X_public=public_labels, y_public=y_public, entity_ids=entity_ids, silos=silos
+        )
+        run, X, X_public, table = self._numbered(
+            run, cells.X, cells.X_public, entity_ids, scored=given.scored
+        )
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
             raise InvalidDataError(MISSING_LABEL)
@@ -283,7 +312,9 @@ class Inputs(Parameters):
         targets = self.target_.private(as_given)
         # A copy: the caller may overwrite its own before the release.
         public = np.array(self._validated(X_public)) if run.schema is None else X_public
-        entities, owners = (None if ids is None else as_column(ids)[keep] for ids in (entity_ids, silos))
+        entities, owners = (
+            None if ids is None else as_column(ids)[keep] for ids in (entity_ids, silos)
+        )
         if not isinstance(whole, Table):
             whole = whole[keep]
         elif len(keep) < len(rows):
@@ -299,7 +330,9 @@ class Inputs(Parameters):
             return PeopleInMemory(rows[keep], targets, shards, left_out, everybody, whole)
 
         people = deal(run.method)
-        public, known_labels = self._learned_from(run, given, *self._known(run, public, given.X_public, y_public))
+        public, known_labels = self._learned_from(
+            run, given, *self._known(run, public, given.X_public, y_public)
+        )
         sight = self._sight(
             run,
             given,
@@ -311,9 +344,13 @@ class Inputs(Parameters):
             entity_ids=entities,
             silos=owners,
         )
-        return Taken(run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers)
+        return Taken(
+            run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers
+        )
 
-    def _known(self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
+    def _known(
+        self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any
+    ) -> tuple[Matrix, IntArray | None]:
         """Return public rows as numbers, and their labels as such, if there are any."""
         return public, None if y_public is None else self.target_.public(y_public, len(public))
 
@@ -348,7 +385,9 @@ class Inputs(Parameters):
             return np.ones(n_rows, dtype=bool), ""
         return self._ledger.register.staying(canonical_ids(entity_ids).tolist())
 
-    def _rows_in_batches(self, run: Resolved, rows: Rows, batches: Batches) -> tuple[Taken, tuple[Matrix, Matrix]]:
+    def _rows_in_batches(
+        self, run: Resolved, rows: Rows, batches: Batches
+    ) -> tuple[Taken, tuple[Matrix, Matrix]]:
         """Read private rows in batches, once; return them, and public rows as the maps show them; set `target_`."""
         label, entity = rows.y, rows.entity_ids
         X_public, y_public = _apart(rows.X_public, rows.y_public)
@@ -356,11 +395,9 @@ class Inputs(Parameters):
         run, _, X_public, _ = self._numbered(run, features, features, scored=rows.scored)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.columns",
-                    "be PublicColumns if rows are read in batches",
-                    fix="Pass PublicColumns, or leave $columns out.",
-                )
+                f"{self._owner}.columns",
+                "be PublicColumns if rows are read in batches",
+                fix="Pass PublicColumns, or leave $columns out.",
             )
         public = np.array(self._validated(X_public, reset=True))
         target = self._target
@@ -374,11 +411,17 @@ class Inputs(Parameters):
             checked=partial(_checked_rows, allow_nan=self._allow_nan),
             encoded=self.target_.private,
         )
-        public, known_labels = self._learned_from(run, rows, *self._known(run, public, rows.X_public, y_public))
+        public, known_labels = self._learned_from(
+            run, rows, *self._known(run, public, rows.X_public, y_public)
+        )
         run, shown = self._begun(run, public, known_labels)
         unit = unit_of_single_people(self._unit_name(entity), named=entity is not None)
         settings = reader, unit, run.teacher_map, shown[0].shape[1]
-        people = PeopleInBatches(*settings) if batches is rows.X else PeopleInPartitions.of(rows.X, *settings)
+        people = (
+            PeopleInBatches(*settings)
+            if batches is rows.X
+            else PeopleInPartitions.of(rows.X, *settings)
+        )
         whole, nothing = Table("", {name: [] for name in batches.names}), np.array([])
         sight = self._sight(
             run,
@@ -397,12 +440,16 @@ class Inputs(Parameters):
         n_teachers = people.n_people if entity is None else None
         return Taken(run, people, public, known_labels, look, lambda _: people, n_teachers), shown
 
-    def _begun(self, run: Resolved, public: Matrix, labels: IntArray | None) -> tuple[Resolved, tuple[Matrix, Matrix]]:
+    def _begun(
+        self, run: Resolved, public: Matrix, labels: IntArray | None
+    ) -> tuple[Resolved, tuple[Matrix, Matrix]]:
         """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
         teacher_rows, student_rows = self._tried(run, public)
         if labels is None or run.schema is not None:
             return run, (teacher_rows, student_rows)
-        scored, rows = ScoredRows.learn(public, run.teacher_map, teacher_rows, labels, len(self.target_.names))
+        scored, rows = ScoredRows.learn(
+            public, run.teacher_map, teacher_rows, labels, len(self.target_.names)
+        )
         check_row_by_row(scored, public)
         if run.method.student is not None:  # it learns from the rows without scores
             return replace(run, teacher_map=scored), (rows, student_rows)
@@ -420,7 +467,9 @@ class Inputs(Parameters):
         """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
         of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
         folder = run.once.checkpoints
-        checkpoints = None if folder is None else user_path(folder, f"{self._owner}.fit.checkpoints")
+        checkpoints = (
+            None if folder is None else user_path(folder, f"{self._owner}.fit.checkpoints")
+        )
         return Public(
             rows=taken.public,
             teacher_rows=shown[0],
@@ -444,7 +493,12 @@ class Inputs(Parameters):
         return self.unit or (entity_ids if isinstance(entity_ids, str) else "entity")
 
     def partition(
-        self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None, unit: str | None = None
+        self,
+        method: Method,
+        n_rows: int,
+        entity_ids: Any = None,
+        silos: Any = None,
+        unit: str | None = None,
     ) -> Shards:
         """Return which teacher of a method gets which row; again the same if there is a `random_state`.
 
@@ -476,21 +530,23 @@ class Inputs(Parameters):
         self.columns_, schema = None, run.schema
         if schema is not None:
             self.columns_, self.student_map_, self._allow_nan = schema, None, False
-            rows = schema.table(dense_rows(X), None if entity_ids is None else canonical_ids(entity_ids))
+            rows = schema.table(
+                dense_rows(X), None if entity_ids is None else canonical_ids(entity_ids)
+            )
             return run, schema.transform(rows), np.empty((0, len(schema.names))), rows
         public = numbered_rows(X_public, run.columns)
         is_plain = public.table is None and public.image_shape is None
         if is_plain and run.columns is not None:
             raise InvalidParameterError(
-                Problem(f"{self._owner}.columns", "be left out if rows have no named columns", fix="Name the columns.")
+                f"{self._owner}.columns",
+                "be left out if rows have no named columns",
+                fix="Name the columns.",
             )
         if scored and not 0 < scored < len(public.rows):
             raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.prepare.scored",
-                    f"be less than the {len(public.rows)} public rows, and not negative",
-                    shown(scored),
-                )
+                f"{self._owner}.prepare.scored",
+                f"be less than the {len(public.rows)} public rows, and not negative",
+                shown(scored),
             )
         private, table = numbered_as(public, X)
         wanted = LearnedMap() if run.teacher_map is None and not run.trains else run.teacher_map
@@ -499,12 +555,18 @@ class Inputs(Parameters):
                 checked = partial(check_array, public.rows, input_name="X")
                 public = public._replace(rows=_validated(checked, allow_nan=True))
             try:
-                teacher_map = public._replace(rows=public.rows[: len(public.rows) - scored]).feature_map(wanted)
+                teacher_map = public._replace(
+                    rows=public.rows[: len(public.rows) - scored]
+                ).feature_map(wanted)
             except ValueError as error:  # about public rows and settings only
                 raise InvalidParameterError(
-                    Problem(f"{self._owner}.features", "fit the public rows", fix=as_is(error))
+                    f"{self._owner}.features", "fit the public rows", fix=as_is(error)
                 ) from None
-            run = replace(run, teacher_map=teacher_map, student_map=teacher_map if run.same_map else run.student_map)
+            run = replace(
+                run,
+                teacher_map=teacher_map,
+                student_map=teacher_map if run.same_map else run.student_map,
+            )
         if scored:  # which may have said what columns are
             run = replace(run, columns=public.columns)
         self.student_map_, self._allow_nan = run.student_map, run.allow_nan
@@ -517,7 +579,11 @@ class Inputs(Parameters):
 
     def _numbers_of(self, X: Any) -> Matrix:
         """Return rows of any form as numbers, checked against the columns of the fit."""
-        rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
+        rows = (
+            dense_rows(X)
+            if self.columns_ is None
+            else np.asarray(self.columns_.transform(dense_rows(X)))
+        )
         return self._validated(rows)
 
     def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
@@ -531,7 +597,9 @@ class Inputs(Parameters):
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
         # Both are tried on made-up labels, so that a wrong parameter costs nothing.
-        trials: dict[str, Any] = {"teacher": lambda: run.method.check_training(teacher_rows, len(classes))}
+        trials: dict[str, Any] = {
+            "teacher": lambda: run.method.check_training(teacher_rows, len(classes))
+        }
         if run.method.student is not None:  # the one in closed form has no settings
             trials["student"] = lambda: try_student(
                 run.student, student_rows, classes, rows_per_class=_TRIAL_ROWS_PER_CLASS
@@ -539,21 +607,22 @@ class Inputs(Parameters):
         for name, trial in trials.items():
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # made-up labels earn warnings that mean nothing
+                    # Made-up labels earn warnings that mean nothing.
+                    warnings.simplefilter("ignore")
                     trial()
             except Exception as error:
                 raise InvalidParameterError(
-                    Problem(
-                        f"{type(run.method).__name__}.{name}",
-                        "train without an error on public rows with made-up labels",
-                        fix=self._raised(error),
-                    )
+                    f"{type(run.method).__name__}.{name}",
+                    "train without an error on public rows with made-up labels",
+                    fix=self._raised(error),
                 ) from None
         return teacher_rows, student_rows
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
-        return _validated(partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan)
+        return _validated(
+            partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan
+        )
 
     def _sight(
         self,
@@ -577,7 +646,10 @@ class Inputs(Parameters):
         else:
             columns = {**dict(zip(features, rows.T, strict=True)), **(given.others or {})}
             if whole.ndim == 2 and whole.shape != rows.shape:
-                columns |= {f"column {number} of `whole_rows`": cells for number, cells in enumerate(whole.T)}
+                columns |= {
+                    f"column {number} of `whole_rows`": cells
+                    for number, cells in enumerate(whole.T)
+                }
         apart = [name for name in (given.y, given.silos) if isinstance(name, str)]
         names = {"entity_ids": given.entity_ids, "silos": given.silos}
         return Sight(
@@ -590,7 +662,9 @@ class Inputs(Parameters):
             n_classes=len(self.target_.names),
             entity_ids=entity_ids,
             silos=silos,
-            named={place: f"column '{name}'" for place, name in names.items() if isinstance(name, str)},
+            named={
+                place: f"column '{name}'" for place, name in names.items() if isinstance(name, str)
+            },
             unit_is_row=self.unit == ROW,
             noise=self._least_noise(run),
             n_people=n_people,
@@ -598,7 +672,9 @@ class Inputs(Parameters):
             schema=run.schema,
             unused_labels=_unused_labels(run, given),
             labels=labels,
-            declared=((run.schema, whole),) if run.schema is not None and isinstance(whole, Table) else (),
+            declared=((run.schema, whole),)
+            if run.schema is not None and isinstance(whole, Table)
+            else (),
         )
 
     def _look(self, taken: Taken) -> None:
@@ -637,14 +713,17 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
     checked, complaint = None, ""
     try:
         with np.errstate(all="ignore"):  # a warning that a sum overflows would tell of a row
-            checked = validate(ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64)
+            checked = validate(
+                ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64
+            )
     except ValueError as error:
         complaint = str(error)
     except TypeError:  # of a cell that cannot be a number
         complaint = "could not convert"
     except OverflowError:  # of a whole number beyond all floats
         complaint = "Input X contains infinity"
-    if checked is None:  # out here: raised while it is handled, the complaint would be carried along
+    # Out here: raised while it is handled, the complaint would be carried along.
+    if checked is None:
         raise InvalidDataError(_without_values(complaint, allow_nan=allow_nan))
     return checked
 
@@ -656,7 +735,9 @@ def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
     return _validated(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
 
 
-def _found_in(reader: BatchReader, sight: Sight, at: Callable[[Sight], Found], table: Table) -> Found:
+def _found_in(
+    reader: BatchReader, sight: Sight, at: Callable[[Sight], Found], table: Table
+) -> Found:
     """Return what is found in the first of many rows, where they are read."""
     here = replace(
         sight,
@@ -686,20 +767,35 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     private = as_table(given.X) if names else None
     if names and private is None:
         raise InvalidParameterError(
-            Problem(f"{owner}.fit.y", "be an array unless $X has named columns, and so must $entity_ids and $silos")
+            f"{owner}.fit.y",
+            "be an array unless $X has named columns, and so must $entity_ids and $silos",
         )
     if private is not None:
-        ids, owners = (ids_in(private, one) if isinstance(one, str) else one for one in (given.entity_ids, given.silos))
+        ids, owners = (
+            ids_in(private, one) if isinstance(one, str) else one
+            for one in (given.entity_ids, given.silos)
+        )
         labels = private.column(given.y) if isinstance(given.y, str) else given.y
         special = {"y": labels, "entity_ids": ids, "silos": owners}
         X_public = public_features(X_public, *names)
     columns = {name: column_array(cells) for name, cells in special.items()}
-    return replace(given, X=given.X if private is None else private, X_public=X_public, y_public=y_public, **columns)
+    return replace(
+        given,
+        X=given.X if private is None else private,
+        X_public=X_public,
+        y_public=y_public,
+        **columns,
+    )
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:
     """Return the column of public labels that the method could learn from and is not given, if there is one."""
-    if given.y_public is not None or not isinstance(given.y, str) or given.X_public is None or run.schema is not None:
+    if (
+        given.y_public is not None
+        or not isinstance(given.y, str)
+        or given.X_public is None
+        or run.schema is not None
+    ):
         return None
     table = as_table(given.X_public)
     known = run.method.needs.start and table is not None and given.y in table.columns
@@ -712,7 +808,9 @@ def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
         return X, column_array(y)
     table = as_table(X)
     if table is None:
-        raise InvalidDataError(f"`{name}` may be the name of a column only if its rows have named columns.")
+        raise InvalidDataError(
+            f"`{name}` may be the name of a column only if its rows have named columns."
+        )
     return table, table.column(y)
 
 
@@ -724,7 +822,9 @@ def _whole(rows: Matrix, table: Table | None, whole_rows: Any) -> Any:
     whole = as_table(given) or as_column(given)
     n_whole = whole.n_rows if isinstance(whole, Table) else len(np.atleast_1d(whole))
     if n_whole != len(rows):
-        raise InvalidDataError(f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows.")
+        raise InvalidDataError(
+            f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
+        )
     return whole
 
 
@@ -746,7 +846,9 @@ def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
 def _require_plain(**columns: Any) -> None:
     """Refuse cells of somebody's own classes, which may raise an error that quotes them wherever they are compared."""
     for name, cells in columns.items():
-        kinds = set(map(type, cells if isinstance(cells, list | tuple) else np.asarray(cells).ravel()))
+        kinds = set(
+            map(type, cells if isinstance(cells, list | tuple) else np.asarray(cells).ravel())
+        )
         if any(kind.__module__.partition(".")[0] not in _PLAIN for kind in kinds):
             raise InvalidDataError(
                 f"`{name}` must hold text or numbers. Write objects of your own classes as one of these."
@@ -762,7 +864,9 @@ def _holds_numbers(X: Any) -> bool:
     if cells.dtype != object:
         return cells.dtype.kind in "biufc"  # scikit-learn refuses complex numbers
     kinds = {type(cell) for cell in cells.ravel().tolist()}
-    return not any(issubclass(kind, (str, bytes, bool, np.bool_, date, np.datetime64)) for kind in kinds)
+    return not any(
+        issubclass(kind, (str, bytes, bool, np.bool_, date, np.datetime64)) for kind in kinds
+    )
 
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:

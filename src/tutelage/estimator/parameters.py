@@ -16,7 +16,13 @@ from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.records import by_keywords
-from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
+from tutelage._internal.validation import (
+    integer_at_least,
+    nearest,
+    positive,
+    probability,
+    problems_in,
+)
 from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import ColumnMap, LearnedMap, require_no_columns
@@ -52,7 +58,7 @@ _TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
 
 def _jobs(value: object, name: str, owner: str) -> None:
     if isinstance(value, Integral) and value == 0:
-        raise InvalidParameterError(Problem(f"{owner}.{name}", "be at least 1, or -1 for all cores", "0"))
+        raise InvalidParameterError(f"{owner}.{name}", "be at least 1, or -1 for all cores", "0")
 
 
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
@@ -62,7 +68,16 @@ _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
     "n_jobs": _jobs,
 }
-ARGUMENTS_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows", *_TYPES_OF_FIT)
+ARGUMENTS_OF_FIT = (
+    "X",
+    "y",
+    "X_public",
+    "y_public",
+    "entity_ids",
+    "silos",
+    "whole_rows",
+    *_TYPES_OF_FIT,
+)
 
 
 @final
@@ -73,10 +88,13 @@ class Resolved:
     method: Method  # with the student that it teaches
     once: Once
     schema: Schema | None  # in place of public rows
-    columns: ColumnMap | Mapping[str, Any] | None  # the kinds of named columns; None if public rows show them
-    teacher_map: Any | None  # the map that teachers see the rows through; None if they see them as they are
+    # The kinds of named columns; None if public rows show them.
+    columns: ColumnMap | Mapping[str, Any] | None
+    # The map that teachers see the rows through; None if they see them as they are.
+    teacher_map: Any | None
     student_map: Any | None
-    same_map: bool  # whether the student sees rows through the map of the teachers, also if it is chosen later
+    # Whether the student sees rows through the map of the teachers, also if it is chosen later.
+    same_map: bool
     noise: NoiseSource
 
     @property
@@ -96,10 +114,14 @@ class Resolved:
             of_teachers = takes_missing_values(self.teacher_map)
         else:
             # The default map of people takes them.
-            of_teachers = not self.trains or takes_missing_values(getattr(self.method, "teacher", None))
+            of_teachers = not self.trains or takes_missing_values(
+                getattr(self.method, "teacher", None)
+            )
         if self.student_map is None and self.same_map and not self.trains:
             return of_teachers
-        return of_teachers and takes_missing_values(self.student if self.student_map is None else self.student_map)
+        return of_teachers and takes_missing_values(
+            self.student if self.student_map is None else self.student_map
+        )
 
 
 _Init = ParamSpec("_Init")
@@ -112,8 +134,8 @@ def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     @wraps(init)
     def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
         if unknown := [name for name in given if name not in known]:
-            raise UnknownParameterError(
-                *(
+            raise UnknownParameterError.of(
+                tuple(
                     Problem(
                         f"{owner}.{name}",
                         "be left out: there is no such parameter",
@@ -140,7 +162,8 @@ def _place_of(name: str, known: list[str]) -> str:
         return "Pass it to `fit`."
     if name == "public":
         return "Pass a Schema as $columns, and public rows to `fit`."
-    kinds = (TeacherVotes, *METHODS.values(), AdditiveMean)  # `TeacherVotes` first, for settings that methods share
+    # `TeacherVotes` first, for settings that methods share.
+    kinds = (TeacherVotes, *METHODS.values(), AdditiveMean)
     if owner := next((kind for kind in kinds if name in signature(kind).parameters), None):
         return f"It is a setting of a method. Pass it as method={owner.__name__}({name}=...)."
     return nearest(name, known)
@@ -220,11 +243,13 @@ class Parameters(BaseEstimator):
             If one is not what it must be, or they do not go together.
         """
         if problems := [*self._problems(), *_problems_of_once(once, self._owner)]:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
         run = self._unchecked(once)
-        offered = Offered(self._target, schema=self._has_schema, name=once.release is not None, **rows)
+        offered = Offered(
+            self._target, schema=self._has_schema, name=once.release is not None, **rows
+        )
         if problems := [*unmet(run.method, offered, self._owner), *self._problems_together(run)]:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
         return run
 
     @property
@@ -235,11 +260,9 @@ class Parameters(BaseEstimator):
         """Return the method as given, or the default one."""
         if self.method is not None and not isinstance(self.method, Method):
             raise InvalidParameterError(
-                Problem(
-                    f"{self._owner}.method",
-                    "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
-                    shown(self.method),
-                )
+                f"{self._owner}.method",
+                "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
+                shown(self.method),
             )
         return self.method or self._default_method
 
@@ -286,14 +309,19 @@ class Parameters(BaseEstimator):
         if not isinstance(self.columns, kind | None):
             yield Problem(f"{self._owner}.columns", f"be {rule}", shown(self.columns))
         if not isinstance(self.features, LearnedMap | None):
-            yield from problems_in(partial(require_public_map, self.features, self._owner, "features"))
-            yield from problems_in(partial(require_no_columns, self.features, self._owner, "features"))
+            yield from problems_in(
+                partial(require_public_map, self.features, self._owner, "features")
+            )
+            yield from problems_in(
+                partial(require_no_columns, self.features, self._owner, "features")
+            )
         yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._unchecked().allow_nan
-        tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
+        # Privacy noise is fresh in every fit, whatever the random_state.
+        tags.non_deterministic = True
         return tags
 
     def _asked(self, run: Resolved, delta: float) -> Asked:
@@ -317,7 +345,8 @@ class Parameters(BaseEstimator):
             )
         if run.schema is not None and self.features:
             yield Problem(
-                f"{self._owner}.features", "be left out if $columns is a Schema, because it needs public rows"
+                f"{self._owner}.features",
+                "be left out if $columns is a Schema, because it needs public rows",
             )
         asked = self._asked(run, DEFAULT_DELTA)
         yield from asked.problems(self._owner, has_ledger=self.ledger is not None)

@@ -140,7 +140,9 @@ class PATERegressor(RegressorMixin, Estimator):
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
         once = Once(release, data_changed, insist, checkpoints)
-        return self._fitted(Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once))
+        return self._fitted(
+            Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
+        )
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)
@@ -148,7 +150,11 @@ class PATERegressor(RegressorMixin, Estimator):
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         if rows.y_public is not None and rows.X_public is None:
-            yield Problem("PATERegressor.fit.y_public", "come with the public rows in $X_public", fix="Pass both.")
+            yield Problem(
+                "PATERegressor.fit.y_public",
+                "come with the public rows in $X_public",
+                fix="Pass both.",
+            )
         elif self.columns is None and rows.X_public is None:
             yield Problem(
                 "PATERegressor.columns",
@@ -169,16 +175,23 @@ class PATERegressor(RegressorMixin, Estimator):
         table = as_table(given.X if isinstance(y, str) else {"y": y})
         if isinstance(y, str) and table is not None:
             given = replace(given, X=table)  # read once
-        if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
+        if (
+            isinstance(y, np.ndarray | list)
+            and table is not None
+            and table.type_of("y") not in NUMBER_TYPES
+        ):
             raise InvalidDataError(NO_NUMBERS.format("The target"))
-        if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
+        # Of a type that a reader chose.
+        if not isinstance(y, np.ndarray | list) and table is not None:
             ids = column_array(entity_ids)
             if ids is not None:
                 ids = ids_in(table, ids) if isinstance(ids, str) else canonical_ids(ids)
             Schema({y if isinstance(y, str) else "y": self._ends}).table(table, ids)
         return super()._received(run, given)
 
-    def _known(self, run: Resolved, public: Matrix, X_public: Any, y_public: Any) -> tuple[Matrix, IntArray | None]:
+    def _known(
+        self, run: Resolved, public: Matrix, X_public: Any, y_public: Any
+    ) -> tuple[Matrix, IntArray | None]:
         """Return the bins of public rows, and their targets, if there are any."""
         if y_public is None or run.schema is None:
             return public, None
@@ -207,7 +220,10 @@ class PATERegressor(RegressorMixin, Estimator):
     ) -> Sight:
         found = super()._sight(run, given, rows, whole, public, labels, as_given, **more)
         labels = numbers_of(as_given)
-        declared = (*found.declared, (Schema({"target": self._ends}), Table("", {"target": labels})))
+        declared = (
+            *found.declared,
+            (Schema({"target": self._ends}), Table("", {"target": labels})),
+        )
         compared = () if len(public) else found.numbers  # bins have no units
         return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
 

@@ -18,10 +18,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import QUIET
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 _ROWS_TRIED = 512
-_ROUNDING = 1e-3  # of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more
+# Of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more.
+_ROUNDING = 1e-3
 _Result = TypeVar("_Result")
 
 
@@ -44,7 +45,9 @@ class PublicRows:
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
         if (values.ndim < 2 and not _are_texts(values)) or len(values) == 0:
-            raise InvalidDataError(f"PublicRows must hold at least one row of features. Got shape {values.shape}.")
+            raise InvalidDataError(
+                f"PublicRows must hold at least one row of features. Got shape {values.shape}."
+            )
         object.__setattr__(self, "values", values)
 
     def __len__(self) -> int:
@@ -52,7 +55,10 @@ class PublicRows:
 
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
         """Return the features of these rows, public like the rows and the map; another map is refused."""
-        return PublicRows(require_public_map(feature_map, "PublicRows.through").transform(self.values), self.source)
+        return PublicRows(
+            require_public_map(feature_map, "PublicRows.through").transform(self.values),
+            self.source,
+        )
 
 
 def _are_texts(values: Array) -> bool:
@@ -89,13 +95,19 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return a name for each feature; None, for numbers in place of names, where their count is not known."""
-        return super().get_feature_names_out(input_features) if hasattr(self, "_n_features_out") else None
+        return (
+            super().get_feature_names_out(input_features)
+            if hasattr(self, "_n_features_out")
+            else None
+        )
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""
         parts = list[str]()
         for name, value in self.get_params(deep=False).items():
-            shown = f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
+            shown = (
+                f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
+            )
             parts.append(f"{name}={shown}")
         return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
 
@@ -105,20 +117,20 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
     for part in parts_of(features):
         if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
-                Problem(
-                    f"{owner}.{name}",
-                    "be a public feature map or a pipeline of such maps, so that it cannot learn from private rows",
-                    f"a {type(part).__name__}",
-                    "To fit a transformer on public rows, use PublicTransformer.learn(transformer, PublicRows(...)). "
-                    "A map of your own must subclass PublicFeatureMap and keep its `fit`.",
-                )
+                f"{owner}.{name}",
+                "be a public feature map or a pipeline of such maps, so that it cannot learn from private rows",
+                f"a {type(part).__name__}",
+                "To fit a transformer on public rows, use PublicTransformer.learn(transformer, PublicRows(...)). "
+                "A map of your own must subclass PublicFeatureMap and keep its `fit`.",
             )
     return cast("FeatureMap", features)
 
 
 def chained(*feature_maps: Any | None) -> Any:
     """Return one map that applies those given, one after the other; None stands for no map."""
-    return make_pipeline(*(step for each in feature_maps if each is not None for step in parts_of(each)))
+    return make_pipeline(
+        *(step for each in feature_maps if each is not None for step in parts_of(each))
+    )
 
 
 def parts_of(features: object) -> list[Any]:
@@ -137,7 +149,9 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
     with np.errstate(all="ignore"):  # a map that divides by a spread warns about a single row
         whole = np.asarray(features.transform(np.array(rows)))
         others = [features.transform(np.array(rows[::-1]))[::-1]]
-        others += [features.transform(np.array(rows[:count])) for count in (1, max(1, len(rows) // 3))]
+        others += [
+            features.transform(np.array(rows[:count])) for count in (1, max(1, len(rows) // 3))
+        ]
     together = takes_rows_together(features)
     fix = "Use no random numbers, and no statistics over the rows of a call."
     if together:
@@ -145,11 +159,9 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
     for other in others:
         if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
             raise InvalidParameterError(
-                Problem(
-                    "PATEClassifier.features",
-                    "give a row the same features, whatever other rows are transformed with it",
-                    fix=fix,
-                )
+                "PATEClassifier.features",
+                "give a row the same features, whatever other rows are transformed with it",
+                fix=fix,
             )
 
 
@@ -177,7 +189,9 @@ def features_of_private(
     number of features of a public row; a map that makes another number of private ones is refused.
     """
     parts = parts_of(features)
-    apart = max((number for number, part in enumerate(parts, 1) if not takes_rows_together(part)), default=0)
+    apart = max(
+        (number for number, part in enumerate(parts, 1) if not takes_rows_together(part)), default=0
+    )
     rows = np.array(X)
     found = _shard_by_shard(parts[:apart], rows, shards) if apart else rows
     if found is None or (apart == len(parts) and found.shape[1] != n_features):
@@ -189,16 +203,25 @@ def features_of_private(
     return _quietly(lambda: _through(deepcopy(parts[apart:]), found))
 
 
-def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
+def _shard_by_shard(
+    parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]
+) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
     together = keeps_nothing(parts)
     places = [rows for rows in shards if len(rows)]
-    made = _quietly(lambda: [_through(parts if together else deepcopy(parts), X[rows]) for rows in places])
+    made = _quietly(
+        lambda: [_through(parts if together else deepcopy(parts), X[rows]) for rows in places]
+    )
     shapes = {part.shape[1:] for part in made}
     are_numbers = all(part.dtype.kind in "buif" for part in made)
-    if list(map(len, shapes)) != [1] or not are_numbers or list(map(len, made)) != list(map(len, places)):
+    if (
+        list(map(len, shapes)) != [1]
+        or not are_numbers
+        or list(map(len, made)) != list(map(len, places))
+    ):
         return None
-    found = np.empty((len(X), *shapes.pop()))  # of one type, whatever the map makes of the first shard
+    # Of one type, whatever the map makes of the first shard.
+    found = np.empty((len(X), *shapes.pop()))
     for part, rows in zip(made, places, strict=True):
         found[rows] = part
     return found
@@ -248,11 +271,9 @@ def require_public(rows: object, owner: str) -> PublicRows:
     """Return `rows` if they were declared public."""
     if not isinstance(rows, PublicRows):
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.X",
-                "be PublicRows, because a statistic of private rows would let one person change every teacher",
-                f"a {type(rows).__name__}",
-                'If these rows are public, pass PublicRows(X, source="...").',
-            )
+            f"{owner}.X",
+            "be PublicRows, because a statistic of private rows would let one person change every teacher",
+            f"a {type(rows).__name__}",
+            'If these rows are public, pass PublicRows(X, source="...").',
         )
     return rows

@@ -18,7 +18,7 @@ from sklearn.utils import InputTags, Tags, TargetTags
 
 from tutelage._internal.records import Entries, Names, frozen
 from tutelage._internal.typing import Array, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, as_is, shown
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
     COMMA,
@@ -40,7 +40,15 @@ from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import image_features
 from tutelage.features.learned import PublicPCA, PublicSteps
 from tutelage.features.texts import text_features
-from tutelage.tables import Table, as_table, column_array, is_lazy, is_missing, require_same_types, spelled
+from tutelage.tables import (
+    Table,
+    as_table,
+    column_array,
+    is_lazy,
+    is_missing,
+    require_same_types,
+    spelled,
+)
 
 
 @final
@@ -59,11 +67,13 @@ class PublicColumns(PublicFeatureMap):
     """
 
     names: Sequence[str]  # feature columns in order
-    categories: Sequence[Categories | None]  # in the order of their codes; None for columns of other kinds
+    # In the order of their codes; None for columns of other kinds.
+    categories: Sequence[Categories | None]
     dates: Sequence[str] = ()  # names of the columns of dates
     text_names: Sequence[str] = ()  # and of text
     text_maps: Sequence[PublicTransformer] = ()  # whose features were learned from public texts
-    forms: Mapping[str, str] = field(default_factory=dict)  # declared forms of numbers and dates: see `learn`
+    # Declared forms of numbers and dates: see `learn`.
+    forms: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def learn(
@@ -91,9 +101,10 @@ class PublicColumns(PublicFeatureMap):
         """
         if isinstance(names, str):
             raise InvalidParameterError(
-                Problem(
-                    "PublicColumns.learn.names", "be a sequence of names", f"{names!r}", f"Pass [{as_is(repr(names))}]."
-                )
+                "PublicColumns.learn.names",
+                "be a sequence of names",
+                f"{names!r}",
+                f"Pass [{as_is(repr(names))}].",
             )
         table = named_cells(public, names)
         if table is None:
@@ -102,7 +113,11 @@ class PublicColumns(PublicFeatureMap):
                 f"Table or a mapping of names to cells; or texts. Got a {type(public).__name__}."
             )
         names = tuple(table.columns) if names is None else names
-        given = dict(kinds or {}) if as_table(public, names) is not None else {TEXT: "text", **(kinds or {})}
+        given = (
+            dict(kinds or {})
+            if as_table(public, names) is not None
+            else {TEXT: "text", **(kinds or {})}
+        )
         _check_kinds(given, names)
         categories = list[Categories | None]()
         words = dict[str, str]()
@@ -123,7 +138,11 @@ class PublicColumns(PublicFeatureMap):
         source = table.source or "the public rows"
         maps = [text_features(PublicRows(as_texts(table.column(name)), source)) for name in texts]
         dates = [name for name, word in words.items() if is_day(word)]
-        forms = {name: word for name, word in words.items() if name in given and word in (COMMA, "date", DAY_FIRST)}
+        forms = {
+            name: word
+            for name, word in words.items()
+            if name in given and word in (COMMA, "date", DAY_FIRST)
+        }
         return cls(tuple(names), tuple(categories), tuple(dates), tuple(texts), tuple(maps), forms)
 
     @property
@@ -179,15 +198,17 @@ class PublicColumns(PublicFeatureMap):
 
         A column that is missing, or holds text where the public rows hold numbers, is refused; no cell is quoted.
         """
-        if not all(isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps):
+        if not all(
+            isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "PublicColumns.text_maps",
-                    "be maps made by `text_features`, because the texts of many people go through them together",
-                )
+                "PublicColumns.text_maps",
+                "be maps made by `text_features`, because the texts of many people go through them together",
             )
         if not self.names:
-            raise InvalidDataError("The rows have no columns to learn from. Pass rows with at least one feature.")
+            raise InvalidDataError(
+                "The rows have no columns to learn from. Pass rows with at least one feature."
+            )
         columns = columns_of(X, self.names)
         source = f" of {X.source}" if isinstance(X, Table) and X.source else ""
         kinds = self.kinds
@@ -202,7 +223,9 @@ class PublicColumns(PublicFeatureMap):
             found.append(cells)
         known = dict(zip(self.names, self.categories, strict=True))
         for name in self.categorical:
-            found.append(codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}"))
+            found.append(
+                codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}")
+            )
         for name, features in zip(self.text_names, self.text_maps, strict=True):
             found.append(features.transform(as_texts(columns[name])))
         return np.column_stack(found)
@@ -216,18 +239,18 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
             raise InvalidParameterError(
-                Problem("PublicColumns.learn.kinds", "name columns of the public rows", f"{name!r}")
+                "PublicColumns.learn.kinds", "name columns of the public rows", f"{name!r}"
             )
         if isinstance(kind, str) and kind in KINDS:
             continue
-        values = [*kind] if isinstance(kind, Sequence | np.ndarray) and not isinstance(kind, str) else []
+        values = (
+            [*kind] if isinstance(kind, Sequence | np.ndarray) and not isinstance(kind, str) else []
+        )
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
-                Problem(
-                    "PublicColumns.learn.kinds",
-                    f"give column '{as_is(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
-                    shown(kind),
-                )
+                "PublicColumns.learn.kinds",
+                f"give column '{as_is(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
+                shown(kind),
             )
 
 
@@ -271,18 +294,22 @@ class LearnedMap:
     def __post_init__(self) -> None:
         if self.name not in (None, *FEATURE_MAPS):
             raise InvalidParameterError(
-                Problem("LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", shown(self.name))
+                "LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", shown(self.name)
             )
         takers = {"components": ("pca", "images"), "image_shape": ("images",)}
         for setting, maps in takers.items():
             if getattr(self, setting) is not None and self.name not in maps:
                 raise InvalidParameterError(
-                    Problem(f"LearnedMap.{setting}", f"be left out, because it is of {' and '.join(maps)}")
+                    f"LearnedMap.{setting}", f"be left out, because it is of {' and '.join(maps)}"
                 )
 
     def __sklearn_tags__(self) -> Tags:
         """Say whether the learned map takes rows with missing cells."""
-        return Tags(None, TargetTags(required=False), input_tags=InputTags(allow_nan=self.name in (None, "steps")))
+        return Tags(
+            None,
+            TargetTags(required=False),
+            input_tags=InputTags(allow_nan=self.name in (None, "steps")),
+        )
 
 
 class NumberedRows(NamedTuple):
@@ -295,11 +322,15 @@ class NumberedRows(NamedTuple):
 
     def feature_map(self, wanted: LearnedMap) -> Any:
         """Return the map, learned from the public rows; by default that for people who cast ballots."""
-        name = wanted.name or (TABLE_MAP_OF_PEOPLE if self.image_shape is None else _IMAGE_MAP_OF_PEOPLE)
+        name = wanted.name or (
+            TABLE_MAP_OF_PEOPLE if self.image_shape is None else _IMAGE_MAP_OF_PEOPLE
+        )
         public = PublicRows(self.rows, wanted.source)
         if name == "images":
             return image_features(
-                public, wanted.image_shape or self.image_shape, n_components=wanted.components or _OF_IMAGES
+                public,
+                wanted.image_shape or self.image_shape,
+                n_components=wanted.components or _OF_IMAGES,
             )
         if name == "pca":
             return PublicPCA.learn(public, wanted.components or _COMPONENTS, whiten=True)
@@ -308,7 +339,8 @@ class NumberedRows(NamedTuple):
         if isinstance(self.columns, PublicColumns):
             n_numbers = len(self.columns.numbers)
             n_features = self.columns.n_text_features
-        n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, n_numbers)))  # of many columns, fewer each
+        # Of many columns, fewer each.
+        n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, n_numbers)))
         found = PublicSteps.learn(public, n_numbers, n_steps, n_features=n_features)
         if not n_features and not any(map(len, (*found.steps, *found.categories))):
             raise InvalidDataError(
@@ -317,7 +349,9 @@ class NumberedRows(NamedTuple):
         return found
 
 
-def numbered_rows(X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None) -> NumberedRows:
+def numbered_rows(
+    X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None
+) -> NumberedRows:
     """Return public rows with named columns, texts and images as numbers, and rows that are a matrix as they are.
 
     The kinds of the columns are `declared`, or learned from the rows; a mapping declares some of them.
@@ -328,7 +362,8 @@ def numbered_rows(X_public: Any, declared: ColumnMap | Mapping[str, str | Sequen
     if public is None:
         return NumberedRows(X_public)
     if declared is None or isinstance(declared, Mapping):
-        kinds = {TEXT: "text"} if as_table(X_public) is None else {}  # one column of texts, which has no name
+        # One column of texts, which has no name.
+        kinds = {TEXT: "text"} if as_table(X_public) is None else {}
         declared = PublicColumns.learn(public, kinds=kinds | dict(declared or {}))
     # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
     return NumberedRows(np.asarray(declared.transform(public)), declared, public)
@@ -381,7 +416,11 @@ def require_same_rows(X: Any, **columns: Any) -> None:
     That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
     order; or if `X` and one of them are of pandas and have different indexes.
     """
-    given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}
+    given = {
+        name: column
+        for name, column in columns.items()
+        if column is not None and not isinstance(column, str)
+    }
     if not given:
         return
     for name, rows in {**given, "X": X}.items():
@@ -410,7 +449,11 @@ def _index(rows: Any) -> Any:
 def public_features(X_public: Any, *special: Any) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
-    return X_public if public is None else public.without([name for name in special if isinstance(name, str)])
+    return (
+        X_public
+        if public is None
+        else public.without([name for name in special if isinstance(name, str)])
+    )
 
 
 def labels_of_public(X_public: Any, y: Any) -> Array | None:
@@ -429,26 +472,36 @@ def dense_rows(rows: Any) -> Any:
     """Return `rows`, images as one row of numbers each; refuse sparse ones."""
     refuse_containers(rows)
     if issparse(rows):
-        raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
-    return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim in (3, 4) else rows
+        raise InvalidDataError(
+            "Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`."
+        )
+    return (
+        rows.reshape(len(rows), -1)
+        if isinstance(rows, np.ndarray) and rows.ndim in (3, 4)
+        else rows
+    )
 
 
 def refuse_containers(rows: Any) -> None:
     """Refuse what holds rows and is not the rows themselves."""
     if isinstance(rows, str | PathLike):
-        raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")
+        raise InvalidDataError(
+            f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path)."
+        )
 
 
 def require_no_columns(feature_map: Any, owner: str, name: str) -> None:
     """Refuse a map that takes named columns: these come before the map of features, which takes numbers."""
-    steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
+    steps = (
+        [step for _, step in feature_map.steps]
+        if isinstance(feature_map, Pipeline)
+        else [feature_map]
+    )
     for step in steps:
         if isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and step.kinds):
             raise InvalidParameterError(
-                Problem(
-                    f"{owner}.{name}",
-                    "take numbers",
-                    "a map of named columns",
-                    "Pass it as $columns, and the steps after it as $features.",
-                )
+                f"{owner}.{name}",
+                "take numbers",
+                "a map of named columns",
+                "Pass it as $columns, and the steps after it as $features.",
             )

@@ -17,7 +17,12 @@ from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import (
@@ -40,7 +45,10 @@ from tutelage.tables import Table, as_table
 _MOST_FEATURES = 2**16
 _ROWS_FOR_WIDTH = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
-_STATELESS, _STATEFUL = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"), "numpy.random"
+_STATELESS, _STATEFUL = (
+    ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"),
+    "numpy.random",
+)
 _BY_ROW = (
     Binarizer, CountVectorizer, HashingVectorizer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder,
     RobustScaler, SimpleImputer, StandardScaler, TfidfTransformer, TfidfVectorizer,
@@ -78,23 +86,27 @@ class PublicTransformer(_Vouched):
 
     fitted: Any
     source: str  # where the public rows come from, for reports
-    row_by_row: bool = False  # whether the features of a row do not depend on the rows beside it, to the last bit
+    # Whether the features of a row do not depend on the rows beside it, to the last bit.
+    row_by_row: bool = False
     # The columns of rows that have named ones, by the public rows: number, date or text. Texts alone are one column.
     kinds: Mapping[str, str] = field(default_factory=dict)
     library: str = ""  # of the frames that the transformer gets; empty for a matrix or texts
 
     def __post_init__(self) -> None:
         raise InvalidParameterError(
-            Problem(
-                "PublicTransformer.transformer",
-                "be fitted by PublicTransformer.learn(transformer, public), because the rows of other fits are unknown",
-                fix="If its weights are public, use PublicEncoder.",
-            )
+            "PublicTransformer.transformer",
+            "be fitted by PublicTransformer.learn(transformer, public), because the rows of other fits are unknown",
+            fix="If its weights are public, use PublicEncoder.",
         )
 
     @classmethod
     def learn(
-        cls, transformer: Any, public: Any, *, row_by_row: bool | None = None, source: str = "the public table"
+        cls,
+        transformer: Any,
+        public: Any,
+        *,
+        row_by_row: bool | None = None,
+        source: str = "the public table",
     ) -> Self:
         """Clone a transformer, fit the clone on public rows and return it as a public feature map.
 
@@ -122,11 +134,9 @@ class PublicTransformer(_Vouched):
         if is_type or not (hasattr(transformer, "fit") and hasattr(transformer, "transform")):
             got = transformer.__name__ if is_type else type(transformer)
             raise InvalidParameterError(
-                Problem(
-                    "PublicTransformer.learn.transformer",
-                    "be a scikit-learn transformer, which has `fit` and `transform`",
-                    f"{got}",
-                )
+                "PublicTransformer.learn.transformer",
+                "be a scikit-learn transformer, which has `fit` and `transform`",
+                f"{got}",
             )
         if table is None:
             kinds = {TEXT: "text"} if values.ndim == 1 else {}
@@ -143,11 +153,9 @@ class PublicTransformer(_Vouched):
                 fitted.fit(as_frame(values, kinds, library) if library else values)
         except Exception as error:
             raise InvalidParameterError(
-                Problem(
-                    "PublicTransformer.learn.transformer",
-                    "support cloning, and fitting on the public rows without labels",
-                    fix=f"It raised {type(error).__name__}: {as_is(error)}",
-                )
+                "PublicTransformer.learn.transformer",
+                "support cloning, and fitting on the public rows without labels",
+                fix=f"It raised {type(error).__name__}: {as_is(error)}",
             ) from None
         made = cls.__new__(cls)
         vars(made).update(
@@ -165,7 +173,9 @@ class PublicTransformer(_Vouched):
             )
         if made.row_by_row:
             check_row_by_row(made, values)
-        made.row_by_row = made.row_by_row or (row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing())
+        made.row_by_row = made.row_by_row or (
+            row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing()
+        )
         return made
 
     def transform(self, X: Any) -> FloatArray:
@@ -173,7 +183,8 @@ class PublicTransformer(_Vouched):
         rows = X
         if self.kinds:
             rows = as_frame(X, self.kinds, self.library) if self.library else only_texts(X)
-        with config_context(transform_output="default"):  # frames cannot hold the sparse rows of a step in between
+        # Frames cannot hold the sparse rows of a step in between.
+        with config_context(transform_output="default"):
             return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
@@ -230,15 +241,15 @@ class PublicEncoder(_Vouched):
     def __post_init__(self) -> None:
         if not callable(self.encode):
             got = f"a {type(self.encode).__name__}"
-            raise InvalidParameterError(Problem("PublicEncoder.encode", "be a function from rows to features", got))
+            raise InvalidParameterError(
+                "PublicEncoder.encode", "be a function from rows to features", got
+            )
         if not isinstance(self.source, str) or not self.source.strip():
             raise InvalidParameterError(
-                Problem(
-                    "PublicEncoder.source",
-                    "state where the weights come from",
-                    f"{self.source!r}",
-                    "Their training must not have used private rows.",
-                )
+                "PublicEncoder.source",
+                "state where the weights come from",
+                f"{self.source!r}",
+                "Their training must not have used private rows.",
             )
 
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -266,7 +277,8 @@ def _is_known_by_row(part: Any) -> bool:
         return all(_is_known_by_row(step) for _, step in steps)
     if type(part) is ColumnTransformer:
         return all(_is_known_by_row(step) for _, step, _ in part.transformers_)
-    return type(part) in _BY_ROW or (type(part) is FunctionTransformer and part.func is None)  # "passthrough", fitted
+    # "passthrough", fitted.
+    return type(part) in _BY_ROW or (type(part) is FunctionTransformer and part.func is None)
 
 
 def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
@@ -297,10 +309,12 @@ def _require_fresh(transformer: Any) -> None:
         kind = type(part)
         owner = getattr(part, "__self__", None)
         own_clone = getattr(kind, "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
-        if own_clone is not BaseEstimator.__sklearn_clone__ and not isinstance(part, PublicFeatureMap):
-            raise InvalidParameterError(_stays_fitted(kind.__name__))
+        if own_clone is not BaseEstimator.__sklearn_clone__ and not isinstance(
+            part, PublicFeatureMap
+        ):
+            raise InvalidParameterError(*_stays_fitted(kind.__name__))
         if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
-            raise InvalidParameterError(_stays_fitted(f"a method of {type(owner).__name__}"))
+            raise InvalidParameterError(*_stays_fitted(f"a method of {type(owner).__name__}"))
 
 
 def _keeps_nothing(transformer: Any) -> bool:
@@ -311,7 +325,10 @@ def _keeps_nothing(transformer: Any) -> bool:
 def _is_stateless(part: Any) -> bool:
     if isinstance(part, np.ufunc):  # others may hold a function of Python
         return getattr(np, part.__name__, None) is part
-    module = str(getattr(part if hasattr(part, "__qualname__") else type(part), "__module__", None) or "builtins")
+    module = str(
+        getattr(part if hasattr(part, "__qualname__") else type(part), "__module__", None)
+        or "builtins"
+    )
     return module.partition(".")[0] in _STATELESS and not module.startswith(_STATEFUL)
 
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.learned import PublicPCA
 from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows, unit_rows
@@ -51,18 +51,18 @@ class EdgesAndLevels(PublicFeatureMap):
         shape = self.image_shape
         if not isinstance(shape, tuple | list) or len(shape) not in (2, 3):
             raise InvalidParameterError(
-                Problem("EdgesAndLevels.image_shape", "be (height, width) or (height, width, channels)", f"{shape!r}")
+                "EdgesAndLevels.image_shape",
+                "be (height, width) or (height, width, channels)",
+                f"{shape!r}",
             )
         for place, side in enumerate(shape):
             integer_at_least(side, 1 if place == 2 else 4, "image_shape", "EdgesAndLevels")
         if prod(shape) > _MOST_NUMBERS:
             raise InvalidParameterError(
-                Problem(
-                    "EdgesAndLevels.image_shape",
-                    f"have at most {_MOST_NUMBERS} numbers per image",
-                    f"{shape!r}",
-                    "Make the images smaller, or use PublicEncoder with a network trained on public images.",
-                )
+                "EdgesAndLevels.image_shape",
+                f"have at most {_MOST_NUMBERS} numbers per image",
+                f"{shape!r}",
+                "Make the images smaller, or use PublicEncoder with a network trained on public images.",
             )
 
     @property
@@ -72,15 +72,21 @@ class EdgesAndLevels(PublicFeatureMap):
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
-        rows = number_rows(flat_images(X, self.image_shape), prod(self.image_shape), "EdgesAndLevels")
+        rows = number_rows(
+            flat_images(X, self.image_shape), prod(self.image_shape), "EdgesAndLevels"
+        )
         if rows.dtype.kind == "f" and np.isnan(rows).any():
-            raise InvalidDataError("X of EdgesAndLevels must hold numbers. Fill the missing pixels first.")
+            raise InvalidDataError(
+                "X of EdgesAndLevels must hold numbers. Fill the missing pixels first."
+            )
         directions = self.directions()
         height, width, n_channels = (*self.image_shape, 1)[:3]
 
         def features(chunk: Matrix) -> FloatArray:
             # Sums of whole levels, and of their squares, are exact, in whatever order they are added.
-            levels = np.rint(np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white))
+            levels = np.rint(
+                np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white)
+            )
             total = levels.reshape(-1, height, width, n_channels).sum(axis=3)
             gray = np.rint(total / n_channels).astype(np.float32)
             return np.hstack([edge_histograms(gray, directions), unit_rows(levels)])
@@ -125,7 +131,9 @@ def edge_histograms(images: Matrix, by: Directions) -> Matrix:
     parts = list[Matrix]()
     for size in (by.scale, -by.scale):
         for angle in by.angles:
-            along = across * np.float32(size * np.cos(angle)) + down * np.float32(size * np.sin(angle))
+            along = across * np.float32(size * np.cos(angle)) + down * np.float32(
+                size * np.sin(angle)
+            )
             edges = np.rint(np.maximum(along - threshold, 0))
             parts.append(edges.reshape(len(images), len(by.weights)) @ by.weights)
     rows = np.hstack(parts)
@@ -159,12 +167,14 @@ def image_features(
     values = require_public(public, "image_features").values
     if image_shape is None and values.ndim not in (3, 4):
         raise InvalidParameterError(
-            Problem("image_features.image_shape", "be the height and width of flattened images", "None")
+            "image_features.image_shape", "be the height and width of flattened images", "None"
         )
     shape = values.shape[1:] if image_shape is None else tuple(image_shape)
     white = float(np.max(values))
     if not 0 < white < np.inf:
-        raise InvalidDataError("The public images of image_features must be finite, and not all black.")
+        raise InvalidDataError(
+            "The public images of image_features must be finite, and not all black."
+        )
     edges = EdgesAndLevels(shape, white=white)
     rows = PublicRows(flat_images(values, shape), public.source).through(edges)
     integer_at_least(n_components, 1, "n_components", "image_features")

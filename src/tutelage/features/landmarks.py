@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.learned import PublicProjection
 from tutelage.features.rowwise import (
@@ -28,14 +28,17 @@ from tutelage.features.rowwise import (
     squared_distances,
 )
 
-_SCALES = (1.0, 2.0)  # bandwidths, in distances of the kernel; `transform` counts on one being twice the other
+# Bandwidths, in distances of the kernel; `transform` counts on one being twice the other.
+_SCALES = (1.0, 2.0)
 _LINEAR = 0.5  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
-_ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
+# Public rows that the spread along one direction is estimated from, at least.
+_ROWS_PER_FEATURE = 10
 # With less noise than the first, Gaussians of half the width pay; but not where landmarks are further away than that.
 _FINE, _NARROW = 1e-3, 0.5
 _SAMPLE = 1000  # public rows between which the median distance is taken
-_SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian is zero or infinite when squared
+# Of reach and distance, so that no width of a Gaussian is zero or infinite when squared.
+_SIZES = (1e-60, 1e60)
 # Assumed signal of the features, which noise is weighed against: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
 _EXPLAINED, _POWER = 0.3, 0.8
@@ -62,8 +65,10 @@ class PublicKernel(PublicFeatureMap):
 
     center: FloatArray  # public mean
     reach: float  # the largest distance of a public value from its column's mean
-    points: FloatArray  # landmarks minus center, in whole steps of the grid on which distances are exact
-    distance: float  # width of the narrower Gaussian, in the units of the rows; the other is twice as wide
+    # Landmarks minus center, in whole steps of the grid on which distances are exact.
+    points: FloatArray
+    # Width of the narrower Gaussian, in the units of the rows; the other is twice as wide.
+    distance: float
 
     def __post_init__(self) -> None:
         self._check()
@@ -122,22 +127,18 @@ class PublicKernel(PublicFeatureMap):
         points = np.shape(self.points)
         if len(points) != 2 or points[1:] != center or 0 in points:
             raise InvalidParameterError(
-                Problem(
-                    "PublicKernel.points",
-                    "have one row per landmark, and one column per entry of $center",
-                    f"shapes {points} and {center}",
-                )
+                "PublicKernel.points",
+                "have one row per landmark, and one column per entry of $center",
+                f"shapes {points} and {center}",
             )
         levels = distance_levels(len(self.center), EXACT_FLOAT64)
         if not np.all((np.abs(self.points) <= levels) & (np.rint(self.points) == self.points)):
             raise InvalidParameterError(
-                Problem(
-                    "PublicKernel.points",
-                    f"be whole numbers from -{levels} to {levels}, so that distances are exact",
-                )
+                "PublicKernel.points",
+                f"be whole numbers from -{levels} to {levels}, so that distances are exact",
             )
         if not np.isfinite(self.center).all():
-            raise InvalidParameterError(Problem("PublicKernel.center", "be finite numbers"))
+            raise InvalidParameterError("PublicKernel.center", "be finite numbers")
 
 
 @final
@@ -146,7 +147,8 @@ class UnitBall(PublicFeatureMap):
     """Rows scaled to a length of at most one, with one more number that is the same for every row."""
 
     radius: float  # length beyond which a row is shortened
-    constant: float = 0.3  # the number added, in radii, from which the shares of the classes are estimated
+    # The number added, in radii, from which the shares of the classes are estimated.
+    constant: float = 0.3
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, features + 1)."""
@@ -154,7 +156,9 @@ class UnitBall(PublicFeatureMap):
         rows = np.asarray(X, np.float64)
         lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True)) / self.radius
         scaled = rows / (self.radius * np.maximum(lengths, 1))
-        return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(1 + self.constant**2)
+        return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(
+            1 + self.constant**2
+        )
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names of the columns and ``constant``, or None where the columns have no names."""

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import Array, FloatArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import finite_rows, in_chunks, number_rows, projector, reach_of
 
@@ -61,11 +61,9 @@ class PublicPCA(PublicProjection):
         rows = _public_numbers(public, "PublicPCA")
         if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
             raise InvalidParameterError(
-                Problem(
-                    "PublicPCA.n_components",
-                    f"be at most {min(rows.shape)}, because the public rows have shape {rows.shape}",
-                    f"{n_components}",
-                )
+                "PublicPCA.n_components",
+                f"be at most {min(rows.shape)}, because the public rows have shape {rows.shape}",
+                f"{n_components}",
             )
         with one_thread("blas"):  # or the last bits would depend on the machine's load
             fitted = PCA(n_components, random_state=seed).fit(rows)
@@ -80,7 +78,8 @@ class PublicPCA(PublicProjection):
 # most have fewer: without their columns, readmissions of UCI Diabetes at ε = 0.5 are 1.0 points more accurate.
 _ROWS_OF_CATEGORY = 10
 _SHARE_OF_CATEGORY = 0.01
-_MOST_DIGITS = 9  # after the point; columns with more have values everywhere, and steps near one by chance only
+# After the point; columns with more have values everywhere, and steps near one by chance only.
+_MOST_DIGITS = 9
 _LARGEST_WHOLE = 1e14
 _LARGEST = float(np.finfo(np.float64).max)
 FURTHEST = 1e6  # standard deviations: a value further out than that is moved there
@@ -165,11 +164,15 @@ class PublicSteps(PublicFeatureMap):
         n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
         if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
             raise InvalidParameterError(
-                Problem("PublicSteps.n_numbers", f"be at most {n_columns}, the number of columns", f"{n_numbers}")
+                "PublicSteps.n_numbers",
+                f"be at most {n_columns}, the number of columns",
+                f"{n_numbers}",
             )
         shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
         if np.isinf(rows).any():
-            raise InvalidDataError("The public rows of PublicSteps.learn must hold no infinite number.")
+            raise InvalidDataError(
+                "The public rows of PublicSteps.learn must hold no infinite number."
+            )
         numbers, codes, _ = np.split(rows.T, [n_numbers, n_columns])
         known = codes[~np.isnan(codes)]
         if np.any(np.rint(known) != known):
@@ -201,7 +204,9 @@ class PublicSteps(PublicFeatureMap):
         rows = number_rows(X, n_columns + self.features, "PublicSteps")
         numbers, codes, features = np.split(rows, [len(self.steps), n_columns], axis=1)
         found = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
-        found += [codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)]
+        found += [
+            codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)
+        ]
         return np.concatenate([*found, features * self.factor], axis=1, dtype=np.float64)
 
     def __sklearn_tags__(self) -> Any:
@@ -247,7 +252,9 @@ def _unit(values: FloatArray) -> float:
     """Return the largest power of ten, at most 1, of which all values are multiples; 0 if they have many digits."""
     largest = np.abs(values).max()
     for digits in range(_MOST_DIGITS + 1):
-        if largest < _LARGEST_WHOLE / 10**digits and np.array_equal(np.round(values, digits), values):
+        if largest < _LARGEST_WHOLE / 10**digits and np.array_equal(
+            np.round(values, digits), values
+        ):
             return 10.0**-digits
     return 0.0
 

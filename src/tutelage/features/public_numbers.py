@@ -15,7 +15,13 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.features.rowwise import in_chunks
 
 DEPTH = 6  # of a tree
-_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "max_depth": DEPTH, "random_state": 0}
+_TREES = {
+    "max_iter": 100,
+    "learning_rate": 0.06,
+    "max_leaf_nodes": 15,
+    "max_depth": DEPTH,
+    "random_state": 0,
+}
 _FOLDS = 5
 FEWEST = 20  # rows with a number
 _AT_ONCE = 2**12  # rows
@@ -29,7 +35,8 @@ class PublicTrees:
 
     base: float
     feature: IntArray  # column that a node looks at
-    threshold: FloatArray  # up to which a row goes to the first of its two nodes, which follow each other
+    # Up to which a row goes to the first of its two nodes, which follow each other.
+    threshold: FloatArray
     below: IntArray  # the first of these; of a leaf itself
     value: FloatArray  # of a leaf
 
@@ -40,7 +47,10 @@ class PublicTrees:
             fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
         grown = [one[0].nodes for one in fitted._predictors]
         shape = len(grown), max(map(len, grown), default=1)
-        made = cls(float(np.ravel(fitted._baseline_prediction)[0]), *(np.zeros(shape, kind) for kind in "qdqd"))
+        made = cls(
+            float(np.ravel(fitted._baseline_prediction)[0]),
+            *(np.zeros(shape, kind) for kind in "qdqd"),
+        )
         made.threshold += np.inf  # a leaf keeps its rows
         for tree, nodes in enumerate(grown):
             made._take(tree, nodes)
@@ -69,7 +79,9 @@ class PublicTrees:
     def _shares(self, bins: Matrix) -> FloatArray:
         found = np.full(len(bins), self.base)
         rows = np.arange(len(bins))
-        for feature, threshold, below, value in zip(*(getattr(self, name) for name in _ARRAYS), strict=True):
+        for feature, threshold, below, value in zip(
+            *(getattr(self, name) for name in _ARRAYS), strict=True
+        ):
             node = np.zeros(len(bins), np.int64)
             for _ in range(DEPTH):
                 node = below[node] + (bins[rows, feature[node]] > threshold[node])

@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 
 from tutelage._internal.threads import on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 EXACT_FLOAT32 = 2**24  # the type holds all integers up to here
 EXACT_FLOAT64 = 2**53
-_LARGEST_VALUE = 2**24  # times _LARGEST_WEIGHTS this is 2^53, up to which float64 holds all integers
+# Times _LARGEST_WEIGHTS this is 2^53, up to which float64 holds all integers.
+_LARGEST_VALUE = 2**24
 _LARGEST_WEIGHTS = 2**29
 _BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
 _CHUNK = 256  # rows that are worked on at once by one thread; no result depends on it
@@ -54,7 +55,9 @@ def finite_rows(X: ArrayLike, n_features: int, owner: str) -> Matrix:
     """Return `X` as an array if its rows are that number of finite numbers; raise InvalidDataError otherwise."""
     rows = number_rows(X, n_features, owner)
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        raise InvalidDataError(f"X of {owner} must hold finite numbers. Fill the missing ones first.")
+        raise InvalidDataError(
+            f"X of {owner} must hold finite numbers. Fill the missing ones first."
+        )
     return rows
 
 
@@ -91,16 +94,16 @@ def projection(directions: FloatArray, reach: float) -> Projection:
         # Otherwise products could be rounded, or floats hold a unit with fewer digits or not at all.
         if not normal or not np.abs(weights).sum(axis=0).max() <= _LARGEST_WEIGHTS:
             raise InvalidParameterError(
-                Problem(
-                    "Projection.matrix",
-                    "be finite and neither too large nor too small for exact 64-bit sums, and so must $reach",
-                    fix="Scale the columns to similar sizes.",
-                )
+                "Projection.matrix",
+                "be finite and neither too large nor too small for exact 64-bit sums, and so must $reach",
+                fix="Scale the columns to similar sizes.",
             )
     return Projection(step, _LARGEST_VALUE, weights, step * unit)
 
 
-def projector(center: FloatArray, directions: FloatArray, reach: float) -> Callable[[Matrix], Matrix]:
+def projector(
+    center: FloatArray, directions: FloatArray, reach: float
+) -> Callable[[Matrix], Matrix]:
     """Return the function X ↦ (X − center) · directions to about six digits of `reach`."""
     by = projection(directions, reach)
     return lambda X: on_grid(X, center, by.step, by.limit) @ by.weights * by.scale

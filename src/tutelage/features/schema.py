@@ -77,15 +77,13 @@ class Schema(PublicFeatureMap):
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping) or not 1 <= len(self.columns) <= _MOST_COLUMNS:
             raise InvalidParameterError(
-                Problem(
-                    "Schema.columns",
-                    f"be a mapping of column names to ranges or categories, with 1 to {_MOST_COLUMNS} columns",
-                    shown(self.columns),
-                )
+                "Schema.columns",
+                f"be a mapping of column names to ranges or categories, with 1 to {_MOST_COLUMNS} columns",
+                shown(self.columns),
             )
         problems = [*filter(None, map(_problem_of, self.columns, self.columns.values()))]
         if problems:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
 
     @classmethod
     def learn(cls, public: Any) -> Self:
@@ -97,14 +95,18 @@ class Schema(PublicFeatureMap):
         found = Entries()
         table = as_table(public)
         if table is None:
-            raise InvalidDataError("`public` of Schema.learn must be public rows with named columns.")
+            raise InvalidDataError(
+                "`public` of Schema.learn must be public rows with named columns."
+            )
         for name in table.columns:
             times = Counter(table.texts(name))
             if max(times.values()) > _NEARLY_ALL * table.n_rows:
                 continue
             kind = kind_of(table, name, short_texts=True)
             if not isinstance(kind, str):
-                found[name] = [text for text in categories_of(table, name).tolist() if text] or ["?"]
+                found[name] = [text for text in categories_of(table, name).tolist() if text] or [
+                    "?"
+                ]
             elif kind == "number":
                 numbers = _numbers(table.column(name))
                 low = float(np.nanmin(numbers))
@@ -193,7 +195,9 @@ class Schema(PublicFeatureMap):
     def transform(self, X: Any) -> Matrix:
         """Return the number of the bin of each cell, shape (rows, columns)."""
         cells = columns_of(X, self.names)
-        return np.column_stack([_bin_of(cells[name], column) for name, column in self.columns.items()])
+        return np.column_stack(
+            [_bin_of(cells[name], column) for name, column in self.columns.items()]
+        )
 
     def values(self, table: Table) -> Matrix:
         """Return numbers as they are, and the bins of categories, shape (rows, columns)."""
@@ -214,12 +218,16 @@ class Schema(PublicFeatureMap):
             if _is_range(column):
                 digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
                 extremes = float(np.fmin.reduce(cells)), float(np.fmax.reduce(cells))
-                for end, extreme, known in zip(map(float, column), extremes, is_proposed, strict=True):
+                for end, extreme, known in zip(
+                    map(float, column), extremes, is_proposed, strict=True
+                ):
                     if known or round(end, digits) == end:
                         continue
                     is_equal = round(end, digits + 1) == round(extreme, digits + 1)
                     if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
-                        found[name] = "has an end that equals a private extreme to more than three digits"
+                        found[name] = (
+                            "has an end that equals a private extreme to more than three digits"
+                        )
             else:
                 of_people = np.unique(cells.astype(np.int64) * len(people) + people) // len(people)
                 counts = np.bincount(of_people, minlength=len(column))[: len(column)]
@@ -259,7 +267,10 @@ def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
     if _is_range(column):
         whole = all(isinstance(end, Integral) for end in column)
-    elif all(is_number(one) and spelled(float(one)) == one and abs(float(one)) <= _LARGEST for one in column):
+    elif all(
+        is_number(one) and spelled(float(one)) == one and abs(float(one)) <= _LARGEST
+        for one in column
+    ):
         whole = all(float(one) % 1 == 0 for one in column)
     elif all(by_value(one) in ("True", "False") for one in column):
         return {TRUTH_TYPE}, "truth values", "boolean"
@@ -309,12 +320,16 @@ def _problem_of(name: object, column: object) -> Problem | None:
     fits = False
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
-            fits = all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(column[1])
+            fits = all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(
+                column[1]
+            )
         elif all(isinstance(one, str) and _is_plain(one) for one in column):
             fits = len(set(map(by_value, column))) == len(column) <= _MOST_BINS
     if fits:
         return None
-    ranges = f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
+    ranges = (
+        f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
+    )
     return Problem("Schema.columns", f"give {as_is(shown(name))} {ranges}", shown(column))
 
 

@@ -19,7 +19,13 @@ from sklearn.pipeline import Pipeline
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
 from tutelage.exceptions import InvalidDataError
-from tutelage.features.base import FeatureMap, PublicFeatureMap, PublicRows, keeps_nothing, takes_rows_together
+from tutelage.features.base import (
+    FeatureMap,
+    PublicFeatureMap,
+    PublicRows,
+    keeps_nothing,
+    takes_rows_together,
+)
 from tutelage.features.learned import PublicProjection, PublicScaling
 from tutelage.features.rowwise import reach_of
 
@@ -73,7 +79,8 @@ class PublicModel(NamedTuple):
         if self.linear is not None:
             found = self.linear.transform(seen) + self.offsets
         else:
-            with one_thread("openmp"):  # whose threads do not survive a fork, and wait busily for each other
+            # Whose threads do not survive a fork, and wait busily for each other.
+            with one_thread("openmp"):
                 found = np.asarray(self.trees.decision_function(rows), np.float64)  # type: ignore[union-attr]
         if found.ndim == 1:
             found = np.stack([np.zeros_like(found), found], axis=1)
@@ -119,7 +126,8 @@ class ScoredRows(PublicFeatureMap):
             )
         public = Labeled(rows, seen, labels, n_classes)
         fold = public.folds(np.random.default_rng(0).permutation(np.flatnonzero(known)))
-        unseen = np.where(known, fold, 0)  # a row without a label is scored by the model of the first fold
+        # A row without a label is scored by the model of the first fold.
+        unseen = np.where(known, fold, 0)
         trials = list[tuple[float, float, Any, FloatArray]]()
         for fit in _fits(rows, known):
             apart = np.zeros((len(labels), n_classes))
@@ -154,7 +162,8 @@ class Start(NamedTuple):
 
     parts: tuple[IntArray, ...]
     apart: FloatArray  # of each row, by a model of the four other parts
-    pairs: tuple[FloatArray, ...]  # of each part and its partner by a model of the three other parts, and else as above
+    # Of each part and its partner by a model of the three other parts, and else as above.
+    pairs: tuple[FloatArray, ...]
 
     @classmethod
     def learn(
@@ -169,7 +178,8 @@ class Start(NamedTuple):
 
         One kind of model is chosen, by the first part, for all.
         """
-        if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:  # or a model could be left with one class
+        # Or a model could be left with one class.
+        if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
             return None
         public = Labeled(rows, seen, labels, n_classes)
         fold = public.folds(order)
@@ -183,7 +193,9 @@ class Start(NamedTuple):
             return _sharpness(scores_by(fit, (0,), parts[0]), labels[parts[0]])[1]
 
         kinds = _fits(rows, fold != ABSTAIN)
-        best = min((fit for fit in kinds if fit is not _trees or n_classes <= _MOST_CLASSES), key=surprise)
+        best = min(
+            (fit for fit in kinds if fit is not _trees or n_classes <= _MOST_CLASSES), key=surprise
+        )
         apart = np.zeros((len(labels), n_classes))
         scored_with = np.maximum(fold, 0)  # rows that are not dealt are scored as the first part is
         for number in range(_FOLDS):
@@ -221,7 +233,8 @@ class BesideScores(PublicFeatureMap):
 
 def chances_of(scores: FloatArray) -> FloatArray:
     """Return the chance of each class by its score, shape (rows, classes)."""
-    scores = np.ascontiguousarray(scores)  # trees give columns: sums of many rows would be in another order than of one
+    # Trees give columns: sums of many rows would be in another order than of one.
+    scores = np.ascontiguousarray(scores)
     found = np.exp(scores - scores.max(axis=1, keepdims=True))
     return found / found.sum(axis=1, keepdims=True)
 
@@ -235,7 +248,9 @@ def log_chances(chances: FloatArray) -> FloatArray:
 def _fits(rows: Matrix, known: Mask) -> Iterator[Any]:
     """Yield how models are fitted; the better one is chosen by what it says of rows whose labels it has not seen."""
     for equal_columns, penalties in _PENALTIES.items():
-        yield from (partial(_linear, equal_columns=equal_columns, penalty=penalty) for penalty in penalties)
+        yield from (
+            partial(_linear, equal_columns=equal_columns, penalty=penalty) for penalty in penalties
+        )
     numbers = rows.ndim == 2 and rows.dtype.kind in "buif" and rows.shape[1] <= _MOST_COLUMNS
     if numbers and np.count_nonzero(known) >= _FEWEST_OF_TREES:
         yield _trees
@@ -245,10 +260,16 @@ def _linear(public: Labeled, *, equal_columns: bool, penalty: float) -> PublicMo
     seen = public.seen
     scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
     if not equal_columns:
-        scaling = PublicScaling(scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation)))
+        scaling = PublicScaling(
+            scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation))
+        )
     with one_thread("blas"):  # or the last bits would depend on the machine's load
-        fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), public.labels)
-    directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, None]
+        fitted = LogisticRegression(C=penalty, max_iter=500).fit(
+            scaling.transform(seen), public.labels
+        )
+    directions = (
+        fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, None]
+    )
     offsets = np.asarray(fitted.intercept_)
     if len(fitted.classes_) == 2:
         directions = np.hstack([-directions, directions]) / 2

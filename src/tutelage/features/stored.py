@@ -13,13 +13,18 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import PublicProjection, PublicScaling
 from tutelage.features.rowwise import projector
 
-_STEPS: tuple[type[PublicFeatureMap], ...] = (PublicScaling, PublicKernel, PublicProjection, UnitBall)
+_STEPS: tuple[type[PublicFeatureMap], ...] = (
+    PublicScaling,
+    PublicKernel,
+    PublicProjection,
+    UnitBall,
+)
 # Scalars lie between the two, and entries of arrays between minus and plus the larger. Products of four still fit.
 _LEAST, _LARGEST = 1e-60, 1e60
 
@@ -43,14 +48,26 @@ def map_from_bytes(content: bytes) -> Pipeline:
         arrays = {name: found[name] for name in found.files}
     names = arrays.pop("names").tolist()
     kinds = _STEPS[-len(names) :]
-    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
+    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (
+        len(_STEPS) - 1,
+        len(_STEPS),
+    ):
         raise ValueError("other steps")
     landmarks, columns = arrays[f"map {len(names) - 3} points"].shape
     _, features = arrays[f"map {len(names) - 2} directions"].shape
     shapes: dict[str, dict[str, tuple[int, ...]]] = {
         "PublicScaling": {"center": (columns,), "deviation": (columns,)},
-        "PublicKernel": {"center": (columns,), "reach": (), "points": (landmarks, columns), "distance": ()},
-        "PublicProjection": {"center": (landmarks,), "directions": (landmarks, features), "reach": ()},
+        "PublicKernel": {
+            "center": (columns,),
+            "reach": (),
+            "points": (landmarks, columns),
+            "distance": (),
+        },
+        "PublicProjection": {
+            "center": (landmarks,),
+            "directions": (landmarks, features),
+            "reach": (),
+        },
         "UnitBall": {"radius": (), "constant": ()},
     }
     steps: list[Any] = []
@@ -68,9 +85,12 @@ def map_from_bytes(content: bytes) -> Pipeline:
 
 def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
     """Refuse an array of another shape, or with a number that is not finite or out of range."""
-    if array.shape != shape or not np.abs(array).max() <= _LARGEST or (not shape and array < _LEAST):
+    if (
+        array.shape != shape
+        or not np.abs(array).max() <= _LARGEST
+        or (not shape and array < _LEAST)
+    ):
         raise InvalidParameterError(
-            Problem(
-                "the public map.parameters", "have the shape that the file gives, and finite numbers of moderate size"
-            )
+            "the public map.parameters",
+            "have the shape that the file gives, and finite numbers of moderate size",
         )

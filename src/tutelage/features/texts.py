@@ -16,7 +16,8 @@ from tutelage.features.base import PublicRows, require_public
 from tutelage.features.fitted import PublicTransformer
 
 _AXES = 400
-_TERMS = 20_000  # words, and as many sequences of letters: the axes of both are part of the student, 64 MB at most
+# Words, and as many sequences of letters: the axes of both are part of the student, 64 MB at most.
+_TERMS = 20_000
 _TEXTS_PER_AXIS = 4
 _STEPS = 8  # of the search for the axes
 _RARE = 2  # public texts in which a word must be, or it is left out
@@ -39,8 +40,15 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     texts = require_public(public, "text_features").values
     integer_at_least(n_axes, 1, "n_axes", "text_features")
     if texts.ndim != 1:
-        raise InvalidDataError(f"The public rows of text_features must be one text each. Got shape {texts.shape}.")
-    shared: dict[str, Any] = {"sublinear_tf": True, "min_df": _RARE, "max_features": _TERMS, "dtype": np.float32}
+        raise InvalidDataError(
+            f"The public rows of text_features must be one text each. Got shape {texts.shape}."
+        )
+    shared: dict[str, Any] = {
+        "sublinear_tf": True,
+        "min_df": _RARE,
+        "max_features": _TERMS,
+        "dtype": np.float32,
+    }
     vectorizers = {
         "words": Terms(stop_words="english", **shared),
         "letters": Terms(analyzer="char_wb", ngram_range=(3, 5), **shared),
@@ -81,5 +89,8 @@ class Terms(TfidfVectorizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         terms = state.get("vocabulary_")
         if isinstance(terms, str):
-            state = {**state, "vocabulary_": {term: place for place, term in enumerate(terms.split("\n"))}}
+            state = {
+                **state,
+                "vocabulary_": {term: place for place, term in enumerate(terms.split("\n"))},
+            }
         super().__setstate__(state)

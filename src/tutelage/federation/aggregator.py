@@ -66,7 +66,9 @@ class Aggregator:
         self.consortium: Final = home.consortium_as(Role.AGGREGATOR)
         self._boundary = self.consortium.boundary(ledger, home.member)
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
+    def ask(
+        self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False
+    ) -> Batch | None:
         """Announce the rows that have no label yet as one batch, and spend its budget; return it, or None if all have.
 
         A refusal spends nothing. A repeated call after a crash announces the same batch.
@@ -81,11 +83,16 @@ class Aggregator:
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
         """
         if isinstance(self.consortium.scheme, SharedSums):
-            raise FederationError("The terms are about sums of ballots. Use `ask_sum` with the name of a release.")
+            raise FederationError(
+                "The terms are about sums of ballots. Use `ask_sum` with the name of a release."
+            )
         asked = np.asarray(rows)
         if asked.ndim == 0 or len(asked) == 0:
-            raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
-        with self._boundary.turn():  # of two processes, the second finds what the first one announced
+            raise InvalidDataError(
+                f"`rows` must hold at least one public row. Got shape {asked.shape}."
+            )
+        # Of two processes, the second finds what the first one announced.
+        with self._boundary.turn():
             return self._announced(asked, mailbox, new_batch=new_batch)
 
     def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
@@ -99,7 +106,9 @@ class Aggregator:
         self.consortium.sums()
         earlier = self._earlier(self.consortium.scheme.drafts(release, self._boundary)[-1].name)
         if not earlier:
-            raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
+            raise StaleBatchError(
+                f"Release {release!r} is not complete. Ask for its sums, and collect them."
+            )
         return self._following(earlier[-1])
 
     def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
@@ -108,7 +117,8 @@ class Aggregator:
             earlier = self._earlier(draft.name)
             if earlier and self._boundary.is_closed(earlier[-1]):
                 before = earlier[-1]
-                mailbox.put_collected(self._home.identity, before, self.consortium)  # where a process died before
+                # Where a process died before.
+                mailbox.put_collected(self._home.identity, before, self.consortium)
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
@@ -154,7 +164,9 @@ class Aggregator:
         """Return what follows a collected round."""
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
-            raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
+            raise StaleBatchError(
+                f"The list of hospitals in batch {batch.identifier} is missing. Collect it again."
+            )
         sums = self.consortium.sums()
         entities = msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
@@ -169,14 +181,20 @@ class Aggregator:
         for run, shares in runs.items():
             if len(shares) == len(parties):
                 try:
-                    return terms.scheme.opened([shares[party] for party in parties], batch), run.entities
+                    return terms.scheme.opened(
+                        [shares[party] for party in parties], batch
+                    ), run.entities
                 except ForgedMessageError as error:
                     contradiction = error
         if contradiction is not None:
             raise contradiction
         computed = batch_status(terms, mailbox, batch).computed
         missing = [name for name in parties if name not in computed]
-        who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
+        who = (
+            f"{', '.join(missing)} sent none"
+            if missing
+            else "they sent labels of different computations"
+        )
         raise QuorumError(
             "The labels of this batch are not complete: all computing parties must send labels of one computation, but "
             f"{who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
@@ -199,11 +217,15 @@ class Aggregator:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         paid = self._boundary.paid(batch)
         if paid is None:
-            raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
+            raise StaleBatchError(
+                f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with."
+            )
         scheme = self.consortium.scheme
         answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
         hashes = scheme.hashes(self._boundary.ledger, batch)
-        self._boundary.close(paid, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
+        self._boundary.close(
+            paid, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch)
+        )
         mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._remembered(batch, outcome.shape)
 

@@ -14,7 +14,12 @@ from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
 from tutelage._internal.typing import Matrix
 from tutelage.digests import canonical
-from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, Problem, StaleBatchError
+from tutelage.exceptions import (
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    StaleBatchError,
+)
 from tutelage.federation.documents import document, hexadecimal, read_within, write_once
 from tutelage.federation.keys import Identity
 from tutelage.federation.terms import Terms
@@ -36,10 +41,16 @@ class Batch:
     identifier: str  # 32 hexadecimal digits, random
     rows: Matrix = field(repr=False)  # public, (queries, ...), numbers or booleans; read-only
     query_hash: str  # SHA-256 over the rows' type, shape and bytes
-    signature: str = field(repr=False)  # the aggregator's Ed25519 signature of all of that, in hexadecimal digits
+    # The aggregator's Ed25519 signature of all of that, in hexadecimal digits.
+    signature: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        for name, digits in (("consortium", 64), ("identifier", 32), ("query_hash", 64), ("signature", 128)):
+        for name, digits in (
+            ("consortium", 64),
+            ("identifier", 32),
+            ("query_hash", 64),
+            ("signature", 128),
+        ):
             hexadecimal(getattr(self, name), digits, name, "Batch")
 
     @property
@@ -55,14 +66,14 @@ class Batch:
         """
         if identity.member != consortium.aggregator:
             raise InvalidParameterError(
-                Problem(
-                    "Batch.make.identity",
-                    f"be that of the aggregator, {consortium.aggregator.name}",
-                    f"that of {identity.member.name}",
-                )
+                "Batch.make.identity",
+                f"be that of the aggregator, {consortium.aggregator.name}",
+                f"that of {identity.member.name}",
             )
         plain = plain_rows(rows)
-        unsigned = cls(consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain), _UNSIGNED)
+        unsigned = cls(
+            consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain), _UNSIGNED
+        )
         return unsigned.signed_by(identity)
 
     def signed_by(self, identity: Identity) -> Self:
@@ -72,7 +83,9 @@ class Batch:
     @property
     def _header(self) -> "_Header":
         kind = cast("_DType", self.rows.dtype.str)
-        return _Header(self.consortium, self.identifier, kind, self.rows.shape, self.query_hash, self.signature)
+        return _Header(
+            self.consortium, self.identifier, kind, self.rows.shape, self.query_hash, self.signature
+        )
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
@@ -85,23 +98,35 @@ class Batch:
         The signature of the aggregator's `own` copy is not checked: it may be by keys that it has no longer.
         """
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
-        damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
+        damaged = ForgedMessageError(
+            "A batch of queries is damaged. The aggregator must send it again."
+        )
         header = record_in(line, "batch", _Header, damaged)
         body = data[len(line) :]
         if header.consortium != consortium.fingerprint:
-            raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
+            raise StaleBatchError(
+                f"A batch of queries is not for {consortium.name!r} in its present form."
+            )
         kind = np.dtype(header.dtype)
-        if prod(header.shape) * kind.itemsize != len(body) or (kind == np.bool_ and body.strip(b"\0\1")):
+        if prod(header.shape) * kind.itemsize != len(body) or (
+            kind == np.bool_ and body.strip(b"\0\1")
+        ):
             raise damaged
         rows = np.frombuffer(body, dtype=kind).reshape(header.shape)
         try:
-            found = cls(header.consortium, header.identifier, rows, header.query_hash, header.signature)
+            found = cls(
+                header.consortium, header.identifier, rows, header.query_hash, header.signature
+            )
         except InvalidParameterError:
             raise damaged from None
         if found.to_bytes() != data or found.query_hash != hash_of_rows(rows):
             raise damaged
-        if not own and not consortium.aggregator.has_signed(_signed(header), bytes.fromhex(found.signature)):
-            raise ForgedMessageError(f"A batch of queries was not signed by {consortium.aggregator.name}, who asks.")
+        if not own and not consortium.aggregator.has_signed(
+            _signed(header), bytes.fromhex(found.signature)
+        ):
+            raise ForgedMessageError(
+                f"A batch of queries was not signed by {consortium.aggregator.name}, who asks."
+            )
         return found
 
     def save(self, path: AnyPath) -> None:
@@ -119,11 +144,17 @@ def plain_rows(rows: npt.ArrayLike) -> Matrix:
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
     if kind.str not in get_args(_DType):
-        raise InvalidDataError(f"`rows` of a batch must be numbers or booleans of up to 64 bits. Got {given.dtype}.")
+        raise InvalidDataError(
+            f"`rows` of a batch must be numbers or booleans of up to 64 bits. Got {given.dtype}."
+        )
     if not 1 <= given.ndim <= _MOST_AXES or given.size == 0:
-        raise InvalidDataError(f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}.")
+        raise InvalidDataError(
+            f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}."
+        )
     if given.nbytes > _MOST_BYTES:
-        raise InvalidDataError(f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}.")
+        raise InvalidDataError(
+            f"`rows` of a batch must take at most {_MOST_BYTES} bytes. Got {given.nbytes}."
+        )
     if kind.kind == "f" and not np.isfinite(given).all():
         raise InvalidDataError(
             "`rows` of a batch must be finite, and some are NaN or infinite. Leave these rows out, or fill them in."
@@ -144,7 +175,9 @@ class _Header:
     consortium: str
     identifier: str
     dtype: _DType
-    shape: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)]
+    shape: Annotated[
+        tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)
+    ]
     query_hash: str
     signature: str
 

@@ -43,7 +43,8 @@ class EntityShares(NamedTuple):
         return f"EntityShares(<shares hidden: private>, split={self.split!r})"
 
 
-_Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
+# By entity: its splitting, and the hash of each party's shares of it.
+_Pins = dict[str, tuple[str, str, str, str]]
 
 
 @frozen
@@ -54,7 +55,8 @@ class Statement:
     batch: str
     queries: str
     nonce: str
-    held: dict[str, tuple[str, str]]  # by entity: its splitting, and the hash of this party's shares of it
+    # By entity: its splitting, and the hash of this party's shares of it.
+    held: dict[str, tuple[str, str]]
     begun: Annotated[_Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
 
 
@@ -78,7 +80,9 @@ def statement_of(
 
 def read_statement(message: bytes) -> Statement:
     """Return what a party says it holds."""
-    damaged = ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
+    damaged = ForgedMessageError(
+        "A computing party's statement is not in the form in which this version writes it."
+    )
     try:
         return record_in(message, "statement", Statement, damaged)
     except AnotherFormatError as error:
@@ -88,7 +92,9 @@ def read_statement(message: bytes) -> Statement:
 def agreed_pins(statements: list[Statement]) -> _Pins:
     """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
     if len({(each.roster, each.batch, each.queries) for each in statements}) > 1:
-        raise StaleBatchError("The computing parties are not at the same batch and roster of the same consortium.")
+        raise StaleBatchError(
+            "The computing parties are not at the same batch and roster of the same consortium."
+        )
     begun = [each.begun for each in statements if each.begun is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError(
@@ -112,7 +118,8 @@ class Computed(NamedTuple):
     """How a computation went; public values only."""
 
     entities: Names  # whose votes are in the labels
-    left_out: dict[str, str]  # entities whose envelopes could not be used, and why; not those that sent none
+    # Entities whose envelopes could not be used, and why; not those that sent none.
+    left_out: dict[str, str]
     bytes_sent: int  # to the two other parties
 
 
@@ -194,7 +201,10 @@ class ComputingParty:
         parties = self.consortium.computing_parties
         found = run_party(
             self._place,
-            [Endpoint(each.name, *host_and_port(each.address), str(each.certificate)) for each in parties],
+            [
+                Endpoint(each.name, *host_and_port(each.address), str(each.certificate))
+                for each in parties
+            ],
             cast("bytes", me.tls_key_pem),
             body,
             timeout=timeout,
@@ -209,7 +219,9 @@ class ComputingParty:
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, bytes_sent)
 
-    def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
+    def _held(
+        self, batch: Batch, mailbox: Mailbox
+    ) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
         expected = self._scheme.expected(batch)
         me = self._home.identity
@@ -222,7 +234,9 @@ class ComputingParty:
                     payload = unseal(me, entity, header, envelope)
                     blocks = decode(payload[HEAD_BYTES:], expected.shape)
                     digest = sha256_of(payload)
-                    held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
+                    held[entity.name] = EntityShares(
+                        payload[:SPLIT_NAME_BYTES].hex(), blocks, digest
+                    )
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
         if expected.people is not None:
@@ -259,16 +273,24 @@ class ComputingParty:
             seed = await self._seed(session, batch, pins)
             tested = await session.oversized(vectors, [bounds[name] for name in pins], seed)
             large = {*compress(pins, tested)}
-            left_out |= dict.fromkeys(large, "what it sent is larger than that of all its people or teachers can be.")
+            left_out |= dict.fromkeys(
+                large, "what it sent is larger than that of all its people or teachers can be."
+            )
             if large and any(remembered):
-                raise StaleBatchError(f"Batch {batch.identifier} began with values that are too large. Ask it again.")
+                raise StaleBatchError(
+                    f"Batch {batch.identifier} began with values that are too large. Ask it again."
+                )
             pins = {name: pin for name, pin in pins.items() if name not in large}
         self.consortium.require_quorum(pins, left_out)
         begun_with = {_AGREED: canonical(pins).encode()}
         if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
-            raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
+            raise StaleBatchError(
+                f"Batch {batch.identifier} was begun with other votes by another process. Try again."
+            )
         about = canonical([batch.identifier, pins, [each.nonce for each in everyones]])
         run = sha256_of(about.encode())
         if set(await session.exchange(run.encode())) != {run.encode()}:
-            raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
+            raise StaleBatchError(
+                "The parties do not agree on what they compute. Nothing was opened; try again."
+            )
         return run, tuple(pins)

@@ -17,7 +17,6 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
-    Problem,
     QuorumError,
 )
 from tutelage.federation.batches import Batch
@@ -36,7 +35,11 @@ _MOST_CLASSES = 2**20
 
 _Scheme = SharedVotes | SharedSums
 # The one decision how a consortium answers. Everything that depends on it is in these classes.
-_SCHEMES: Mapping[type[Any], type[_Scheme]] = {GNMax: SharedVotes, ConfidentGNMax: SharedVotes, NoisySum: SharedSums}
+_SCHEMES: Mapping[type[Any], type[_Scheme]] = {
+    GNMax: SharedVotes,
+    ConfidentGNMax: SharedVotes,
+    NoisySum: SharedSums,
+}
 _BY_NAME = {kind.__name__: kind for kind in _SCHEMES}
 _WHY_NOT = {
     "LNMax": "Shares of Laplace noise have no exact sampler here.",
@@ -94,7 +97,10 @@ class Consortium(Terms):
         if type(self.mechanism) not in _SCHEMES:
             kind = type(self.mechanism).__name__
             raise InvalidParameterError(
-                Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}", f"{kind}", _WHY_NOT.get(kind, ""))
+                "Consortium.mechanism",
+                f"be one of {', '.join(_BY_NAME)}",
+                f"{kind}",
+                _WHY_NOT.get(kind, ""),
             )
         self._check_numbers_and_roles()
         found = None
@@ -103,14 +109,14 @@ class Consortium(Terms):
                 found = hash_of_method(self.sums().method)
         elif self.schema is not None or self.people or self.method is not None:
             raise InvalidParameterError(
-                Problem(
-                    "Consortium.people",
-                    "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
-                )
+                "Consortium.people",
+                "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
             )
         if found is not None and self.method_hash not in (None, found):
             raise InvalidParameterError(
-                Problem("Consortium.method", "have one file for all members", fix="Get the file of the coordinator.")
+                "Consortium.method",
+                "have one file for all members",
+                fix="Get the file of the coordinator.",
             )
         if found != self.method_hash:
             object.__setattr__(self, "method_hash", found)
@@ -123,12 +129,16 @@ class Consortium(Terms):
     def sums(self) -> Sums:
         """Return the sums that the terms are about; terms of votes are refused."""
         if not isinstance(self.scheme, SharedSums):
-            raise FederationError(f"The terms of {self.name!r} ask for votes, not for sums of ballots.")
+            raise FederationError(
+                f"The terms of {self.name!r} ask for votes, not for sums of ballots."
+            )
         return self.scheme.sums
 
     def most_queries(self) -> int:
         """Return how many queries a batch can hold: what is compared and what is sent grows with their number."""
-        return bisect_left(range(1, MOST_QUERIES + 1), 1, key=lambda queries: not self.scheme.fits(queries))
+        return bisect_left(
+            range(1, MOST_QUERIES + 1), 1, key=lambda queries: not self.scheme.fits(queries)
+        )
 
     def require_size(self, queries: int) -> None:
         """Refuse a batch of more than `most_queries` queries."""
@@ -145,9 +155,16 @@ class Consortium(Terms):
         """Refuse to open anything where too few entities answered, naming those that did not or were left out."""
         if len(answered) >= self.quorum:
             return
-        silent = [entity.name for entity in self.entities if entity.name not in {*answered, *left_out}]
-        missing = f" No answer from {listed(silent)}: let more entities run `tutelage consortium serve`." * bool(silent)
-        reasons = "".join(f" {name} was left out: {reason}" for name, reason in sorted(left_out.items()))
+        silent = [
+            entity.name for entity in self.entities if entity.name not in {*answered, *left_out}
+        ]
+        missing = (
+            f" No answer from {listed(silent)}: let more entities run `tutelage consortium serve`."
+            * bool(silent)
+        )
+        reasons = "".join(
+            f" {name} was left out: {reason}" for name, reason in sorted(left_out.items())
+        )
         raise QuorumError(
             f"{len(answered)} of {len(self.entities)} entities answered in a form that can be used, and the terms ask "
             f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
@@ -159,8 +176,13 @@ class Consortium(Terms):
         A ledger that names no owner becomes that of the first payer.
         """
         if ledger.unit != self.unit:
-            raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
-        charges = (charge.reserved.content.get("batch", "").split("/") for charge in ledger.history().charges)
+            raise LedgerMismatchError(
+                f"The ledger protects one {ledger.unit}, the consortium one {self.unit}."
+            )
+        charges = (
+            charge.reserved.content.get("batch", "").split("/")
+            for charge in ledger.history().charges
+        )
         owners = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
         if others := {*owners, ledger.owner or member.name} - {member.name}:
             raise LedgerMismatchError(
@@ -191,7 +213,7 @@ class Consortium(Terms):
         if {*content, "method", "method_hash"} != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
-            raise InvalidParameterError(Problem("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}"))
+            raise InvalidParameterError("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}")
         return made({**content, "mechanism": mechanism}, cls, damaged)
 
     def _check_numbers_and_roles(self) -> None:
@@ -204,26 +226,24 @@ class Consortium(Terms):
             settle(self, name, integer_at_least, least)
             value = getattr(self, name)
             if value > most:
-                raise InvalidParameterError(Problem(f"Consortium.{name}", f"be at most {most}", f"{value}"))
+                raise InvalidParameterError(f"Consortium.{name}", f"be at most {most}", f"{value}")
         if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
             raise InvalidParameterError(
-                Problem(
-                    "Consortium.unit",
-                    f"be a person or a row, because one entity's whole data changes {self.teachers_per_entity} ballots",
-                    fix="Set $unit to what the rows are about, or $teachers_per_entity to 1.",
-                )
+                "Consortium.unit",
+                f"be a person or a row, because one entity's whole data changes {self.teachers_per_entity} ballots",
+                fix="Set $unit to what the rows are about, or $teachers_per_entity to 1.",
             )
         if self.honest < 1:
             raise InvalidParameterError(
-                Problem("Consortium.colluding", "be below $quorum", f"{self.colluding}, with a quorum of {self.quorum}")
+                "Consortium.colluding",
+                "be below $quorum",
+                f"{self.colluding}, with a quorum of {self.quorum}",
             )
         if not 2 <= len(set(map(by_value, self.classes))) == self.n_classes <= _MOST_CLASSES:
             raise InvalidParameterError(
-                Problem(
-                    "Consortium.classes",
-                    f"be 2 to {_MOST_CLASSES} labels, all of different values",
-                    f"{self.n_classes} labels",
-                )
+                "Consortium.classes",
+                f"be 2 to {_MOST_CLASSES} labels, all of different values",
+                f"{self.n_classes} labels",
             )
         for role, least, most in (
             (Role.ENTITY, 2, len(self.members)),
@@ -234,5 +254,5 @@ class Consortium(Terms):
             if not least <= found <= most:
                 wanted = f"{least}" if least == most else f"{least} or more"
                 raise InvalidParameterError(
-                    Problem("Consortium.members", f"include {wanted} with the role {role.value}", f"{found}")
+                    "Consortium.members", f"include {wanted} with the role {role.value}", f"{found}"
                 )

@@ -11,7 +11,7 @@ from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
 from tutelage._internal.records import named
 from tutelage.digests import canonical
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.ledger.disk import held_folder
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
@@ -27,11 +27,9 @@ def member_name(value: object, owner: str) -> str:
     """Return `value` if it can name a member: 1 to 40 letters, digits, '-' and '_', the first no '-' or '_'."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.name",
-                "be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit",
-                shown(value),
-            )
+            f"{owner}.name",
+            "be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit",
+            shown(value),
         )
     return value
 
@@ -39,7 +37,9 @@ def member_name(value: object, owner: str) -> str:
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     """Return `value` if it is a string of this number of lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-        raise InvalidParameterError(Problem(f"{owner}.{name}", f"be {digits} lower-case hex digits", shown(value)))
+        raise InvalidParameterError(
+            f"{owner}.{name}", f"be {digits} lower-case hex digits", shown(value)
+        )
     return value
 
 
@@ -101,7 +101,9 @@ def require_room(path: Path) -> None:
         write_new(probe, b"", 0o644)
         probe.unlink(missing_ok=True)
     except OSError as error:
-        raise InvalidDataError(f"{path} cannot be written: {error.strerror}. Nothing was spent.") from None
+        raise InvalidDataError(
+            f"{path} cannot be written: {error.strerror}. Nothing was spent."
+        ) from None
 
 
 def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:

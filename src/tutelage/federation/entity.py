@@ -40,7 +40,10 @@ from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
 
 _VOTES, _KEYS = "votes", "keys.json"  # with the keys that the shares were first made for
-_OF_PEOPLE = (NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY, NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+_OF_PEOPLE = (
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO,
+)
 
 
 @final
@@ -84,10 +87,14 @@ class Entity:
             Folder that receives the envelopes after they are stored and their budget is spent.
         """
         if isinstance(votes := self.consortium.scheme, SharedSums):
-            raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
+            raise FederationError(
+                "The terms are about sums of ballots. Use `cast` with the private rows."
+            )
         self._require_current(batch)
         self.consortium.require_size(batch.n_queries)
-        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), None)
+        return self._answer(
+            batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), None
+        )
 
     @on_one_day()
     def cast(
@@ -142,12 +149,15 @@ class Entity:
                 warn(told, PreflightWarning)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), whom)
 
-    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, whom: Whom | None) -> bool:
+    def _answer(
+        self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, whom: Whom | None
+    ) -> bool:
         """Pay for a batch once, store what is sent before it leaves, and send it; people of votes are not known."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         recipients = names_of(self._recipients)
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
-        with self._boundary.turn(whom) as boundary:  # a withdrawal comes before the noise, or after it is stored
+        # A withdrawal comes before the noise, or after it is stored.
+        with self._boundary.turn(whom) as boundary:
             stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
             paid = self._paid(boundary, batch, mailbox, rest)
@@ -197,9 +207,13 @@ class Entity:
 
     def _require_current(self, batch: Batch) -> None:
         if batch.consortium != self.consortium.fingerprint:
-            raise StaleBatchError(f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form.")
+            raise StaleBatchError(
+                f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form."
+            )
 
-    def _paid(self, boundary: BatchBoundary, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
+    def _paid(
+        self, boundary: BatchBoundary, batch: Batch, mailbox: Mailbox, rest: Event
+    ) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one.
 
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
@@ -207,7 +221,8 @@ class Entity:
         """
         if (known := boundary.paid(batch)) is not None:
             return known
-        if computed := batch_status(self.consortium, mailbox, batch).computed:  # the parties fixed whose votes count
+        # The parties fixed whose votes count.
+        if computed := batch_status(self.consortium, mailbox, batch).computed:
             raise StaleBatchError(
                 f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
@@ -223,21 +238,33 @@ def _pays(paid: Any, asked: Any) -> bool:
     """Return whether what was paid for is what is asked for, or the same with more noise."""
     if paid == asked:
         return True
-    if not all(isinstance(one, SummedNoise) and isinstance(one.event, NoisySumGaussian) for one in (paid, asked)):
+    if not all(
+        isinstance(one, SummedNoise) and isinstance(one.event, NoisySumGaussian)
+        for one in (paid, asked)
+    ):
         return False
-    alike = paid.shares == asked.shares and replace(asked.event, sigma=paid.event.sigma) == paid.event
+    alike = (
+        paid.shares == asked.shares and replace(asked.event, sigma=paid.event.sigma) == paid.event
+    )
     return alike and paid.event.sigma >= asked.event.sigma
 
 
 def ballots_of(
-    sums: Sums, asked: Round, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
+    sums: Sums,
+    asked: Round,
+    X: Any,
+    y: npt.ArrayLike,
+    entity_ids: npt.ArrayLike | None,
+    stay: Any = None,
 ) -> BallotSum:
     """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
     n_classes = sums.terms.n_classes
     unit = sums.terms.unit
     labels = np.asarray(y)
     if as_table(X, sums.schema.names) is None:
-        raise InvalidDataError("`X` must have named columns, those of the schema of the terms. Pass a table or a dict.")
+        raise InvalidDataError(
+            "`X` must have named columns, those of the schema of the terms. Pass a table or a dict."
+        )
     ids = None if entity_ids is None else canonical_ids(entity_ids)
     rows = sums.schema.transform(sums.schema.table(X, ids))
     if len(rows) == 0 or labels.shape != (len(rows),):
@@ -248,9 +275,13 @@ def ballots_of(
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= n_classes:
         raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {n_classes - 1}.")
     if entity_ids is not None and unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW:
-        raise InvalidDataError("`entity_ids` must be left out: the terms protect the contents of one row.")
+        raise InvalidDataError(
+            "`entity_ids` must be left out: the terms protect the contents of one row."
+        )
     if entity_ids is None and unit.neighboring in _OF_PEOPLE:
-        raise InvalidDataError(f"`entity_ids` must say whose row it is: the terms protect one {unit.name}.")
+        raise InvalidDataError(
+            f"`entity_ids` must say whose row it is: the terms protect one {unit.name}."
+        )
     if entity_ids is not None and len(np.asarray(entity_ids)) != len(rows):
         raise InvalidDataError(f"`entity_ids` must hold one id for each of the {len(rows)} rows.")
     people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)

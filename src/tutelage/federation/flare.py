@@ -33,7 +33,8 @@ from tutelage.federation.documents import MOST_BYTES, write_once
 CHANNEL = "tutelage"
 TOPIC = "mail"
 ROUND_BYTES, _MOST_WANTED = 2**23, 1_000  # of files in a message, a longer one alone; and of names
-_SHORTEST, _LONGEST, _PATIENCE = 0.25, 2.0, 60.0  # seconds between messages, and without any progress
+# Seconds between messages, and without any progress.
+_SHORTEST, _LONGEST, _PATIENCE = 0.25, 2.0, 60.0
 _TOKEN_CHARACTERS = 36
 _STREAM = stream_const.STREAM_CHANNEL
 _NEEDED = {
@@ -62,7 +63,11 @@ def is_place(path: str) -> bool:
 
 def may_deliver(path: str, name: str) -> bool:
     """Return whether the member of that name may put a file there: in its own name only."""
-    return is_place(path) and path.startswith(_DELIVERED) and path.rpartition("/")[2].startswith(f"{name}.")
+    return (
+        is_place(path)
+        and path.startswith(_DELIVERED)
+        and path.rpartition("/")[2].startswith(f"{name}.")
+    )
 
 
 def is_for(path: str, name: str) -> bool:
@@ -86,7 +91,8 @@ class _Mail(FLComponent):
                 self._engine: Any = fl_ctx.get_engine()
                 self._engine.get_cell().core_cell.add_incoming_filter("*", "*", self._drop)
             except Exception as error:
-                raise UnsafeComponentError("FLARE cannot be guarded.") from error  # any other class would be ignored
+                # Any other class would be ignored.
+                raise UnsafeComponentError("FLARE cannot be guarded.") from error
         elif event_type == EventType.SYSTEM_START:
             self._name = str(fl_ctx.get_identity_name())
             self._begin(self._engine.get_cell())
@@ -96,17 +102,26 @@ class _Mail(FLComponent):
 
     def _drop(self, message: Message) -> Message | None:
         """Return an answer, which drops the message before it is decoded, unless the mailbox needs it."""
-        about = message.get_header(MessageHeaderKey.CHANNEL), message.get_header(MessageHeaderKey.TOPIC)
+        about = (
+            message.get_header(MessageHeaderKey.CHANNEL),
+            message.get_header(MessageHeaderKey.TOPIC),
+        )
         if about == (_STREAM, stream_const.STREAM_DATA_TOPIC):
             keys = stream_const.StreamHeaderKey
             about = message.get_header(keys.CHANNEL), message.get_header(keys.TOPIC)
-        is_mine = message.get_header(MessageHeaderKey.DESTINATION) == self._engine.get_cell().get_fqcn()
+        is_mine = (
+            message.get_header(MessageHeaderKey.DESTINATION) == self._engine.get_cell().get_fqcn()
+        )
         return None if is_mine and about in _NEEDED else make_reply(ReturnCode.INVALID_REQUEST)
 
     def _files(self) -> list[str]:
         """Return the paths of the files that lie in the folder."""
         root = f"{self._folder}/"
-        found = (f"{at}/{name}".removeprefix(root) for at, _, names in os.walk(self._folder) for name in names)
+        found = (
+            f"{at}/{name}".removeprefix(root)
+            for at, _, names in os.walk(self._folder)
+            for name in names
+        )
         return sorted(filter(is_place, found))
 
     def _read(self, path: str) -> bytes | None:
@@ -152,9 +167,16 @@ class MailServer(_Mail):
         keys = CellMessageAuthHeaderKey
         name = request.get_header(keys.CLIENT_NAME)
         token = request.get_header(keys.TOKEN)
-        if not (is_secure and isinstance(name, str) and isinstance(token, str) and len(token) == _TOKEN_CHARACTERS):
+        if not (
+            is_secure
+            and isinstance(name, str)
+            and isinstance(token, str)
+            and len(token) == _TOKEN_CHARACTERS
+        ):
             return None
-        is_signed = self._engine.server.verify_auth_token(name, token, request.get_header(keys.TOKEN_SIGNATURE))
+        is_signed = self._engine.server.verify_auth_token(
+            name, token, request.get_header(keys.TOKEN_SIGNATURE)
+        )
         return name if is_signed else None
 
     def exchange(self, name: str, asked: Entries) -> Entries:
@@ -174,13 +196,22 @@ class MailServer(_Mail):
                 files[path] = self._read(path)
                 size += len(files[path] or b"")
         names = [path for path in new if is_for(path, name)]
-        return {"seen": [self._epoch, len(listed)], "names": names, "files": files, "refused": refused}
+        return {
+            "seen": [self._epoch, len(listed)],
+            "names": names,
+            "files": files,
+            "refused": refused,
+        }
 
     def _take(self, name: str, path: str, data: object) -> bool:
         """Store one file of a member, and return whether it is there."""
         try:
-            if not (may_deliver(path, name) and isinstance(data, bytes) and len(data) <= MOST_BYTES):
-                raise InvalidDataError("Its name or folder is not one that this member may write, or it is too long.")
+            if not (
+                may_deliver(path, name) and isinstance(data, bytes) and len(data) <= MOST_BYTES
+            ):
+                raise InvalidDataError(
+                    "Its name or folder is not one that this member may write, or it is too long."
+                )
             write_once(self._folder / path, data)
         except InvalidDataError as error:
             self.logger.warning(f"{path!r} from {name} is refused. {error}")
@@ -208,7 +239,8 @@ class MailClient(_Mail):
         last = time.monotonic()
         while True:
             state = "The mailbox is in step with the server's."
-            pause = min(max((time.monotonic() - last) / 40, _SHORTEST), _LONGEST)  # no wait is a fortieth longer
+            # No wait is a fortieth longer.
+            pause = min(max((time.monotonic() - last) / 40, _SHORTEST), _LONGEST)
             try:
                 self._lost = Signal()
                 reply = cell.send_request(
@@ -225,10 +257,12 @@ class MailClient(_Mail):
                 if self.take(reply.payload):
                     pause = 0.0
                     last = time.monotonic()
-            except Exception as error:  # whatever a server sends, or a disk refuses, must not end the thread
+            except Exception as error:
+                # No message of a server and no full disk may end the thread.
                 pause = _LONGEST
                 state = f"An exchange with the server failed: {error!r}"
-                self._seen = ["", 0]  # what arrived is unknown, so that the server must say again what is there
+                # It is unknown which messages arrived, so the server must list them again.
+                self._seen = ["", 0]
             if state != said:
                 self.logger.info(state)
                 said = state
@@ -248,7 +282,8 @@ class MailClient(_Mail):
 
     def take(self, reply: Entries) -> bool:
         """Store what the server sent, if it lacks here, and return whether there was anything."""
-        if reply["seen"][0] != self._seen[0]:  # all that is there; the server may have started with another folder
+        # All that is there; the server may have started with another folder.
+        if reply["seen"][0] != self._seen[0]:
             self._there = set()
             self._wanted = {}
         self._there.update(reply["names"])

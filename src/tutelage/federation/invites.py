@@ -8,7 +8,13 @@ from typing import final
 
 from tutelage._internal.records import Entries, frozen, record_in
 from tutelage.exceptions import InvalidDataError
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, document, read_within, write_again, write_new
+from tutelage.federation.documents import (
+    MOST_BYTES_OF_A_DOCUMENT,
+    document,
+    read_within,
+    write_again,
+    write_new,
+)
 
 _INVITE = "invite.json"
 _SETTINGS = "settings.json"
@@ -25,7 +31,8 @@ class Invite:
     terms: Entries  # as the terms file says them
     server: str | None  # host:port
     mailbox: str | None  # instead of a server: a folder that all members reach
-    kit: dict[str, bytes]  # by path: what the transport needs to know the server, and to be known by it
+    # By path: what the transport needs to know the server, and to be known by it.
+    kit: dict[str, bytes]
 
     def save(self, path: Path) -> None:
         """Write the invitation to a file that only its owner can read: whoever has it can speak to the server."""
@@ -40,15 +47,28 @@ class Invite:
     @classmethod
     def load(cls, path: Path) -> "Invite":
         """Read what `save` wrote, checking every value."""
-        damaged = InvalidDataError(f"{path} is no complete invite. Ask the coordinator for it again.")
+        damaged = InvalidDataError(
+            f"{path} is no complete invite. Ask the coordinator for it again."
+        )
         data = read_within(path)
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 infos = archive.infolist()
-                if len(infos) > _MOST_FILES or sum(info.file_size for info in infos) > MOST_BYTES_OF_A_DOCUMENT:
+                if (
+                    len(infos) > _MOST_FILES
+                    or sum(info.file_size for info in infos) > MOST_BYTES_OF_A_DOCUMENT
+                ):
                     raise damaged
                 found = {info.filename: archive.read(info) for info in infos}
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            ValueError,
+            OSError,
+        ):
             raise damaged from None
         about = record_in(found.pop(_INVITE, b""), "invite", _About, damaged)
         kit = dict[str, bytes]()
@@ -97,5 +117,7 @@ class Place:
     @classmethod
     def load(cls, home: Path) -> "Place":
         """Read what `save` wrote."""
-        damaged = InvalidDataError(f"{home / _SETTINGS} is damaged. Join again with the invite, in this folder.")
+        damaged = InvalidDataError(
+            f"{home / _SETTINGS} is damaged. Join again with the invite, in this folder."
+        )
         return record_in(read_within(home / _SETTINGS), "place", cls, damaged)

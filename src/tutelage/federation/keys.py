@@ -16,20 +16,36 @@ from tutelage._internal.records import by_identity, frozen, plain, record_in, sh
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
-from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError, Problem
-from tutelage.federation.documents import document, hexadecimal, member_name, read_within, write_once
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+)
+from tutelage.federation.documents import (
+    document,
+    hexadecimal,
+    member_name,
+    read_within,
+    write_once,
+)
 
 try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature, InvalidTag
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
     from cryptography.x509.oid import NameOID
 except ImportError:
-    raise FederationError(f"A consortium needs cryptography 47 or later: {install('federation')}.") from None
+    raise FederationError(
+        f"A consortium needs cryptography 47 or later: {install('federation')}."
+    ) from None
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
@@ -52,31 +68,35 @@ class Member:
     role: Role
     signing_key: str  # Ed25519, 64 hexadecimal digits
     sealing_key: str  # X25519, as many
-    address: str | None = None  # "host:port" where a computing party listens; other members have none
-    certificate: str | None = field(default=None, repr=False)  # self-signed for TLS, PEM; a computing party's only
+    # "host:port" where a computing party listens; other members have none.
+    address: str | None = None
+    # Self-signed for TLS, PEM; a computing party's only.
+    certificate: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         member_name(self.name, "Member")
         if self.role not in tuple(Role):
-            raise InvalidParameterError(Problem("Member.role", f"be one of {', '.join(Role)}", f"{self.role!r}"))
+            raise InvalidParameterError(
+                "Member.role", f"be one of {', '.join(Role)}", f"{self.role!r}"
+            )
         object.__setattr__(self, "role", Role(self.role))
         for name in ("signing_key", "sealing_key"):
             hexadecimal(getattr(self, name), 64, name, "Member")
         try:  # a few points have a shared secret that is always zero (RFC 7748, section 6.1)
-            X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)))
+            X25519PrivateKey.generate().exchange(
+                X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key))
+            )
         except ValueError:
             raise InvalidParameterError(
-                Problem("Member.sealing_key", "be a usable X25519 key", fix="Generate another.")
+                "Member.sealing_key", "be a usable X25519 key", fix="Generate another."
             ) from None
         if self.role is Role.COMPUTING:
             host_and_port(self.address)
             _check_certificate(self.certificate, self.name)
         elif self.address is not None or self.certificate is not None:
             raise InvalidParameterError(
-                Problem(
-                    "Member.address",
-                    f"be left out for {self.name}, and $certificate too, because only computing parties have them",
-                )
+                "Member.address",
+                f"be left out for {self.name}, and $certificate too, because only computing parties have them",
             )
 
     @property
@@ -96,17 +116,23 @@ class Member:
     @classmethod
     def load(cls, path: AnyPath) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
-        damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
+        damaged = InvalidDataError(
+            f"{path} is no complete public file of a member. Ask for it again."
+        )
         return record_in(read_within(Path(path)), "member", cls, damaged)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
-        return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)), info=info)
+        return _SUITE.encrypt(
+            plaintext, X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)), info=info
+        )
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
         """Return whether `signature` is this member's of `message`: Ed25519, RFC 8032."""
         try:
-            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.signing_key)).verify(signature, message)
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.signing_key)).verify(
+                signature, message
+            )
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -130,16 +156,28 @@ class Identity(NeverPickled):
 
     def __post_init__(self) -> None:
         keys = self._signing.public_key(), self._sealing.public_key()
-        if tuple(key.public_bytes_raw().hex() for key in keys) != (self.member.signing_key, self.member.sealing_key):
-            raise InvalidDataError(f"The private keys of {self.member.name} do not belong to its public ones.")
+        if tuple(key.public_bytes_raw().hex() for key in keys) != (
+            self.member.signing_key,
+            self.member.sealing_key,
+        ):
+            raise InvalidDataError(
+                f"The private keys of {self.member.name} do not belong to its public ones."
+            )
         if (self.member.certificate is None) != (self.tls_key_pem is None):
-            raise InvalidDataError(f"{self.member.name} must have a TLS key if and only if it has a certificate.")
+            raise InvalidDataError(
+                f"{self.member.name} must have a TLS key if and only if it has a certificate."
+            )
         if self.member.certificate is not None and self.tls_key_pem is not None:
             try:
                 key = serialization.load_pem_private_key(self.tls_key_pem, None).public_key()
             except (ValueError, TypeError):
                 key = None
-            if key != x509.load_pem_x509_certificate(self.member.certificate.encode("ascii")).public_key():
+            if (
+                key
+                != x509.load_pem_x509_certificate(
+                    self.member.certificate.encode("ascii")
+                ).public_key()
+            ):
                 raise InvalidDataError("The TLS key does not belong to the certificate.")
 
     @classmethod
@@ -151,7 +189,9 @@ class Identity(NeverPickled):
         tls_key_pem = certificate = None
         if role == Role.COMPUTING:
             tls_key_pem, certificate = _tls_credentials(name)
-        signing_key, sealing_key = (key.public_key().public_bytes_raw().hex() for key in (signing, sealing))
+        signing_key, sealing_key = (
+            key.public_key().public_bytes_raw().hex() for key in (signing, sealing)
+        )
         member = Member(name, role, signing_key, sealing_key, address, certificate)
         return cls(member, signing, sealing, tls_key_pem)
 
@@ -164,7 +204,9 @@ class Identity(NeverPickled):
         try:
             return _SUITE.decrypt(ciphertext, self._sealing, info=info)
         except (InvalidTag, ValueError):
-            raise ForgedMessageError(f"A message to {self.member.name} cannot be decrypted with these keys.") from None
+            raise ForgedMessageError(
+                f"A message to {self.member.name} cannot be decrypted with these keys."
+            ) from None
 
     def save(self, folder: AnyPath) -> tuple[Path, Path]:
         """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.
@@ -172,14 +214,20 @@ class Identity(NeverPickled):
         Keys are never overwritten. Where a process that was killed left a private file without its public one, the
         public file of those private keys is written.
         """
-        private, public = (Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public"))
+        private, public = (
+            Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public")
+        )
         if any((path / MANIFEST).exists() for path in private.absolute().parents):
-            raise InvalidDataError(f"Keys must not be in {folder}, which is handed over whole. Name another folder.")
+            raise InvalidDataError(
+                f"Keys must not be in {folder}, which is handed over whole. Name another folder."
+            )
         try:
             private.parent.mkdir(parents=True, exist_ok=True)
             with claimed(private, NEVER, checked=False) as claim:
                 if public.exists():
-                    raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.")
+                    raise InvalidDataError(
+                        f"{folder} has keys of {self.member.name}, which are never overwritten."
+                    )
                 if not private.exists():
                     with claim.written() as part, open_private(part) as file:
                         file.write(self._private_document())
@@ -194,8 +242,12 @@ class Identity(NeverPickled):
         path = Path(path)
         data = read_within(path)
         if os.name == "posix" and is_exposed(path.stat()) and not warned_of_disk(path):
-            raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
-        damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore its copy, or remove it.")
+            raise InvalidDataError(
+                f"{path} holds private keys that others may read. Run: chmod 600 {path}"
+            )
+        damaged = InvalidDataError(
+            f"{path} is no complete private file of a member. Restore its copy, or remove it."
+        )
         found = record_in(data, "identity", _PrivateKeys, damaged)
         try:
             signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found.signing))
@@ -224,20 +276,25 @@ class _PrivateKeys:
 
 def host_and_port(address: object, name: str = "a computing party.address") -> tuple[str, int]:
     """Return what an address says, without the brackets of an IPv6 host."""
-    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
+    found = re.fullmatch(
+        r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address)
+    )
     if found is None or int(found[2]) > 65535:
         must = "be 'host:port' with a port from 1 to 65535, for example 'mpc.example.org:7001'"
-        raise InvalidParameterError(Problem(name, must, repr(address)))
+        raise InvalidParameterError(name, must, repr(address))
     return found[1].strip("[]"), int(found[2])
 
 
 def _check_certificate(pem: object, name: str) -> None:
     refusal = InvalidParameterError(
-        Problem("Member.certificate", f"be the PEM certificate that was generated for {name}")
+        "Member.certificate", f"be the PEM certificate that was generated for {name}"
     )
     try:
         read = x509.load_pem_x509_certificate(str(pem).encode("ascii"))
-        common = [attribute.value for attribute in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        common = [
+            attribute.value
+            for attribute in read.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        ]
         alternatives = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         covered = alternatives.get_values_for_type(x509.UniformResourceIdentifier)
         read.verify_directly_issued_by(read)
@@ -266,5 +323,7 @@ def _tls_credentials(name: str) -> tuple[bytes, str]:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return pem, certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")

@@ -19,18 +19,27 @@ from typing import Any
 
 from tutelage._internal.extras import install
 from tutelage._internal.records import frozen, record_in
-from tutelage.exceptions import FederationError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import FederationError, InvalidParameterError, shown
 from tutelage.federation.documents import document, member_name, read_within, write_again, write_new
 
 SERVER = "server"  # FLARE's own name for it
 _DAYS = 3_650
 _KEYS = {"ssl_private_key": "kit.key", "ssl_cert": "kit.crt", "ssl_root_cert": "rootCA.pem"}
-_COMPONENTS = {"server": "tutelage.federation.flare.MailServer", "client": "tutelage.federation.flare.MailClient"}
+_COMPONENTS = {
+    "server": "tutelage.federation.flare.MailServer",
+    "client": "tutelage.federation.flare.MailClient",
+}
 _LOG = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"out": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stdout"}},
+    "handlers": {
+        "out": {
+            "class": "logging.StreamHandler",
+            "formatter": "plain",
+            "stream": "ext://sys.stdout",
+        }
+    },
     "root": {"level": "WARNING", "handlers": ["out"]},
     "loggers": {"tutelage": {"level": "INFO"}, "nvflare.fuel.f3.drivers": {"level": "INFO"}},
 }
@@ -44,8 +53,14 @@ _ALIVE = {  # a connection that ended in silence is known to be lost in half a m
 _COMMUNICATION = {
     "allow_adhoc_conns": False,
     # FLARE listens on the machine for its own jobs too; only who has a certificate can speak to it.
-    "internal": {"scheme": "tcp", "resources": {"host": "localhost", "connection_security": "mtls"}},
-    "grpc": {"max_workers": 1_000, "options": [(f"grpc.{name}", value) for name, value in _ALIVE.items()]},
+    "internal": {
+        "scheme": "tcp",
+        "resources": {"host": "localhost", "connection_security": "mtls"},
+    },
+    "grpc": {
+        "max_workers": 1_000,
+        "options": [(f"grpc.{name}", value) for name, value in _ALIVE.items()],
+    },
     "streaming_max_blob_size": 2**29,
     # Little is under way at a time and nothing is sent twice early, so that a slow line is no lost one.
     "streaming_chunk_size": 2**16,
@@ -67,7 +82,7 @@ class Kit:
     def __post_init__(self) -> None:
         member_name(self.name, "a kit")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}", self.server):
-            raise InvalidParameterError(Problem("a kit.server", "be HOST:PORT", shown(self.server)))
+            raise InvalidParameterError("a kit.server", "be HOST:PORT", shown(self.server))
 
 
 @frozen
@@ -94,11 +109,18 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
     """
     _require_flare()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    from nvflare.lighter.utils import Identity, generate_cert, generate_keys, serialize_cert, serialize_pri_key
+    from nvflare.lighter.utils import (
+        Identity,
+        generate_cert,
+        generate_keys,
+        serialize_cert,
+        serialize_pri_key,
+    )
 
     if len({name.lower() for name in [SERVER, *members]}) != len(members) + 1:
         raise InvalidParameterError(
-            Problem("Consortium.members", f"have names that differ by more than case, none of them {SERVER!r}")
+            "Consortium.members",
+            f"have names that differ by more than case, none of them {SERVER!r}",
         )
     places = {SERVER: folder / SERVER, **{name: folder / "members" / name for name in members}}
     kits = [Kit(consortium, name, server) for name in places]
@@ -140,20 +162,47 @@ def start(path: Path, mailbox: Path) -> Carrier:
     workspace = path / "flare"
     with (path / "log.txt").open("ab") as log:
         try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the process ends, which has the file too
+            # Until the process ends, which has the file too.
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise FederationError(f"{path} is in use by a process that runs. Stop it first.") from None
+            raise FederationError(
+                f"{path} is in use by a process that runs. Stop it first."
+            ) from None
         if workspace.exists():
             shutil.rmtree(workspace)
-        files = {name: json.dumps(content).encode() for name, content in _settings(kit, side, mailbox).items()}
+        files = {
+            name: json.dumps(content).encode()
+            for name, content in _settings(kit, side, mailbox).items()
+        }
         files |= {f"startup/{name}": read_within(path / name) for name in _KEYS.values()}
         for name, data in files.items():
             write_new(workspace / name, data)
-        run = [sys.executable, "-P", "-u", "-m", f"nvflare.private.fed.app.{side}.{side}_train", "-m", str(workspace)]
-        run += ["-s", f"fed_{side}.json", "--set", "secure_train=true", f"uid={kit.name}", "org=x", "config_folder="]
+        run = [
+            sys.executable,
+            "-P",
+            "-u",
+            "-m",
+            f"nvflare.private.fed.app.{side}.{side}_train",
+            "-m",
+            str(workspace),
+        ]
+        run += [
+            "-s",
+            f"fed_{side}.json",
+            "--set",
+            "secure_train=true",
+            f"uid={kit.name}",
+            "org=x",
+            "config_folder=",
+        ]
         surroundings = {**os.environ, "MALLOC_ARENA_MAX": "2"}
         process = subprocess.Popen(  # noqa: S603  the command is made here
-            run, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=workspace, env=surroundings
+            run,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=workspace,
+            env=surroundings,
         )
     return Carrier(process, path / "log.txt")
 
@@ -166,13 +215,27 @@ def _read(path: Path) -> Kit:
 def _settings(kit: Kit, side: str, mailbox: Path) -> dict[str, Any]:
     """Return by name what FLARE reads: one component, and no permission for anything else."""
     tls = {**_KEYS, "connection_security": "mtls"}
-    server = {"name": kit.consortium, "service": {"target": kit.server, "scheme": "grpc"}, "identity": SERVER}
+    server = {
+        "name": kit.consortium,
+        "service": {"target": kit.server, "scheme": "grpc"},
+        "identity": SERVER,
+    }
     if side == "server":
         start = {"servers": [{**server, **tls, "max_num_clients": 1_000, "heart_beat_timeout": 60}]}
     else:
-        start = {"servers": [server], "client": {"fqsn": kit.name, "client_register_interval": 0.5, **tls}}
-    component = {"id": "mail", "path": _COMPONENTS[side], "args": {"folder": str(mailbox.absolute())}}
-    allowed = {"class_list_enforcement_mode": "enforce", "class_allow_list": list(_COMPONENTS.values())}
+        start = {
+            "servers": [server],
+            "client": {"fqsn": kit.name, "client_register_interval": 0.5, **tls},
+        }
+    component = {
+        "id": "mail",
+        "path": _COMPONENTS[side],
+        "args": {"folder": str(mailbox.absolute())},
+    }
+    allowed = {
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": list(_COMPONENTS.values()),
+    }
     return {
         f"startup/fed_{side}.json": {"format_version": 2, **start},
         "local/resources.json": {"format_version": 2, **allowed, "components": [component]},

@@ -25,7 +25,6 @@ from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
-    Problem,
     StaleBatchError,
     shown,
 )
@@ -77,9 +76,13 @@ class Header:
     recipient: str
 
     @classmethod
-    def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
+    def of(
+        cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str
+    ) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
-        return cls(consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient)
+        return cls(
+            consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient
+        )
 
     def to_bytes(self) -> bytes:
         """Return the header as one line of canonical JSON."""
@@ -106,7 +109,9 @@ def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) 
     _require_named(identity.member, header.sender, "sender")
     _require_named(recipient, header.recipient, "recipient")
     if len(payload) > MOST_PAYLOAD_BYTES:
-        raise InvalidDataError(f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch.")
+        raise InvalidDataError(
+            f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch."
+        )
     line = header.to_bytes()
     ciphertext = recipient.seal(payload, line)
     return line + identity.sign(_CONTEXT + line + ciphertext) + ciphertext
@@ -122,7 +127,9 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
     _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
-        raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the limit.")
+        raise ForgedMessageError(
+            f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the limit."
+        )
     line = envelope[: envelope.find(b"\n", 0, MOST_HEADER_BYTES) + 1]
     body = envelope[len(line) :]
     if line != expected.to_bytes() or len(body) <= SIGNATURE_BYTES:
@@ -137,7 +144,7 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
 def _require_named(member: Member, name: str, role: str) -> None:
     """Refuse keys of another member than a header names."""
     if member.name != name:
-        raise InvalidParameterError(Problem(f"the header.{role}", f"be {member.name!r}", f"{name!r}"))
+        raise InvalidParameterError(f"the header.{role}", f"be {member.name!r}", f"{name!r}")
 
 
 def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:
@@ -151,7 +158,9 @@ def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageErro
         return ForgedMessageError(f"A message from {sender.name} cannot be read. {error}")
     for name, wanted in plain(expected).items():
         if (got := content[name]) != wanted:
-            return ForgedMessageError(f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}.")
+            return ForgedMessageError(
+                f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}."
+            )
     return damaged
 
 
@@ -214,7 +223,11 @@ class Mailbox:
     def accepted(self, consortium: Consortium) -> Names:
         """Return the names of the members that have signed this roster."""
         said = _ACCEPTS + bytes.fromhex(consortium.roster_hash)
-        signed = [one for one in consortium.members if _has_signed(one, said, self._acceptance(one, consortium))]
+        signed = [
+            one
+            for one in consortium.members
+            if _has_signed(one, said, self._acceptance(one, consortium))
+        ]
         return tuple(names_of(signed))
 
     def put_collected(self, identity: Identity, batch: Batch, consortium: Consortium) -> None:
@@ -235,7 +248,11 @@ class Mailbox:
     def batch_path(self, identifier: str, consortium: Consortium) -> Path:
         """Return where the batch of that identifier lies, as the aggregator signs it with its present keys."""
         key = _digest(consortium.aggregator.signing_key)
-        return self.folder / "batches" / f"{hexadecimal(identifier, 32, 'identifier', 'Mailbox')}.{key}.batch"
+        return (
+            self.folder
+            / "batches"
+            / f"{hexadecimal(identifier, 32, 'identifier', 'Mailbox')}.{key}.batch"
+        )
 
     def put_batch(self, batch: Batch, consortium: Consortium) -> None:
         """Announce a batch of queries."""
@@ -245,30 +262,43 @@ class Mailbox:
         """Return the batch of that identifier, checked as by `Batch.from_bytes`, and against the name of its file."""
         found = Batch.load(self.batch_path(identifier, consortium), consortium)
         if found.identifier != identifier:
-            raise ForgedMessageError(f"The file of batch {identifier} holds batch {found.identifier}.")
+            raise ForgedMessageError(
+                f"The file of batch {identifier} holds batch {found.identifier}."
+            )
         return found
 
     def batch_identifiers(self, consortium: Consortium) -> list[str]:
         """Return the identifiers of the batches that lie there, sorted; none is opened."""
         key = _digest(consortium.aggregator.signing_key)
-        return [found[1] for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")]
+        return [
+            found[1]
+            for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")
+        ]
 
     def answer(self, batch: Batch, sender: Member, recipient: Member) -> "Slot":
         """Return where an entity's sealed shares for a computing party lie."""
-        return Slot(self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed")
+        return Slot(
+            self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
+        )
 
-    def put_labels(self, batch: Batch, sender: Member, recipient: Member, run: str, envelope: bytes) -> None:
+    def put_labels(
+        self, batch: Batch, sender: Member, recipient: Member, run: str, envelope: bytes
+    ) -> None:
         """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
         name = f"{_between(sender, recipient)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
-    def labels(self, batch: Batch, sender: Member, recipient: Member) -> Iterator[tuple[str, bytes]]:
+    def labels(
+        self, batch: Batch, sender: Member, recipient: Member
+    ) -> Iterator[tuple[str, bytes]]:
         """Yield a computing party's runs and its sealed shares of the labels of each, in the order of the runs' names.
 
         Files of any other kind or name, and files longer than shares of this batch can be, are skipped.
         """
         # One query may be a round of a sum, whose numbers are known from its row alone.
-        most = MOST_BYTES if batch.n_queries == 1 else ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
+        most = (
+            MOST_BYTES if batch.n_queries == 1 else ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
+        )
         folder = self.folder / "labels" / batch.identifier
         name = re.escape(_between(sender, recipient))
         for found in _matches(folder, rf"{name}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
@@ -315,7 +345,9 @@ def sizes_of_answers(mailbox: Mailbox, sender: str) -> dict[str, list[float]]:
 
 def _between(sender: Member, recipient: Member) -> str:
     """Return the name of messages from one member with its present keys to another with its own."""
-    return f"{sender.name}.to-{recipient.name}.{_digest(sender.signing_key + recipient.sealing_key)}"
+    return (
+        f"{sender.name}.to-{recipient.name}.{_digest(sender.signing_key + recipient.sealing_key)}"
+    )
 
 
 def _size(path: Path) -> float:
@@ -355,7 +387,9 @@ class BatchStatus(NamedTuple):
     complete: bool
 
 
-def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
+def consortium_status(
+    consortium: Consortium, mailbox: Mailbox
+) -> tuple[list[BatchStatus], dict[str, str]]:
     """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
     found = list[BatchStatus]()
     refused = dict[str, str]()
@@ -394,7 +428,9 @@ def batch_status(
                 sealed_by(party, header, envelope)
                 runs[party.name].add(run)
     computed = tuple(name for name, found in runs.items() if found)
-    complete = bool(set.intersection(*runs.values())) or mailbox.is_collected(batch.identifier, consortium)
+    complete = bool(set.intersection(*runs.values())) or mailbox.is_collected(
+        batch.identifier, consortium
+    )
     return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
 
@@ -444,7 +480,9 @@ class Home:
             if before.roster_hash == consortium.roster_hash:
                 return
             if before.fingerprint != consortium.fingerprint:
-                raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
+                raise FederationError(
+                    f"{self._path} has joined another consortium. Use a folder of its own for each."
+                )
             if consortium.roster <= before.roster:
                 raise FederationError(
                     f"`roster` of the consortium must be above {before.roster}, the number of the roster that "
@@ -462,7 +500,9 @@ class Home:
         """Return the consortium that was joined, with the roster that was accepted last."""
         joined = self.joined()
         if joined is None:
-            raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`.")
+            raise FederationError(
+                f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`."
+            )
         return joined
 
     def joined(self) -> Consortium | None:
@@ -485,7 +525,9 @@ class Home:
         consortium = self.consortium()
         member = self.member
         if member not in consortium.members:
-            raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
+            raise FederationError(
+                f"The keys in {self._path} are not those that {member.name} joined with."
+            )
         if member.role is not role:
             articles = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party"}
             is_, needed = (articles.get(each, "the aggregator") for each in (member.role, role))

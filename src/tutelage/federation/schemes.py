@@ -24,7 +24,6 @@ from tutelage.exceptions import (
     ForgedMessageError,
     InvalidDataError,
     InvalidParameterError,
-    Problem,
     UnsupportedEventError,
 )
 from tutelage.federation import sharing
@@ -44,7 +43,8 @@ if TYPE_CHECKING:
 MOST_QUERIES, _MOST_CLASSES = 2**24, 2**16  # of what is compared in one message
 _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
-_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
+# Chance that honest votes of one entity fail one projection: it is in no δ.
+_FALSE_ALARM = 2.0**-100
 
 
 class Draft(NamedTuple):
@@ -53,15 +53,18 @@ class Draft(NamedTuple):
     name: str  # under which it is kept
     queries: int
     event: Event  # the most that each query is, with all batches after it
-    rows: Callable[[Any], npt.NDArray[Any]]  # from the `Round` that the batch before it led to, or None
+    # From the `Round` that the batch before it led to, or None.
+    rows: Callable[[Any], npt.NDArray[Any]]
 
 
 class Expected(NamedTuple):
     """How an entity's shares of a batch must be, so that a computing party can use them."""
 
     shape: tuple[int, int, int]  # blocks, queries and classes, or numbers of a sum
-    bounds: dict[str, int] | None  # by entity: what projections of its noised values stay below, if they are tested
-    people: dict[str, int] | None = None  # entities that a release was begun with, and about how many people each has
+    # By entity: what projections of its noised values stay below, if they are tested.
+    bounds: dict[str, int] | None
+    # Entities that a release was begun with, and about how many people each has.
+    people: dict[str, int] | None = None
 
 
 def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
@@ -76,7 +79,8 @@ def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
 class SharedVotes:
     """Teachers vote on queries, and each query gets a label or none: counts are compared in shares and never opened."""
 
-    most_teachers: ClassVar[int] = 2**30  # counts and noise together stay below the 2^40 that can be shared
+    # Counts and noise together stay below the 2^40 that can be shared.
+    most_teachers: ClassVar[int] = 2**30
     terms: Terms
     mechanism: GNMax | ConfidentGNMax
 
@@ -95,16 +99,24 @@ class SharedVotes:
         """Return one entity's ballots on a batch, which the terms allow."""
         given = np.asarray(ballots)
         most = self.terms.teachers_per_entity
-        if given.ndim != 2 or not np.issubdtype(given.dtype, np.integer) or given.shape[1] != queries:
+        if (
+            given.ndim != 2
+            or not np.issubdtype(given.dtype, np.integer)
+            or given.shape[1] != queries
+        ):
             raise InvalidDataError(
                 f"`ballots` must be whole numbers of shape (teachers, {queries}), one column per query of the "
                 f"batch. Got {given.dtype} of shape {given.shape}."
             )
         if not 1 <= len(given) <= most:
             teachers = "one teacher" if most == 1 else f"1 to {most} teachers"
-            raise InvalidDataError(f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(given)}.")
+            raise InvalidDataError(
+                f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(given)}."
+            )
         if given.min(initial=0) < ABSTAIN or given.max(initial=0) >= self.terms.n_classes:
-            raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {self.terms.n_classes}.")
+            raise InvalidDataError(
+                f"A ballot must be {ABSTAIN} or a class index below {self.terms.n_classes}."
+            )
         return given.astype(np.int64)
 
     @cached_property
@@ -155,7 +167,9 @@ class SharedVotes:
 
     @property
     def _threshold(self) -> int | None:
-        return ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else None
+        return (
+            ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else None
+        )
 
     def bound(self, queries: int) -> int:
         """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
@@ -170,7 +184,10 @@ class SharedVotes:
         counts = teachers * sqrt((1 + len(check)) * queries / 2)
         noise = vote * sqrt(classes * queries)
         # All classes of a query share the check's noise: their coefficients add up first.
-        common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
+        common = [
+            sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail))
+            for sigma in check
+        ]
         return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
     def expected(self, batch: Batch) -> Expected:
@@ -206,7 +223,9 @@ class SharedVotes:
         *check, answer = self.parts()
         if not check:
             return Repeated(answer, batch.n_queries)
-        return Composed((Repeated(check[0], batch.n_queries), Repeated(answer, int(np.sum(outcome != ABSTAIN)))))
+        return Composed(
+            (Repeated(check[0], batch.n_queries), Repeated(answer, int(np.sum(outcome != ABSTAIN))))
+        )
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
         """Return what a ledger remembers the label of each query by."""
@@ -231,7 +250,9 @@ def epsilon_if_fewer_honest(
     """
     answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
     left = _left(votes, actually_honest, "epsilon_if_fewer_honest")
-    return data_independent.epsilon(Repeated(Composed(tuple(left)) if len(left) > 1 else left[0], answers), delta)
+    return data_independent.epsilon(
+        Repeated(Composed(tuple(left)) if len(left) > 1 else left[0], answers), delta
+    )
 
 
 def epsilon_for_two_computing_parties(
@@ -266,7 +287,9 @@ def epsilon_for_two_computing_parties(
         method = "exact composition of discrete Gaussian noise"
         order = None
     value = composition.moved_epsilon(value, apart)
-    return PublicEpsilon(value, delta, votes.terms.unit, f"{method}; all noisy counts are seen", order)
+    return PublicEpsilon(
+        value, delta, votes.terms.unit, f"{method}; all noisy counts are seen", order
+    )
 
 
 def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNoise]:
@@ -275,11 +298,12 @@ def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNo
     honest = votes.terms.honest
     if j > honest:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.actually_honest",
-                f"be at most {honest}, the number of entities that the terms assume to be honest",
-                f"{j}",
-            )
+            f"{owner}.actually_honest",
+            f"be at most {honest}, the number of entities that the terms assume to be honest",
+            f"{j}",
         )
     factor = sqrt(j / honest) * _DOWNWARD
-    return [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in votes.parts()]
+    return [
+        SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j)
+        for part in votes.parts()
+    ]

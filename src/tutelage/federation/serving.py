@@ -24,7 +24,8 @@ from tutelage.ledger import Ledger
 from tutelage.privacy import round_up
 from tutelage.tables import Table
 
-Rows = tuple[Any, Any, Any]  # private: rows with the columns of the schema, class indices, and ids or None
+# Private: rows with the columns of the schema, class indices, and ids or None.
+Rows = tuple[Any, Any, Any]
 _MADE_UP = 200  # people of a hospital in a rehearsal
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a computation that failed is tried again
 _LONGEST_TURN = 120.0  # seconds to wait for the two other parties
@@ -69,9 +70,11 @@ class Serving:
     _said: set[str] = field(default_factory=set)
     _seen: dict[str, float] = field(default_factory=dict)  # when a batch was seen first
     _declined: set[str] = field(default_factory=set)
-    _approved: set[tuple[str, int]] = field(default_factory=set)  # releases, and which of their sums
+    # Releases, and which of their sums.
+    _approved: set[tuple[str, int]] = field(default_factory=set)
     _held: Rows | None = field(default=None, repr=False)
-    _again: dict[str, tuple[float, float]] = field(default_factory=dict)  # when to try a batch again, and the wait
+    # When to try a batch again, and the wait.
+    _again: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def step(self) -> bool:
         """Do what can be done now; return whether anything was done."""
@@ -79,7 +82,8 @@ class Serving:
         done = self._accept()
         me = self.home.member
         if (terms := self.home.joined()) is not None and me in terms.members:
-            self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
+            # Again, if a process died before.
+            self.mailbox.put_acceptance(self.home.identity, terms)
             for batch, status in [] if me.role is Role.AGGREGATOR else self._batches(terms):
                 work = self._cast if me.role is Role.ENTITY else self._compute
                 done |= work(terms, batch, status)
@@ -95,7 +99,9 @@ class Serving:
             return False
         strangers = {*names_of(after.members)}.difference(names_of(self.invited.members))
         if after.fingerprint != self.invited.fingerprint or (before is None and strangers):
-            self.say(f"Roster {after.roster} has other terms or members than the invite, and is refused.")
+            self.say(
+                f"Roster {after.roster} has other terms or members than the invite, and is refused."
+            )
             return False
         if me not in after.members:
             self.say(f"Roster {after.roster} does not name {me.name} with the keys of this folder.")
@@ -121,7 +127,9 @@ class Serving:
             try:
                 batch = self.mailbox.batch(identifier, terms)
                 # Envelopes for another party may not be in this copy of the mailbox.
-                status = batch_status(terms, self.mailbox, batch, me if me.role is Role.COMPUTING else None)
+                status = batch_status(
+                    terms, self.mailbox, batch, me if me.role is Role.COMPUTING else None
+                )
             except (FederationError, InvalidDataError) as error:
                 self.say(f"Batch {identifier[:8]} is refused: {error}")
                 continue
@@ -133,7 +141,11 @@ class Serving:
     def _cast(self, terms: Consortium, batch: Batch, status: BatchStatus) -> bool:
         """Cast a hospital's ballots, once its operator has approved of the release."""
         me = self.home.member
-        if me.name in status.answered or batch.identifier in self._declined or not isinstance(terms.scheme, SharedSums):
+        if (
+            me.name in status.answered
+            or batch.identifier in self._declined
+            or not isinstance(terms.scheme, SharedSums)
+        ):
             return False
         if not {*self.mailbox.accepted(terms)}.issuperset(names_of(terms.computing_parties)):
             return False  # who would add shares have not compared the words
@@ -154,7 +166,9 @@ class Serving:
             return False
         again = " It is the one that was made before." * repeated
         number = asked.number + 1
-        self.say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.sums().events)}, sealed.{again}")
+        self.say(
+            f"Release {asked.opened.release}: sent sum {number} of {len(terms.sums().events)}, sealed.{again}"
+        )
         return True
 
     def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
@@ -163,7 +177,8 @@ class Serving:
         release = asked.opened.release
         if terms.boundary(ledger, self.home.member).paid(batch) is not None:
             return True
-        if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
+        # Nor is one approval good for a second batch of a sum.
+        if (release, asked.number) not in self._approved:
             takes = taken_from(ledger, terms.sums().event_from(asked.number))
             if not self.approves(
                 f"{terms.aggregator.name} asks for release {release!r}, which takes {takes}. "
@@ -171,7 +186,9 @@ class Serving:
             ):
                 self._declined.add(batch.identifier)
                 return False
-            self._approved |= {(release, number) for number in range(asked.number, len(terms.sums().events))}
+            self._approved |= {
+                (release, number) for number in range(asked.number, len(terms.sums().events))
+            }
         self._approved.discard((release, asked.number))
         return True
 
@@ -190,7 +207,9 @@ class Serving:
                 self.mailbox,
                 timeout=_LONGEST_TURN,
                 listen=self.listen,
-                waiting=lambda them: self.say(f"Waiting for {' and '.join(them)} to run `tutelage consortium serve`."),
+                waiting=lambda them: self.say(
+                    f"Waiting for {' and '.join(them)} to run `tutelage consortium serve`."
+                ),
             )
         except (TutelageError, OSError) as error:
             self._again[batch.identifier] = (time.monotonic() + wait, min(2 * wait, _LONGEST_WAIT))
@@ -198,12 +217,16 @@ class Serving:
             return False
         for name, reason in sorted(done.left_out.items()):
             self.say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
-        self.say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
+        self.say(
+            f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares."
+        )
         return True
 
     def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
-        if isinstance(terms.scheme, SharedSums) and (earlier := terms.sums().round_of(batch).opened.sums):
+        if isinstance(terms.scheme, SharedSums) and (
+            earlier := terms.sums().round_of(batch).opened.sums
+        ):
             return {*earlier[-1].entities}
         return {*names_of(terms.entities)}
 
@@ -216,7 +239,9 @@ class Serving:
     def _private(self, terms: Consortium) -> Rows:
         if self._held is None:
             if self.rows is None:
-                raise InvalidDataError("`rows` of Serving must return the private rows of this hospital. Got None.")
+                raise InvalidDataError(
+                    "`rows` of Serving must return the private rows of this hospital. Got None."
+                )
             self._held = self.rows(terms)
         return self._held
 
@@ -236,7 +261,9 @@ def taken_from(budget: Ledger, event: Event) -> str:
 def question_of(before: Consortium | None, after: Consortium) -> str:
     """Return the question whether to accept a roster, with what it changes and the words to compare."""
     changes = [] if before is None else changes_of(before, after)
-    hospitals, parties = (", ".join(names_of(some)) for some in (after.entities, after.computing_parties))
+    hospitals, parties = (
+        ", ".join(names_of(some)) for some in (after.entities, after.computing_parties)
+    )
     what = f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
     if changes:
         what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}."

@@ -17,10 +17,12 @@ from tutelage.exceptions import ForgedMessageError, InvalidDataError
 MODULUS = 2**89 - 1  # a Mersenne prime
 ELEMENT_BYTES = 12
 PARTIES = 3
-MOST_BITS = 26  # of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p
+# Of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p.
+MOST_BITS = 26
 MOST_TESTED_BITS = 47  # of what is only tested for its size: masked by 41 bits more
 SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
-SALT_BYTES = 32  # random bytes that only one party gets, so that the hash of its shares does not reveal them
+# Random bytes that only one party gets, so that the hash of its shares does not reveal them.
+SALT_BYTES = 32
 HEAD_BYTES = SPLIT_NAME_BYTES + SALT_BYTES  # before the shares
 _BOUND = 2**40
 _BOUND_OF_SUMS = 2**62  # what 64-bit integers hold; sums over a million entities stay below p
@@ -38,11 +40,15 @@ def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, byte
     """
     values = np.asarray(values)
     if not np.issubdtype(values.dtype, np.integer):
-        raise InvalidDataError(f"Values to be shared must be an array of integers. Got dtype {values.dtype}.")
+        raise InvalidDataError(
+            f"Values to be shared must be an array of integers. Got dtype {values.dtype}."
+        )
     bound = _BOUND_OF_SUMS if summed else _BOUND
     if values.size and (int(values.min()) <= -bound or int(values.max()) >= bound):
         power = bound.bit_length() - 1
-        raise InvalidDataError(f"Values to be shared must lie strictly between -2^{power} and 2^{power}.")
+        raise InvalidDataError(
+            f"Values to be shared must lie strictly between -2^{power} and 2^{power}."
+        )
     first, second = _uniform_elements(values.size), _uniform_elements(values.size)
     third = values.ravel().astype(object) - _elements(first) - _elements(second)
     return first.tobytes(), second.tobytes(), encode(third)
@@ -61,10 +67,14 @@ def decode(data: bytes, shape: Sequence[int]) -> ElementArray:
     """Return the elements that `encode` wrote, as Python integers in [0, p) in an array of objects of `shape`."""
     expected = ELEMENT_BYTES * prod(shape)
     if len(data) != expected:
-        raise ForgedMessageError(f"Shares of shape {tuple(shape)} must take {expected} bytes. Got {len(data)}.")
+        raise ForgedMessageError(
+            f"Shares of shape {tuple(shape)} must take {expected} bytes. Got {len(data)}."
+        )
     encoded = np.frombuffer(data, dtype=_ELEMENT)
     if np.any(_beyond(encoded)):
-        raise ForgedMessageError("A share is no element of the field. Its sender must send it again.")
+        raise ForgedMessageError(
+            "A share is no element of the field. Its sender must send it again."
+        )
     return _elements(encoded).reshape(shape)
 
 
@@ -75,7 +85,9 @@ def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """
     first, second, third = _of_all(shares, shape)
     if np.any((2 * second - first - third) % MODULUS != 0):
-        raise ForgedMessageError("The computing parties' shares contradict each other. Run the computation again.")
+        raise ForgedMessageError(
+            "The computing parties' shares contradict each other. Run the computation again."
+        )
     return _opened(2 * first - second, _BOUND, "small integer")
 
 
@@ -87,14 +99,18 @@ def added(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
 
 def _of_all(shares: Sequence[bytes], shape: Sequence[int]) -> list[ElementArray]:
     if len(shares) != PARTIES:
-        raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
+        raise ForgedMessageError(
+            f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}."
+        )
     return [decode(share, shape) for share in shares]
 
 
 def _opened(elements: ElementArray, bound: int, what: str) -> IntArray:
     opened = (elements + bound) % MODULUS - bound
     if np.any(opened >= bound):
-        raise ForgedMessageError(f"The computing parties' shares open to no {what}. Run the computation again.")
+        raise ForgedMessageError(
+            f"The computing parties' shares open to no {what}. Run the computation again."
+        )
     return opened.astype(np.int64)
 
 

@@ -24,7 +24,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, SummedNoise
-from tutelage.exceptions import ForgedMessageError, InvalidParameterError, Problem
+from tutelage.exceptions import ForgedMessageError, InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
@@ -64,7 +64,8 @@ class SumsSoFar:
     """A release so far; public, and all that a batch of a sum holds."""
 
     release: Annotated[str, Meta(min_length=1, max_length=100)]
-    people: dict[str, Annotated[int, Meta(ge=1, le=_MOST_PEOPLE)]]  # about how many each hospital has
+    # About how many each hospital has.
+    people: dict[str, Annotated[int, Meta(ge=1, le=_MOST_PEOPLE)]]
     sums: tuple[OpenedSum, ...] = ()
 
     def to_row(self) -> npt.NDArray[np.uint8]:
@@ -107,7 +108,9 @@ class Sums:
         """The method whose sums are opened."""
         name = DEFAULT_METHOD if self.terms.method is None else self.terms.method
         if name not in METHODS:
-            raise InvalidParameterError(Problem("Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"))
+            raise InvalidParameterError(
+                "Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"
+            )
         kind: Any = METHODS[name]
         return kind(mechanism=self.mechanism)
 
@@ -212,24 +215,28 @@ class SharedSums:
         terms = self.terms
         entities = len(terms.entities)
         if terms.schema is None:
-            raise InvalidParameterError(Problem("Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"))
+            raise InvalidParameterError(
+                "Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"
+            )
         if len(terms.people) != entities:
             raise InvalidParameterError(
-                Problem("Consortium.people", f"have {entities} numbers, one for each entity", f"{len(terms.people)}")
+                "Consortium.people",
+                f"have {entities} numbers, one for each entity",
+                f"{len(terms.people)}",
             )
         for number in terms.people:
             if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
-                raise InvalidParameterError(Problem("Consortium.people", f"be at most {_MOST_PEOPLE} per entity"))
+                raise InvalidParameterError(
+                    "Consortium.people", f"be at most {_MOST_PEOPLE} per entity"
+                )
         if terms.unit == ONE_ENTITY:
             raise InvalidParameterError(
-                Problem(
-                    "Consortium.unit",
-                    "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
-                )
+                "Consortium.unit",
+                "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
             )
         offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
         if problems := [*unmet(self.sums.method, offered, "Consortium")]:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
         if terms.method is not None:
             self._check_requests()
 
@@ -244,7 +251,9 @@ class SharedSums:
         if not fits:
             name = type(self.sums.method).__name__
             raise InvalidParameterError(
-                Problem("Consortium.method", "ask for the sums that its `event_of_one` has", f"{name}, which does not")
+                "Consortium.method",
+                "ask for the sums that its `event_of_one` has",
+                f"{name}, which does not",
             )
 
     @cached_property
@@ -254,7 +263,11 @@ class SharedSums:
 
     def event_of(self, batch: Batch | None = None) -> Event:
         """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
-        return self.sums.event_from(0) if batch is None else self.sums.event_asked(self.sums.round_of(batch).request)
+        return (
+            self.sums.event_from(0)
+            if batch is None
+            else self.sums.event_asked(self.sums.round_of(batch).request)
+        )
 
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
@@ -275,7 +288,10 @@ class SharedSums:
 
         rounds = range(len(self.sums.events))
         name = sha256_of(f"{self.terms.fingerprint} {asked}".encode())
-        return [Draft(f"{name}-{number}", 1, self.sums.event_from(number), row_after) for number in rounds]
+        return [
+            Draft(f"{name}-{number}", 1, self.sums.event_from(number), row_after)
+            for number in rounds
+        ]
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
         """Return what a ledger remembers a sum by: the hash of the round, whose row is long."""
@@ -296,7 +312,11 @@ class SharedSums:
         asked = self.sums.round_of(batch)
         people = asked.opened.people
         event = self.sums.event_asked(asked.request)
-        bounds = {name: _bound(number, event) for name, number in people.items()} if self.terms.size_test else None
+        bounds = (
+            {name: _bound(number, event) for name, number in people.items()}
+            if self.terms.size_test
+            else None
+        )
         return Expected((1, 1, prod(asked.shape)), bounds, people)
 
     async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
@@ -315,10 +335,14 @@ def hash_of_method(method: Method) -> str:
         if kind.__module__.partition(".")[0] in ("tutelage", "builtins", "abc"):
             continue
         names = [getattr(sys.modules.get(kind.__module__), "__file__", None)]
-        names += [one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)]
+        names += [
+            one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)
+        ]
         path = next((name for name in names if name and Path(name).is_file()), None)
         if path is None:
-            raise InvalidParameterError(Problem("Consortium.method", "be written in a file, which all members have"))
+            raise InvalidParameterError(
+                "Consortium.method", "be written in a file, which all members have"
+            )
         found += read_within(Path(path)).splitlines()  # however a line ends there
     return sha256_of(b"\n".join(found))
 
@@ -349,4 +373,6 @@ def noise_of(event: SummedNoise, entities: Collection[str]) -> float:
 
 
 def _damaged() -> ForgedMessageError:
-    return ForgedMessageError("A batch holds no sums that could have been opened under these terms.")
+    return ForgedMessageError(
+        "A batch holds no sums that could have been opened under these terms."
+    )

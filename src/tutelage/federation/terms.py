@@ -11,7 +11,7 @@ from typing import Any
 from tutelage._internal.records import named, sha256_of
 from tutelage.digests import canonical
 from tutelage.events import settings_of
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role, names_of
@@ -54,14 +54,18 @@ class Terms:
             object.__setattr__(self, "method", None)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
-        if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
-            raise InvalidParameterError(Problem("Consortium.unit", "be a PrivacyUnit", f"{type(self.unit).__name__}"))
+        if not isinstance(self.unit, PrivacyUnit) or not isinstance(
+            self.unit.neighboring, NeighboringRelation
+        ):
+            raise InvalidParameterError(
+                "Consortium.unit", "be a PrivacyUnit", f"{type(self.unit).__name__}"
+            )
         _check_text(self.unit.name, "unit")
         _check_members(self.members)
         for label in self.classes:
             _check_text(label, "classes")
         if len(set(self.classes)) != len(self.classes):
-            raise InvalidParameterError(Problem("Consortium.classes", "list each label once"))
+            raise InvalidParameterError("Consortium.classes", "list each label once")
 
     @property
     def n_classes(self) -> int:
@@ -150,30 +154,40 @@ def _word(bits: int) -> str:
 def _as_stored(schema: object) -> Schema:
     """Return a schema as its file has it: columns in the order of their names, and ranges as numbers of Python."""
     if not isinstance(schema, Schema):
-        raise InvalidParameterError(Problem("Consortium.schema", "be a Schema", f"a {type(schema).__name__}"))
+        raise InvalidParameterError(
+            "Consortium.schema", "be a Schema", f"a {type(schema).__name__}"
+        )
     kinds = dict(zip(schema.names, schema.ordered, strict=True))
 
     def plain(end: Any) -> int | float:
         return int(end) if isinstance(end, Integral) else float(end)  # which stand for other bins
 
-    return Schema({name: [*map(plain if kinds[name] else str, schema.columns[name])] for name in sorted(kinds)})
+    return Schema(
+        {
+            name: [*map(plain if kinds[name] else str, schema.columns[name])]
+            for name in sorted(kinds)
+        }
+    )
 
 
 def _check_text(value: object, name: str) -> None:
     if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
-        raise InvalidParameterError(Problem(f"Consortium.{name}", "be text of 1 to 200 printable characters"))
+        raise InvalidParameterError(
+            f"Consortium.{name}", "be text of 1 to 200 printable characters"
+        )
 
 
 def _check_members(members: Sequence[object]) -> None:
     found = [member for member in members if isinstance(member, Member)]
     if len(found) != len(members):
-        raise InvalidParameterError(Problem("Consortium.members", "contain only Member objects"))
+        raise InvalidParameterError("Consortium.members", "contain only Member objects")
     columns = {
-        "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
+        # Some file systems do not tell cases apart.
+        "name": [member.name.casefold() for member in found],
         "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
         "address": [member.address for member in found if member.address],
         "certificate": [member.certificate for member in found if member.certificate],
     }
     for what, values in columns.items():
         if len(set(values)) != len(values):
-            raise InvalidParameterError(Problem("Consortium.members", f"each have a different {what}"))
+            raise InvalidParameterError("Consortium.members", f"each have a different {what}")

@@ -15,7 +15,14 @@ from tutelage._internal.records import Made, by_identity, frozen
 from tutelage._internal.typing import IntArray, NeverPickled, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical, keyed_name, query_hashes
-from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, event_from_dict, of_queries
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Event,
+    PublicationTest,
+    Repeated,
+    event_from_dict,
+    of_queries,
+)
 from tutelage.exceptions import (
     InvalidParameterError,
     LedgerError,
@@ -23,7 +30,6 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
-    Problem,
     UnsupportedEventError,
 )
 from tutelage.ledger.answers import (
@@ -60,7 +66,8 @@ class Reservation:
     event: Event  # the most that one query is
     queries: int
     grains: int
-    room: Room | None = field(default=None, compare=False, repr=False)  # kept for the answers while this object lives
+    # Kept for the answers while this object lives.
+    room: Room | None = field(default=None, compare=False, repr=False)
 
 
 class Reserved(NamedTuple):
@@ -138,7 +145,9 @@ class Account(NeverPickled):
         self._beginning = Beginning(opened) if beginning is None else beginning
         self.release: Final = self._beginning.release  # its name, if it has one
 
-    def keys(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+    def keys(
+        self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike
+    ) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
         It is of `context`, which all queries share, the public row, and the other public values `beside` it.
@@ -210,7 +219,9 @@ class Account(NeverPickled):
                 return place
         return len(hashes)
 
-    def quote(self, event: Event, queries: Collection[bytes] | int, whole: Event | None = None) -> dict[bytes, Labels]:
+    def quote(
+        self, event: Event, queries: Collection[bytes] | int, whole: Event | None = None
+    ) -> dict[bytes, Labels]:
         """Return the remembered answers of queries, once the others are found to fit now; nothing is spent or kept.
 
         Each is at most `event`. If any is new, there must be room for the `whole` that they are part of. A number of
@@ -253,14 +264,18 @@ class Account(NeverPickled):
         reserve = kinds.get(type(asked))
         if reserve is None:
             kind = type(what).__name__
-            raise InvalidParameterError(Problem("Account.reserve.what", "be Queries(event, number)", f"a {kind}"))
+            raise InvalidParameterError(
+                "Account.reserve.what", "be Queries(event, number)", f"a {kind}"
+            )
         self._opened.check_unit(asked.event)
         _check_storable(asked.event)
         vector_of(asked.event)
         self._opened.limit.cost(asked.event)  # which takes time, and is remembered
         return reserve(asked)
 
-    def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
+    def settle(
+        self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
+    ) -> Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
 
         A query that another session answered in the meantime keeps that answer: there is one answer per query. If this
@@ -274,7 +289,9 @@ class Account(NeverPickled):
         given = [answers_in(labels, vector) for labels in answers.values()]
         breach = breach_of(reservation.event, reservation.queries, happened, given)
         if breach is not None:
-            raise LedgerError(f"The mechanism {breach}. Its labels are withheld, and their budget stays spent.")
+            raise LedgerError(
+                f"The mechanism {breach}. Its labels are withheld, and their budget stays spent."
+            )
         limit = self._opened.limit
         refund = reservation.grains - limit.cost(happened)
         try:
@@ -287,7 +304,9 @@ class Account(NeverPickled):
                 f"and {share:.3g} of the budget ε = {limit.epsilon:g} stays spent."
             ) from None
         cost = limit.share(reservation.grains - refund)
-        _LOGGER.info("Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, limit.epsilon)
+        _LOGGER.info(
+            "Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, limit.epsilon
+        )
         return Settled(labels, cost)
 
     def forfeit(self, reservation: Reservation) -> None:
@@ -340,12 +359,17 @@ class Account(NeverPickled):
                     return Reserved(None, answers)
                 left = self._left_open(held, new, what.event)
                 if left is None:
-                    batch = Queries(what.event, of_queries(what.event, len(new)).count, _step_of(new))
+                    batch = Queries(
+                        what.event, of_queries(what.event, len(new)).count, _step_of(new)
+                    )
                     return Reserved(self._reserved(held, batch, answers=len(new)), answers)
                 self._beginning.write(held)
-                _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
+                _LOGGER.info(
+                    "A step that was reserved and not answered is taken over, at no further cost."
+                )
                 return Reserved(replace(left, room=self._room(what.event, len(new))), answers)
-        except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):  # what is remembered is not drawn again
+        except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):
+            # Remembered answers are not drawn again.
             answers = self.recall(what.hashes)
             if set(what.hashes) - answers.keys():
                 raise
@@ -357,8 +381,12 @@ class Account(NeverPickled):
             known = None if what.name is None else _batch(write, what.name)
             if known is None:
                 return self._reserved(write, what)
-            if (known.event, known.queries) != (what.event, what.queries) or not self._is_ours(write, known):
-                raise LedgerError(f"Batch {what.name} was reserved in {self._opened} as something else. Name another.")
+            if (known.event, known.queries) != (what.event, what.queries) or not self._is_ours(
+                write, known
+            ):
+                raise LedgerError(
+                    f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
+                )
             return known
 
     def _reserve_votes(self, what: CampaignVotes) -> Granted:
@@ -378,10 +406,17 @@ class Account(NeverPickled):
                 )
             self._beginning.write(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
-            free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0, **self._beginning.fields}
+            free: dict[str, Any] = {
+                "event": event.as_dict(),
+                "queries": 0,
+                "cost": 0,
+                **self._beginning.fields,
+            }
             entry = write.add(Kind.RESERVED, **free, campaign=paid.number)
             room = self._opened.store.room(what.queries, 1)
-        return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, is_new)
+        return Granted(
+            votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, is_new
+        )
 
     def _is_campaign(self, read: Transaction, known: Reservation, event: Event) -> bool:
         """Return whether a reservation paid for a campaign: budget that paid for its own labels pays for no others."""
@@ -389,7 +424,9 @@ class Account(NeverPickled):
         is_free = settled is not None and settled.content["answers"] == 0
         return (known.event, known.queries) == (event, 1) and is_free and self._is_ours(read, known)
 
-    def _reserved(self, write: Transaction, batch: Queries, *, answers: int | None = None) -> Reservation:
+    def _reserved(
+        self, write: Transaction, batch: Queries, *, answers: int | None = None
+    ) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         opened = self._opened
         event = batch.event
@@ -399,15 +436,24 @@ class Account(NeverPickled):
         cost = queries * opened.limit.cost(event)
         opened.check_room(event, queries, self._beginning.spent(write))
         self._beginning.write(write)
-        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost, **self._beginning.fields}
+        content: dict[str, Any] = {
+            "event": event.as_dict(),
+            "queries": queries,
+            "cost": cost,
+            **self._beginning.fields,
+        }
         if batch.name is not None:
             content["batch"] = batch.name
         entry = write.add(Kind.RESERVED, cost, **content)
         room = self._room(event, queries if answers is None else answers)
-        _LOGGER.info("Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon)
+        _LOGGER.info(
+            "Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon
+        )
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
-    def _left_open(self, read: Transaction, new: Collection[bytes], event: Event) -> Reservation | None:
+    def _left_open(
+        self, read: Transaction, new: Collection[bytes], event: Event
+    ) -> Reservation | None:
         """Return the reservation of a step that a dead process left open, which no other process can settle."""
         if not is_held(self._opened.store.file) or not read.checkpoint().unsettled:
             return None
@@ -423,7 +469,8 @@ class Account(NeverPickled):
         copies = self._opened.copies.newest.values()
         if any(newest.number >= found.number for newest in copies):  # which may take it over too
             return None
-        return found if self._is_ours(read, found) else None  # what other people paid for is not drawn of these
+        # Answers that other people paid for are not drawn from these.
+        return found if self._is_ours(read, found) else None
 
     def _is_ours(self, read: Transaction, reservation: Reservation) -> bool:
         """Return whether a reservation spends the budget of the people who take part in this release."""
@@ -433,7 +480,11 @@ class Account(NeverPickled):
     def _room(self, event: Event, queries: int) -> Room | None:
         """Return room on the disk for the answers of so many queries."""
         vector = vector_of(event)
-        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector[0]
+        numbers = (
+            sum(part.times for part in event.flatten())
+            if vector is None
+            else _ROOM_PER_NUMBER * vector[0]
+        )
         return self._opened.store.room(queries, numbers)
 
 
@@ -449,7 +500,9 @@ def _check_storable(event: Event) -> None:
     except (TypeError, ValueError, RecursionError):
         stored = None
     if stored != event:
-        raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be recorded in a ledger.")
+        raise UnsupportedEventError(
+            f"A {type(event).__name__} of this kind cannot be recorded in a ledger."
+        )
 
 
 def _reservation(entry: Entry) -> Reservation:
@@ -466,18 +519,38 @@ def _batch(read: Transaction, name: str) -> Reservation | None:
 
 
 def _settle(
-    write: Transaction, reservation: Reservation, answers: dict[bytes, Labels], happened: Event, refund: int
+    write: Transaction,
+    reservation: Reservation,
+    answers: dict[bytes, Labels],
+    happened: Event,
+    refund: int,
 ) -> dict[bytes, Labels]:
     """Store the answers and the entry of a batch, and return the answers that count."""
     number = reservation.number
     reserved = write.entry(number)
-    is_mine = reserved is not None and reserved.hash == reservation.hash and write.settling(number) is None
+    is_mine = (
+        reserved is not None
+        and reserved.hash == reservation.hash
+        and write.settling(number) is None
+    )
     if reserved is None or not is_mine or _reservation(reserved) != reservation:
-        raise LedgerError("The reservation is not open: it is settled, or belongs to another ledger. Reserve again.")
+        raise LedgerError(
+            "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
+        )
     if reservation.room is not None:
         reservation.room.free()
     new = remember(write, answers, number)
     about = {"reservation": number, "happened": happened.as_dict(), "refund": refund}
-    same = {name: reserved.content[name] for name in ("written", "release") if name in reserved.content}
-    write.add(Kind.ANSWERED, -refund, settles=number, **about, **same, answers=len(new), digest=digest_of(new))
+    same = {
+        name: reserved.content[name] for name in ("written", "release") if name in reserved.content
+    }
+    write.add(
+        Kind.ANSWERED,
+        -refund,
+        settles=number,
+        **about,
+        **same,
+        answers=len(new),
+        digest=digest_of(new),
+    )
     return recalled(write, answers)

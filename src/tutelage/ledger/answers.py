@@ -20,7 +20,8 @@ from tutelage.ledger.entries import Kind
 from tutelage.ledger.transaction import Transaction
 
 Labels = tuple[int, ...]
-Vector = tuple[int, int]  # numbers and sums in one answer of noisy sums, where −1 is a number like any other
+# Numbers and sums in one answer of noisy sums, where −1 is a number like any other.
+Vector = tuple[int, int]
 
 
 def vector_of(event: Event) -> Vector | None:
@@ -29,7 +30,9 @@ def vector_of(event: Event) -> Vector | None:
     kinds = [(part.event.without_shares(), part.times) for part in parts]
     sums = [(kind.dimension, times) for kind, times in kinds if isinstance(kind, NoisySumGaussian)]
     if sums and len(sums) < len(parts):
-        raise UnsupportedEventError("A batch must consist of noisy sums only, or of none. Reserve two batches.")
+        raise UnsupportedEventError(
+            "A batch must consist of noisy sums only, or of none. Reserve two batches."
+        )
     numbers = sum(dimension * times for dimension, times in sums)
     return (numbers, sum(times for _, times in sums)) if sums else None
 
@@ -41,7 +44,9 @@ def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
     return vector[1] if len(labels) == vector[0] else None
 
 
-def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[int | None]) -> str | None:
+def breach_of(
+    reserved: Event, queries: int, happened: Event, given: Collection[int | None]
+) -> str | None:
     """Return what a batch that "the mechanism …" reports does not keep to, or None.
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
@@ -53,12 +58,18 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[
     checks = [event for event in allowed if isinstance(event.without_shares(), Check)]
     if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
         return "reports fewer checks, or fewer answers without a check, than it had announced"
-    answers = sum(times for event, times in ran.items() if not isinstance(event.without_shares(), Check))
+    answers = sum(
+        times for event, times in ran.items() if not isinstance(event.without_shares(), Check)
+    )
     # Where a student is confirmed, some labels are its own.
     confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
     if None in given:
         return "gives a noisy sum of another length than it had announced"
-    if sum(filter(None, given)) > answers and not confirms and not isinstance(reserved, CappedArgmaxGaussian):
+    if (
+        sum(filter(None, given)) > answers
+        and not confirms
+        and not isinstance(reserved, CappedArgmaxGaussian)
+    ):
         return "gives more labels than it reports answers"
     return None
 
@@ -79,8 +90,14 @@ def read_labels(text: str) -> list[int]:
         labels = json.loads(text)
     except (ValueError, RecursionError):
         labels = None
-    if not isinstance(labels, list) or canonical(labels) != text or any(type(label) is not int for label in labels):
-        raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
+    if (
+        not isinstance(labels, list)
+        or canonical(labels) != text
+        or any(type(label) is not int for label in labels)
+    ):
+        raise LedgerTamperedError(
+            "A remembered answer is not in the form in which answers are written."
+        )
     return labels
 
 
@@ -94,12 +111,19 @@ def recalled(read: Transaction, queries: Collection[bytes]) -> dict[bytes, Label
     return found
 
 
-def remember(write: Transaction, answers: dict[bytes, Labels], reservation: int) -> list[tuple[bytes, str]]:
+def remember(
+    write: Transaction, answers: dict[bytes, Labels], reservation: int
+) -> list[tuple[bytes, str]]:
     """Store the answers of queries that have none, and return those that were stored, in the order of their hashes."""
     new = list[tuple[bytes, str]]()
     for query, labels in sorted(answers.items()):
         text = canonical(labels)
-        if write.run("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (query, text, reservation)).rowcount == 1:
+        if (
+            write.run(
+                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (query, text, reservation)
+            ).rowcount
+            == 1
+        ):
             new.append((query, text))
     return new
 
@@ -128,9 +152,15 @@ def check_count(read: Transaction) -> None:
 def kept(read: Transaction, name: str) -> bytes | None:
     """Return what is kept under a keyed name, or None; refuse it if it is not what its entry says."""
     content = read.one("SELECT content FROM kept WHERE name = ?", name)
-    said = [entry.content["content"] for entry in read.entries_with("name", name) if entry.kind is Kind.KEPT]
+    said = [
+        entry.content["content"]
+        for entry in read.entries_with("name", name)
+        if entry.kind is Kind.KEPT
+    ]
     if said != ([] if content is None else [_sha256(content)]):
-        raise LedgerTamperedError("A map that the ledger keeps was changed. Restore a copy that verifies.")
+        raise LedgerTamperedError(
+            "A map that the ledger keeps was changed. Restore a copy that verifies."
+        )
     return content
 
 
@@ -151,5 +181,7 @@ def all_kept(read: Transaction) -> dict[str, str]:
 
 def _sha256(content: object) -> str:
     if not isinstance(content, bytes):
-        raise LedgerTamperedError("A map that the ledger keeps was changed. Restore a copy that verifies.")
+        raise LedgerTamperedError(
+            "A map that the ledger keeps was changed. Restore a copy that verifies."
+        )
     return hashlib.sha256(content).hexdigest()

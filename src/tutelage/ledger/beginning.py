@@ -29,7 +29,8 @@ class Intent(NamedTuple):
     """A release by everything that was declared for it; public, and stored as keyed hashes alone."""
 
     identity: str  # of everything declared: an equal one is the same release
-    question: str  # of everything declared but the name: releases that are alike but for it teach one student
+    # Of everything declared but the name: releases that are alike but for it teach one student.
+    question: str
     most: Event  # the most that is released
     noise: float | None  # that was found for it; None where it was declared
     release: str | None = None  # its name, where people who come later have a budget of their own
@@ -67,7 +68,9 @@ class Whom(Private):
 class Arrivals(Private):
     """The people who take part in a release with a name, and those who came with it; private."""
 
-    def __init__(self, opened: OpenedLedger, read: Transaction, intent: Intent, people: Sequence[str]) -> None:
+    def __init__(
+        self, opened: OpenedLedger, read: Transaction, intent: Intent, people: Sequence[str]
+    ) -> None:
         """Find who takes part: people whose cohort has budget left for the most that is released.
 
         A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
@@ -81,14 +84,22 @@ class Arrivals(Private):
         known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
         check_name(opened, read, self.release, intent.identity)
         cost = opened.limit.cost(intent.most)
-        having = [one for one, spent in sorted(sums.accounts.items()) if spent + cost <= opened.limit.capacity]
+        having = [
+            one
+            for one, spent in sorted(sums.accounts.items())
+            if spent + cost <= opened.limit.capacity
+        ]
         self.question = keyed_name(opened.key, "question", intent.question)
         self.cohorts = sums.releases.get(self.release) or [*having, self.release]
-        self.new: Collection[bytes] = {person for person in hashed if person not in known and person not in gone}
+        self.new: Collection[bytes] = {
+            person for person in hashed if person not in known and person not in gone
+        }
         self.left_out = sums.withdrawn
         self._before = sums.people  # digest of all people by whom these were found to be new
         self._after: str | None = None  # and with these
-        taking_part = (known.get(one, self.release) in self.cohorts and one not in gone for one in hashed)
+        taking_part = (
+            known.get(one, self.release) in self.cohorts and one not in gone for one in hashed
+        )
         self.taking_part = np.fromiter(taking_part, dtype=bool, count=len(hashed))
 
     def written(self, write: Transaction, *, begins: bool) -> dict[str, Any]:
@@ -119,7 +130,9 @@ class Beginning(Private):
     changed.
     """
 
-    def __init__(self, opened: OpenedLedger, intent: Intent | None = None, whom: Whom | None = None) -> None:
+    def __init__(
+        self, opened: OpenedLedger, intent: Intent | None = None, whom: Whom | None = None
+    ) -> None:
         self._opened = opened
         self._intent = intent
         self._about = None if intent is None else keyed_name(opened.key, "intent", intent.identity)
@@ -199,8 +212,12 @@ class Beginning(Private):
         if self._whom.digest is None or self._is_bound or self._opened.store.read_only:
             return
         if self.arrivals is not None:
-            self.arrivals.new = ()  # no person is charged, so those who are new here may come with a later release
-        with suppress(LedgerStorageError, LedgerLockedError), self._opened.held(write=True) as write:
+            # No person is charged, so those who are new here may come with a later release.
+            self.arrivals.new = ()
+        with (
+            suppress(LedgerStorageError, LedgerLockedError),
+            self._opened.held(write=True) as write,
+        ):
             self.write(write)
         self._is_bound = True
 

@@ -14,7 +14,12 @@ import numpy as np
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import IntArray, Private
-from tutelage.exceptions import InvalidDataError, LedgerMismatchError, LedgerTamperedError, OverlappingShardsError
+from tutelage.exceptions import (
+    InvalidDataError,
+    LedgerMismatchError,
+    LedgerTamperedError,
+    OverlappingShardsError,
+)
 from tutelage.ledger.transaction import Transaction
 
 
@@ -23,7 +28,8 @@ from tutelage.ledger.transaction import Transaction
 class Voters(Private):
     """The voters of a campaign; private."""
 
-    names: Sequence[str]  # one per teacher; the data of one person always reach the teacher of the same name
+    # One per teacher; the data of one person always reach the teacher of the same name.
+    names: Sequence[str]
     data: bytes  # what the names are of: if it changes, a name may stand for another teacher
 
     def hashed(self, wanted: IntArray, key: bytes) -> tuple[list[bytes], bytes]:
@@ -34,8 +40,12 @@ class Voters(Private):
             )
         fits = wanted.shape == (len(self.names),) and np.issubdtype(wanted.dtype, np.integer)
         if not fits or np.any(wanted < 0):  # fewer than none would give votes back
-            raise InvalidDataError("`wanted` must be a number of votes from 0 on for each teacher, as integers.")
-        names = [_keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in self.names]
+            raise InvalidDataError(
+                "`wanted` must be a number of votes from 0 on for each teacher, as integers."
+            )
+        names = [
+            _keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in self.names
+        ]
         return names, _keyed(key, b"voters", self.data)
 
 
@@ -72,7 +82,10 @@ def digest_of_votes(read: Transaction) -> str:
     """Return a digest of the votes of all campaigns; empty where there are none."""
     digest = hashlib.sha256()
     any_found = False
-    for table in ("SELECT campaign, data, 0 FROM voters", "SELECT campaign, teacher, votes FROM votes"):
+    for table in (
+        "SELECT campaign, data, 0 FROM voters",
+        "SELECT campaign, teacher, votes FROM votes",
+    ):
         for row in read.run(f"{table} ORDER BY 1, 2"):
             digest.update(repr((table, *row)).encode())
             any_found = True

@@ -43,9 +43,15 @@ def check_locks(folder: Path) -> None:
         shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
         excluding = shared or _locks_exclude(folder)
     except OSError as error:
-        raise LedgerStorageError(f"No file can be made and locked in {folder}: {error.strerror}.") from None
+        raise LedgerStorageError(
+            f"No file can be made and locked in {folder}: {error.strerror}."
+        ) from None
     if shared or not excluding:
-        what = f"a {kind} file system" if shared else "a file system whose locks do not exclude other processes"
+        what = (
+            f"a {kind} file system"
+            if shared
+            else "a file system whose locks do not exclude other processes"
+        )
         raise LedgerStorageError(
             f"{folder} lies on {what}, where several processes could spend one budget twice. Put the ledger on a local "
             f"disk; if you know that file locks work between all machines that use it, set {TRUST_LOCKS}=1."
@@ -56,7 +62,8 @@ def file_system(folder: Path) -> str:
     """Return the type of the file system that holds a folder, or "" where the system does not tell."""
     found, depth = "", -1
     for point, kind in _mounts():
-        if folder.is_relative_to(point) and len(point.parts) >= depth:  # the last of equal ones hides the others
+        # The last of equal ones hides the others.
+        if folder.is_relative_to(point) and len(point.parts) >= depth:
             found, depth = kind, len(point.parts)
     return found
 
@@ -66,7 +73,11 @@ def _mounts() -> list[tuple[Path, str]]:
     if not _MOUNTS.exists():
         return [(Path(mounted.mountpoint), mounted.fstype) for mounted in disk_partitions(all=True)]
     lines = (line.split(b" ") for line in _MOUNTS.read_bytes().split(b"\n"))
-    points = ((_ESCAPED.sub(lambda digits: bytes([int(digits[1], 8)]), line[1]), line[2]) for line in lines if line[2:])
+    points = (
+        (_ESCAPED.sub(lambda digits: bytes([int(digits[1], 8)]), line[1]), line[2])
+        for line in lines
+        if line[2:]
+    )
     return [(Path(os.fsdecode(point)), os.fsdecode(kind)) for point, kind in points]
 
 
@@ -75,7 +86,10 @@ def _locks_exclude(folder: Path) -> bool:
     if sys.platform != "linux" or not os.access(folder, os.W_OK):
         return True
     whole = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    with TemporaryFile(dir=folder) as first, open(f"/proc/self/fd/{first.fileno()}", "r+b") as second:  # noqa: PTH123
+    with (
+        TemporaryFile(dir=folder) as first,
+        open(f"/proc/self/fd/{first.fileno()}", "r+b") as second,  # noqa: PTH123
+    ):
         fcntl.fcntl(first, fcntl.F_OFD_SETLK, whole)
         try:
             fcntl.fcntl(second, fcntl.F_OFD_SETLK, whole)

@@ -28,14 +28,18 @@ class Kind(StrEnum):
     """Kind of event that an entry records."""
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
-    BOUND = "bound"  # to which private data set, once per release, as a keyed fingerprint that never repeats
+    # To which private data set, once per release, as a keyed fingerprint that never repeats.
+    BOUND = "bound"
     # Which release is about to begin, as a keyed hash of everything that was declared for it, and its noise; before its
     # first reservation, and once, however often it is interrupted or repeated. A release that has a name also says
     # what it asks, as a keyed hash, and which cohorts take part: the names of the releases in which people came.
     INTENDED = "intended"
-    KEPT = "kept"  # a public map that was learned for a release, by a keyed name and the digest of its bytes
-    PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
-    RESERVED = "reserved"  # what a batch may cost at most, and a random number; written before its noise is drawn
+    # A public map that was learned for a release, by a keyed name and the digest of its bytes.
+    KEPT = "kept"
+    # The publication to test or noise once labels are out; written before the first label.
+    PROPOSED = "proposed"
+    # The largest cost of a batch, and a random number; written before its noise is drawn.
+    RESERVED = "reserved"
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
     # The hash of the manifest of a results folder, which names the entry before; then the folder is published.
     RELEASED = "released"
@@ -55,7 +59,13 @@ class Entry:
     def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: Any) -> "Entry":
         """Return the entry that follows `last`, or the first of all, of the day of its release."""
         number = 0 if last is None else last.number + 1
-        content = {"format": FORMAT, "number": number, "kind": kind, "written": today(), "spent": spent} | fields
+        content = {
+            "format": FORMAT,
+            "number": number,
+            "kind": kind,
+            "written": today(),
+            "spent": spent,
+        } | fields
         text = canonical(content)
         return cls(json.loads(text), text, _chained(last, text))
 
@@ -63,8 +73,14 @@ class Entry:
     def read(cls, last: "Entry | None", text: object, found: object) -> "Entry":
         """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right."""
         number = 0 if last is None else last.number + 1
-        if not isinstance(text, str) or not isinstance(found, bytes) or _chained(last, text) != found:
-            raise LedgerTamperedError(f"Entry {number} does not match its hash: it, or one before it, was changed.")
+        if (
+            not isinstance(text, str)
+            or not isinstance(found, bytes)
+            or _chained(last, text) != found
+        ):
+            raise LedgerTamperedError(
+                f"Entry {number} does not match its hash: it, or one before it, was changed."
+            )
         content: dict[str, Any] = {}
         try:
             content = json.loads(text)
@@ -76,7 +92,9 @@ class Entry:
         except (ValueError, KeyError, TypeError, RecursionError):
             fits = False
         if not fits:
-            raise LedgerTamperedError(f"Entry {number} is not in the form in which entries are written.")
+            raise LedgerTamperedError(
+                f"Entry {number} is not in the form in which entries are written."
+            )
         return cls(content, text, found)
 
     @property
@@ -92,7 +110,10 @@ class Entry:
     @property
     def is_publication(self) -> bool:
         """Whether it reserves no query but the publication of an ε."""
-        return self.kind is Kind.RESERVED and self.content["event"]["event"] == PublicationTest.__name__
+        return (
+            self.kind is Kind.RESERVED
+            and self.content["event"]["event"] == PublicationTest.__name__
+        )
 
     @property
     def spent(self) -> int:
@@ -139,10 +160,12 @@ class Checkpoint:
     votes: str = ""  # digest of the votes that teachers of campaigns have cast
     people: str = ""  # digest of the people of all cohorts
     withdrawn: str = ""  # digest of the people who withdrew
-    releases: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # cohorts of each that has a name
+    # Cohorts of each that has a name.
+    releases: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     # Grains that were spent of each cohort; where releases have no names, all people are one.
     accounts: dict[str, int] = field(default_factory=dict[str, int])
-    raised: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # each `Raise`, as plain values
+    # Each `Raise`, as plain values.
+    raised: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""
@@ -160,7 +183,9 @@ class Checkpoint:
                 changed["unsettled"] = self.unsettled + 1
                 changed["charged_for"] = self.charged_for + bool(content["cost"])
                 changed["asked"] = self.asked or not entry.is_publication
-                changed["simulated"] = self.simulated or event_from_dict(content["event"]).is_simulated
+                changed["simulated"] = (
+                    self.simulated or event_from_dict(content["event"]).is_simulated
+                )
             case Kind.ANSWERED:
                 changed["accounts"] = self.charged(release, -content["refund"])
                 changed["unsettled"] = self.unsettled - 1
@@ -199,7 +224,11 @@ class Checkpoint:
     @classmethod
     def unsealed(cls, key: bytes, text: object, code: object) -> Self:
         """Return stored sums, once their code is found to be right."""
-        if isinstance(text, str) and isinstance(code, bytes) and hmac.compare_digest(_code(key, text), code):
+        if (
+            isinstance(text, str)
+            and isinstance(code, bytes)
+            and hmac.compare_digest(_code(key, text), code)
+        ):
             return cls(**json.loads(text))
         raise LedgerTamperedError("The ledger's checkpoint was changed.")
 

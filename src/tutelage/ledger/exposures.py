@@ -12,7 +12,8 @@ class Exposure(NamedTuple):
     release: int
     since: str
     queries: int
-    share: float  # of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md)
+    # Of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md).
+    share: float
 
 
 def exposures(history: History) -> tuple[Exposure, ...]:
@@ -23,14 +24,26 @@ def exposures(history: History) -> tuple[Exposure, ...]:
         for release, content in enumerate(begun, start=1):
             cohort = content["release"]
             asking = {one["release"] for one in begun if cohort in one["cohorts"]}
-            queries = sum(one.queries for one in history.charges if one.reserved.content.get("release") in asking)
-            found.append(Exposure(release, content["written"], queries, history.state.cohorts[cohort]))
+            queries = sum(
+                one.queries
+                for one in history.charges
+                if one.reserved.content.get("release") in asking
+            )
+            found.append(
+                Exposure(release, content["written"], queries, history.state.cohorts[cohort])
+            )
         return tuple(found)
     bound = [one for one in history.entries if one.kind is Kind.BOUND]
     # A release before the first binding counts for its people too.
     for release, start in enumerate([history.entries[0], *bound[1:]], start=1):
         # A batch that was open when a release began counts for it too: its votes may have come after.
-        after = [one for one in history.charges if one.settled is None or one.settled.number > start.number]
+        after = [
+            one
+            for one in history.charges
+            if one.settled is None or one.settled.number > start.number
+        ]
         share = history.limit.share(sum(charge.cost for charge in after))
-        found.append(Exposure(release, start.content["written"], sum(one.queries for one in after), share))
+        found.append(
+            Exposure(release, start.content["written"], sum(one.queries for one in after), share)
+        )
     return tuple(found)

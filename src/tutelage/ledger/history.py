@@ -20,7 +20,12 @@ from tutelage.events import (
     event_from_dict,
     event_of,
 )
-from tutelage.exceptions import InvalidDataError, LedgerError, LedgerTamperedError, PublicationsExhaustedError
+from tutelage.exceptions import (
+    InvalidDataError,
+    LedgerError,
+    LedgerTamperedError,
+    PublicationsExhaustedError,
+)
 from tutelage.ledger.answers import digest_of, read_labels, stored
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
 from tutelage.ledger.transaction import Transaction
@@ -70,10 +75,15 @@ class LedgerState:
         so_far = None
         with suppress(LedgerError):
             so_far = self.so_far
-        return [so_far if item.name == "_odometer" else getattr(self, item.name) for item in fields(self)]
+        return [
+            so_far if item.name == "_odometer" else getattr(self, item.name)
+            for item in fields(self)
+        ]
 
     @classmethod
-    def of(cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]) -> Self:
+    def of(
+        cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]
+    ) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
         limit, unit = sums.limit(opening), PrivacyUnit.from_dict(opening.content["unit"])
         return cls(
@@ -104,7 +114,12 @@ class LedgerState:
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""
-        kept = {"epsilon": self.budget, "delta": self.delta, "order": self.order, "accounting": self.accounting}
+        kept = {
+            "epsilon": self.budget,
+            "delta": self.delta,
+            "order": self.order,
+            "accounting": self.accounting,
+        }
         return filter_of(kept | {"raised": [one._asdict() for one in self.raised]}).guarantee(
             self.unit, simulated=self.simulated
         )
@@ -112,7 +127,11 @@ class LedgerState:
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
         state = {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
-        codes = {"unit": self.unit.name, KEY: self.unit.neighboring.value, "accounting": self.accounting.value}
+        codes = {
+            "unit": self.unit.name,
+            KEY: self.unit.neighboring.value,
+            "accounting": self.accounting.value,
+        }
         state["raised"] = [one._asdict() for one in self.raised]
         left_out = {"accounting" if self.accounting is Accounting.RENYI else "order"}
         left_out |= {name for name in ("cohorts", "raised") if not getattr(self, name)}
@@ -140,13 +159,17 @@ class Charge(NamedTuple):
         answers = 0 if self.settled is None else self.settled.content["answers"]
         # The one event that stands for all capped votes is no query.
         return (
-            answers if isinstance(self.event, CappedArgmaxGaussian) else max(self.reserved.content["queries"], answers)
+            answers
+            if isinstance(self.event, CappedArgmaxGaussian)
+            else max(self.reserved.content["queries"], answers)
         )
 
     @property
     def cost(self) -> int:
         """Grains that it takes from the budget."""
-        return self.reserved.content["cost"] - (0 if self.settled is None else self.settled.content["refund"])
+        return self.reserved.content["cost"] - (
+            0 if self.settled is None else self.settled.content["refund"]
+        )
 
     @property
     def event(self) -> Event:
@@ -161,7 +184,9 @@ class Charge(NamedTuple):
     @property
     def happened(self) -> Event:
         """Event that it spends: as it happened, or the largest possible event while it is not settled."""
-        return self.most if self.settled is None else event_from_dict(self.settled.content["happened"])
+        return (
+            self.most if self.settled is None else event_from_dict(self.settled.content["happened"])
+        )
 
 
 @final
@@ -170,13 +195,16 @@ class History:
     """History of a ledger up to one of its entries, each checked against the one before it; public."""
 
     entries: tuple[Entry, ...]
-    outcomes: Mapping[int, int] = field(default_factory=dict[int, int])  # of publications, by number of reservation
+    # Of publications, by number of reservation.
+    outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def extended(self, read: Transaction) -> "History":
         """Return the history with the entries that were added since, each checked; of an empty one, all of them."""
         last = self.entries[-1] if self.entries else None
         if last is not None and read.hash_of(last.number) != last.hash:
-            raise LedgerTamperedError("The ledger was replaced, by another or an older one, while it was in use.")
+            raise LedgerTamperedError(
+                "The ledger was replaced, by another or an older one, while it was in use."
+            )
         newer = tuple(entry for entry, _ in read.entries(after=last))
         if not newer:
             return self
@@ -188,7 +216,9 @@ class History:
                 for _, labels in answers:
                     outcomes[charge.number] = read_labels(labels)[0]
                 if digest_of(answers) != charge.settled.content["digest"]:
-                    raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
+                    raise LedgerTamperedError(
+                        f"The remembered answers of entry {charge.number} were changed."
+                    )
         return found
 
     @cached_property
@@ -210,19 +240,30 @@ class History:
         """The same as `LedgerState.so_far`."""
         if self.state.simulated:
             return None
-        cohorts = {one.content["release"]: one.content["cohorts"] for one in self.entries if "cohorts" in one.content}
+        cohorts = {
+            one.content["release"]: one.content["cohorts"]
+            for one in self.entries
+            if "cohorts" in one.content
+        }
         accounts = defaultdict[str, list[Event]](list)
         for charge in self.charges:
             happened, release = charge.happened, charge.reserved.content.get("release")
             for cohort in cohorts.get(release, [""]):
                 accounts[cohort].append(happened)
-        first = filter_of(self.entries[0].content)  # what was released so far has no part in the orders
-        return max((epsilon_so_far(first, counted(events)) for events in accounts.values()), default=0.0)
+        # Earlier releases have no part in the orders.
+        first = filter_of(self.entries[0].content)
+        return max(
+            (epsilon_so_far(first, counted(events)) for events in accounts.values()), default=0.0
+        )
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
         """Everything that was reserved, the first first."""
-        settled = {entry.content["reservation"]: entry for entry in self.entries if entry.kind is Kind.ANSWERED}
+        settled = {
+            entry.content["reservation"]: entry
+            for entry in self.entries
+            if entry.kind is Kind.ANSWERED
+        }
         reserved = (entry for entry in self.entries if entry.kind is Kind.RESERVED)
         return tuple(Charge(entry, settled.get(entry.number)) for entry in reserved)
 
@@ -239,24 +280,34 @@ class History:
     @cached_property
     def publications(self) -> dict[int, PublicationTest]:
         """Every recorded test and noised cost, drawn or interrupted, by the number of its reservation."""
-        events = ((charge.number, charge.event) for charge in self.charges if charge.reserved.is_publication)
+        events = (
+            (charge.number, charge.event)
+            for charge in self.charges
+            if charge.reserved.is_publication
+        )
         return {number: event for number, event in events if isinstance(event, PublicationTest)}
 
     @cached_property
     def proposals(self) -> tuple[dict[str, Any], ...]:
         """Proposals that were recorded before the first label; later ones do not count."""
-        before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
+        before = takewhile(
+            lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries
+        )
         return tuple(entry.content["proposal"] for entry in before if entry.kind is Kind.PROPOSED)
 
     @property
     def manifests(self) -> frozenset[str]:
         """Hashes of the manifests of all releases that were recorded."""
-        return frozenset(one.content["manifest"] for one in self.entries if one.kind is Kind.RELEASED)
+        return frozenset(
+            one.content["manifest"] for one in self.entries if one.kind is Kind.RELEASED
+        )
 
     @property
     def before_releases(self) -> "History":
         """The same without the last entries, if these only name what was released; a card is of this."""
-        return self.until(next(one.number for one in reversed(self.entries) if one.kind is not Kind.RELEASED))
+        return self.until(
+            next(one.number for one in reversed(self.entries) if one.kind is not Kind.RELEASED)
+        )
 
     @property
     def released(self) -> Event:

@@ -15,7 +15,14 @@ import numpy.typing as npt
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import is_exposed, warned_of_disk
 from tutelage._internal.releases import today
-from tutelage.accounting.filter import Accounting, Filter, RenyiFilter, accounting_of, holding, limit_of
+from tutelage.accounting.filter import (
+    Accounting,
+    Filter,
+    RenyiFilter,
+    accounting_of,
+    holding,
+    limit_of,
+)
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import (
     ExposedFileWarning,
@@ -24,7 +31,6 @@ from tutelage.exceptions import (
     LedgerError,
     LedgerMismatchError,
     LedgerMissingError,
-    Problem,
 )
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Intent, Whom
@@ -128,7 +134,9 @@ class Ledger:
         return cls(_new_store(None, _limit(epsilon, delta, order, suited_to, accounting), unit))
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
+    def open(
+        cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT
+    ) -> Self:
         """Open a ledger, checking its first and its newest entry and the sums over all of them.
 
         The answers are counted; `verify` checks every entry and every answer. `read_only` works on a read-only disk;
@@ -136,7 +144,12 @@ class Ledger:
         """
         kept = cls(Store(user_path(path), timeout=timeout, read_only=read_only))
         file = kept._opened.store.file
-        if file is not None and not read_only and is_exposed(file.stat()) and not warned_of_disk(file):
+        if (
+            file is not None
+            and not read_only
+            and is_exposed(file.stat())
+            and not warned_of_disk(file)
+        ):
             warnings.warn(
                 f"{path} contains a secret key, and others may read or change it. Run `chmod 600` on it.",
                 ExposedFileWarning,
@@ -233,12 +246,16 @@ class Ledger:
         for name, text in (("by", by), ("why", why)):
             if not (text.strip() and text.isprintable()):
                 raise InvalidParameterError(
-                    Problem(f"Ledger.raise_budget.{name}", "be printable text that is not blank")
+                    f"Ledger.raise_budget.{name}", "be printable text that is not blank"
                 )
         with self._opened.turn(), self._opened.held(write=True) as write:
             before = self.limit
             limit = before.raised(epsilon)
-            budget: dict[str, Any] = {"epsilon": limit.epsilon, "delta": limit.delta, "capacity": limit.capacity}
+            budget: dict[str, Any] = {
+                "epsilon": limit.epsilon,
+                "delta": limit.delta,
+                "capacity": limit.capacity,
+            }
             write.add(Kind.RAISED, before=before.epsilon, **budget, by=by, why=why)
         _LOGGER.info("Budget raised: ε = %g at δ = %g.", limit.epsilon, limit.delta)
         return self.state()
@@ -259,7 +276,9 @@ class Ledger:
         this head detects a ledger that was replaced by an older copy or rewritten from some entry on.
         """
         if head is not None and not _HEAD.fullmatch(head):
-            raise InvalidParameterError(Problem("Ledger.verify.head", "be 64 hexadecimal digits", f"{head!r}"))
+            raise InvalidParameterError(
+                "Ledger.verify.head", "be 64 hexadecimal digits", f"{head!r}"
+            )
         with self._opened.held(copied=True) as read:
             verified(read, head=None if head is None else head.lower())
             return self._opened.state_in(read)
@@ -287,22 +306,30 @@ class Ledger:
         return self
 
     def __reduce__(self) -> NoReturn:
-        raise LedgerError("A Ledger cannot be pickled. Pass the path of its file, and open that file.")
+        raise LedgerError(
+            "A Ledger cannot be pickled. Pass the path of its file, and open that file."
+        )
 
 
-def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:
+def _limit(
+    epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str
+) -> Filter:
     kind = accounting_of(accounting)
     if order is not None and suited_to is not None:
         raise InvalidParameterError(
-            Problem("Ledger.order", "be left out if you pass $suited_to, because both set the order")
+            "Ledger.order", "be left out if you pass $suited_to, because both set the order"
         )
     if order is None and suited_to is None:
         return limit_of(epsilon, delta, kind)
     if kind is Accounting.GAUSSIAN:
         raise InvalidParameterError(
-            Problem("Ledger.order", "be left out, and so must $suited_to, unless $accounting is 'renyi'")
+            "Ledger.order", "be left out, and so must $suited_to, unless $accounting is 'renyi'"
         )
-    return RenyiFilter.suited_to(epsilon, delta, suited_to) if order is None else RenyiFilter(epsilon, delta, order)
+    return (
+        RenyiFilter.suited_to(epsilon, delta, suited_to)
+        if order is None
+        else RenyiFilter(epsilon, delta, order)
+    )
 
 
 def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
@@ -368,7 +395,9 @@ def _new_store(
     """Return the store of a new ledger, in memory until its first reservation makes the file, if it has one."""
     key = secrets.token_bytes(32)
     content = {**limit.as_dict(), "unit": unit.as_dict(), "key": hashlib.sha256(key).hexdigest()}
-    first = Entry.after(None, Kind.OPENED, 0, **content, **({} if owner is None else {"owner": owner}))
+    first = Entry.after(
+        None, Kind.OPENED, 0, **content, **({} if owner is None else {"owner": owner})
+    )
     return Store.create(None if path is None else user_path(path), first, key, timeout=timeout)
 
 

@@ -44,10 +44,13 @@ class OpenedLedger:
     def held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
         """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         had_file = self.store.has_file
-        newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
+        # Of no later time than what is read, whatever other threads write meanwhile.
+        newest = self._newest
         with self.store.snapshot() if copied else self.store.transaction(write=write) as held:
             if held.key() != self.key or held.hash_of(newest.number) != newest.hash:
-                raise LedgerTamperedError(f"{self} was replaced, by another or an older one, while it was in use.")
+                raise LedgerTamperedError(
+                    f"{self} was replaced, by another or an older one, while it was in use."
+                )
             sums = held.checkpoint()
             if not copied and sums.raised != self._raised:
                 self.limit = sums.limit(self.opening)
@@ -77,7 +80,8 @@ class OpenedLedger:
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
-        before = self._history  # of no later time than what is read, whatever other threads write meanwhile
+        # Of no later time than what is read, whatever other threads write meanwhile.
+        before = self._history
         with self.held(copied=not before.entries) as read:
             return self.history_in(read, before)
 
@@ -92,7 +96,9 @@ class OpenedLedger:
     def state_in(self, read: Transaction) -> LedgerState:
         """Return what the ledger says in this transaction."""
         last = self._newest = read.last()
-        return LedgerState.of(self.opening, last, read.checkpoint(), lambda: self.history().until(last.number).so_far)
+        return LedgerState.of(
+            self.opening, last, read.checkpoint(), lambda: self.history().until(last.number).so_far
+        )
 
     @property
     def is_new(self) -> bool:
@@ -131,7 +137,13 @@ class OpenedLedger:
     def log(self, done: str) -> None:
         """Write down in the log that the ledger was made or opened."""
         spent = self.limit.share(self._newest.spent)
-        _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, self.limit.epsilon, self.limit.delta, spent)
+        _LOGGER.info(
+            "Ledger %s: ε = %g at δ = %g, %.4g spent.",
+            done,
+            self.limit.epsilon,
+            self.limit.delta,
+            spent,
+        )
 
 
 def entry_by_intent(read: Transaction, about: str) -> Entry | None:

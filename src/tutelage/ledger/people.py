@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tutelage.exceptions import InvalidParameterError, LedgerTamperedError, Problem
+from tutelage.exceptions import InvalidParameterError, LedgerTamperedError
 from tutelage.ledger.transaction import Transaction
 
 UNNAMED = ""  # instead of an id, of which none is empty: the people of releases that gave none
@@ -20,7 +20,9 @@ _WITHDRAWN = "SELECT person, day FROM withdrawn ORDER BY person"
 def require_release_name(release: str) -> None:
     """Refuse a name of a release that cannot be written down or read."""
     if not release.strip() or not release.isprintable():
-        raise InvalidParameterError(Problem("release", "be printable text that is not blank, such as '2026-02'"))
+        raise InvalidParameterError(
+            "release", "be printable text that is not blank, such as '2026-02'"
+        )
 
 
 def key_of(key: bytes, person: str) -> bytes:
@@ -65,7 +67,9 @@ def withdrawn(read: Transaction) -> dict[bytes, str]:
 def withdraw(write: Transaction, people: Iterable[bytes], day: str) -> None:
     """Write down people who withdrew, unless they had, and seal them: no entry follows."""
     withdrawn(write)  # not those that somebody else wrote
-    write.connection.executemany("INSERT OR IGNORE INTO withdrawn VALUES (?, ?)", ((one, day) for one in people))
+    write.connection.executemany(
+        "INSERT OR IGNORE INTO withdrawn VALUES (?, ?)", ((one, day) for one in people)
+    )
     write.seal(replace(write.checkpoint(), withdrawn=digest_of_withdrawn(write)))
 
 

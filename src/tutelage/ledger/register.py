@@ -37,8 +37,12 @@ class Register:
     def earlier(self, question: str, release: str) -> tuple[str, ...]:
         """Return the releases of a question that began before the one of this name."""
         with self._opened.held() as read:
-            asked = read.entries_with("question", keyed_name(self._opened.key, "question", question))
-        return tuple(takewhile(lambda name: name != release, (one.content["release"] for one in asked)))
+            asked = read.entries_with(
+                "question", keyed_name(self._opened.key, "question", question)
+            )
+        return tuple(
+            takewhile(lambda name: name != release, (one.content["release"] for one in asked))
+        )
 
     def rooms(self, most: Event) -> dict[str, int]:
         """Return for how many releases that are `most` each cohort has room; empty where releases have no names."""
@@ -81,7 +85,9 @@ class Register:
         """
         with self._opened.held() as read:
             known = cohorts(read)
-        found = np.array([key_of(self._opened.key, person) in known for person in people], dtype=bool)
+        found = np.array(
+            [key_of(self._opened.key, person) in known for person in people], dtype=bool
+        )
         if names_all(self._opened, known):
             return found
         if self.is_of(RunningDigest().add_people(people).digest()):
@@ -107,7 +113,8 @@ class Register:
         if text in map(canonical, self._opened.history().proposals):
             return
         with self._opened.held(write=True) as write:
-            if text in map(canonical, self._opened.history_in(write).proposals):  # another was quicker
+            # Another was quicker.
+            if text in map(canonical, self._opened.history_in(write).proposals):
                 return
             if write.checkpoint().asked:
                 raise LateProposalError(

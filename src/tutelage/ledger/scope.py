@@ -16,7 +16,8 @@ from tutelage.ledger.opened import OpenedLedger
 class Ended(NamedTuple):
     """The end of a release."""
 
-    alone: Event | None  # all that was ever drawn through the ledger, if all of it was drawn for this release
+    # All that was ever drawn through the ledger, if all of it was drawn for this release.
+    alone: Event | None
     after: LedgerState  # the ledger then
 
 
@@ -62,8 +63,13 @@ class Scope(Private):
             begun = self._beginning.entry(read)
             history = self._opened.history_in(read)
         reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
-        paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
-        fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
+        # A batch of a campaign costs nothing.
+        paid = {number: cost for number, cost in reserved.items() if cost}
+        fixed = (
+            begun is not None
+            and min(paid, default=0) > begun.number
+            and paid.keys() <= set(reservations)
+        )
         within = sum(paid.values()) <= self._opened.limit.cost(most)
         charges = [charge.most for charge in history.charges if charge.number in paid]
         # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
@@ -77,5 +83,9 @@ def _kinds(events: Sequence[Event]) -> Counter[str]:
     found = Counter[str]()
     for event, times in counted(events).items():
         fields = {name: value for name, value in event.as_dict().items() if name != "dimension"}
-        found[canonical({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in fields.items()})] += times
+        found[
+            canonical(
+                {name: f"{x:.6g}" if isinstance(x, float) else x for name, x in fields.items()}
+            )
+        ] += times
     return found

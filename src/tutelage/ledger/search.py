@@ -41,7 +41,9 @@ def ledgers_near(file: Path) -> list[Path]:
 
 
 def _all_near(file: Path) -> dict[str, tuple[int, ...]]:
-    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == _NAME_AT_HOME else {})
+    return _all_in(file.parent) | (
+        _all_in(file.parent.parent) if file.name == _NAME_AT_HOME else {}
+    )
 
 
 def _all_in(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -59,7 +61,8 @@ def _ledgers_of(paths: Collection[str]) -> list[Path]:
     """Return those of these files that are ledgers, and the ledgers of those folders that are homes."""
     found = set[Path]()
     for path in map(Path, paths):
-        with suppress(OSError, LedgerError):  # a link that leads nowhere or in a circle, or a file of another kind
+        # A link that leads nowhere or in a circle, or a file of another kind.
+        with suppress(OSError, LedgerError):
             state = path.stat()
             if stat.S_ISDIR(state.st_mode):
                 path /= _NAME_AT_HOME
@@ -82,7 +85,8 @@ class Copies:
         self.newest = dict[Path | None, Entry]()  # entry of each, when it was looked at last
         self._file = file
         self._opening = opening
-        self._all = dict[str, tuple[int, ...]]()  # that was near the file when copies were looked for
+        # That was near the file when copies were looked for.
+        self._all = dict[str, tuple[int, ...]]()
         self._known = dict[Path, Store]()
 
     def look(self) -> None:
@@ -95,7 +99,8 @@ class Copies:
             self._known.pop(path, None)
             if path == self._file:
                 continue
-            with suppress(LedgerStorageError, LedgerTamperedError):  # a damaged one, and not one that is locked
+            # A damaged one, and not one that is locked.
+            with suppress(LedgerStorageError, LedgerTamperedError):
                 store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
                 with store.transaction() as read:
                     if read.opening() == self._opening:

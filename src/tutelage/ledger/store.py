@@ -46,35 +46,47 @@ class Store:
     """An open ledger file, or one in memory: for good, or until its first reservation makes the file."""
 
     def __init__(
-        self, path: Path | None, *, timeout: float, read_only: bool = False, memory: sqlite3.Connection | None = None
+        self,
+        path: Path | None,
+        *,
+        timeout: float,
+        read_only: bool = False,
+        memory: sqlite3.Connection | None = None,
     ) -> None:
         self.path = path
-        self.file = None if path is None else _resolved(path)  # another working directory is not another ledger
+        # Another working directory is not another ledger.
+        self.file = None if path is None else _resolved(path)
         self.timeout = timeout
         self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
         # The identity of the file, its connection, and how to close it.
-        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = None
+        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = (
+            None
+        )
         self._is_durable = False  # the connection
         self._cache = Cache()
         self._version: int | None = None  # of the file, by the kept connection, when it was read
-        self.check: Callable[[], None] | None = None  # of the first reservation, just before it makes the file
+        # Of the first reservation, just before it makes the file.
+        self.check: Callable[[], None] | None = None
         if self.file is not None and memory is None:
             if not read_only:
                 check_locks(self.file.parent)
             # Otherwise a forked child could hold the file for ever. No other thread waits for a lock that is new.
             with self._lock, explained(path, timeout):
                 self._check_header()
-            _require_name(self.file)  # the search for copies leaves out what has no name of a ledger
+            # The search for copies leaves out what has no name of a ledger.
+            _require_name(self.file)
 
     @classmethod
     def create(cls, path: Path | None, first: Entry, key: bytes, *, timeout: float) -> "Store":
         """Return a ledger with its first entry, in memory until `make_file` or the first reservation."""
         if path is not None:
             if not path.parent.is_dir():
-                raise LedgerStorageError(f"{path} cannot be made: its folder does not exist. Create the folder first.")
+                raise LedgerStorageError(
+                    f"{path} cannot be made: its folder does not exist. Create the folder first."
+                )
             _require_name(path)
             check_locks(path.parent)
         memory = connected(":memory:", timeout)
@@ -98,7 +110,8 @@ class Store:
     def transaction(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
         with self._lock, explained(self.path, self.timeout):
-            before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
+            # Taken before the file is opened, so that what is committed to is what is there.
+            before = self._identity()
             try:
                 connection = self._connection(before)
                 if write and self._memory is None and not self._is_durable:
@@ -109,9 +122,15 @@ class Store:
                 held.check_schema()
                 yield held
                 if self._identity()[:2] != before[:2]:
-                    raise LedgerTamperedError(f"{self.path} was replaced while in use. Nothing was written.")
+                    raise LedgerTamperedError(
+                        f"{self.path} was replaced while in use. Nothing was written."
+                    )
                 held.write_sums()
-                makes = self.file is not None and self._memory is not None and Kind.RESERVED in held.kinds
+                makes = (
+                    self.file is not None
+                    and self._memory is not None
+                    and Kind.RESERVED in held.kinds
+                )
                 if self.file is not None and makes:
                     _write_file(self.file, connection, self.timeout, self.check)
                 connection.execute("COMMIT")
@@ -168,7 +187,9 @@ class Store:
         """
         if self._memory is not None:
             if self._process != os.getpid():
-                raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
+                raise LedgerError(
+                    "A ledger in memory cannot be used by a second process. Give it a file."
+                )
             return self._memory
         if self._process != os.getpid():
             self._kept = None  # the parent's, which a child neither uses nor closes
@@ -215,10 +236,13 @@ class Store:
         try:
             found = self.file.stat()
         except OSError:
-            raise LedgerMissingError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
+            raise LedgerMissingError(
+                f"{self.path} does not exist. Make it with `tutelage ledger init`."
+            ) from None
         if not stat.S_ISREG(found.st_mode):
             raise LedgerStorageError(f"{self.path} is not a file. Name the ledger's file.")
-        if found.st_nlink > 1:  # two names would have two journals, and a crash would restore the wrong one
+        # Two names would have two journals, and a crash would restore the wrong one.
+        if found.st_nlink > 1:
             raise LedgerStorageError(
                 f"{self.path} has a second name (a hard link). Keep one, so that there is one budget."
             )
@@ -227,13 +251,17 @@ class Store:
     def _check_header(self) -> None:
         """Refuse what is no ledger."""
         connection = self._connection(self._identity())
-        application, version, tables = (connection.execute(query).fetchone()[0] for query in _HEADER)
+        application, version, tables = (
+            connection.execute(query).fetchone()[0] for query in _HEADER
+        )
         if application == version == tables == 0:
             raise LedgerStorageError(
                 f"{self.path} is empty, so it is not a ledger. Restore a copy that verifies, or name another file."
             )
         if application != _APPLICATION:
-            raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
+            raise LedgerStorageError(
+                f"{self.path} is a database, but no ledger of tutelage. Name another file."
+            )
         if version != _VERSION:
             raise another_format(str(self.path), version)
 
@@ -242,7 +270,9 @@ def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):  # the latter before Python 3.13
-        raise LedgerStorageError(f"{path} is a link that leads in a circle. Name the ledger's file.") from None
+        raise LedgerStorageError(
+            f"{path} is a link that leads in a circle. Name the ledger's file."
+        ) from None
 
 
 def is_beside_ledger(name: str) -> bool:
@@ -268,7 +298,9 @@ def _require_name(path: Path) -> None:
 def connected(database: str, timeout: float) -> sqlite3.Connection:
     """Open a database, in which transactions begin when they are told to."""
     uri = database.startswith("file:")
-    return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
+    return sqlite3.connect(
+        database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False
+    )
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:
@@ -281,7 +313,8 @@ def _close(connection: sqlite3.Connection, process: int) -> None:
 def _durable(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Have every commit on the disk before the call returns."""
     connection.execute("PRAGMA journal_mode = DELETE")
-    connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
+    # FULL, and the journal's end outlives a power cut.
+    connection.execute("PRAGMA synchronous = EXTRA")
     return connection
 
 
@@ -296,7 +329,9 @@ def _write_file(
         try:
             descriptor, name = mkstemp(prefix=begins, dir=file.parent)  # readable by its owner only
         except OSError as error:
-            raise LedgerStorageError(f"{file} cannot be made: {error.strerror}. Name another file.") from None
+            raise LedgerStorageError(
+                f"{file} cannot be made: {error.strerror}. Name another file."
+            ) from None
         os.close(descriptor)
         part = Path(name)
         try:
@@ -304,9 +339,15 @@ def _write_file(
                 made.execute("BEGIN EXCLUSIVE")
                 for name, statement in SCHEMA.items():
                     made.execute(statement)
-                    stored = [column for _, column, *_ in memory.execute(f"PRAGMA table_info({name})")]  # not derived
+                    # Not derived.
+                    stored = [
+                        column for _, column, *_ in memory.execute(f"PRAGMA table_info({name})")
+                    ]
                     rows = memory.execute(f"SELECT {', '.join(stored)} FROM {name}")  # noqa: S608  one of our own
-                    made.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(stored))})", rows)  # noqa: S608
+                    made.executemany(
+                        f"INSERT INTO {name} VALUES ({', '.join('?' * len(stored))})",  # noqa: S608
+                        rows,
+                    )
                 for statement in INDEXES.values():
                     made.execute(statement)
                 made.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -341,11 +382,16 @@ def explained(path: Path | None, timeout: float) -> Generator[None]:
             case sqlite3.SQLITE_FULL:
                 said = "cannot grow: no room on its disk. Nothing more was written; make room."
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-                said = "is read-only here. Nothing was written; make the file and its folder writable."
+                said = (
+                    "is read-only here. Nothing was written; make the file and its folder writable."
+                )
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR:
                 said = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
             case sqlite3.SQLITE_NOTADB:
                 said = "is no ledger. Name another file, or restore this one."
             case _:
-                kind, said = LedgerTamperedError, f"is damaged ({error}). Restore it from a copy that verifies."
+                kind, said = (
+                    LedgerTamperedError,
+                    f"is damaged ({error}). Restore it from a copy that verifies.",
+                )
         raise kind(f"{path} {said}") from None

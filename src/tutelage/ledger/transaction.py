@@ -14,7 +14,8 @@ from tutelage.ledger.entries import Checkpoint, Entry, Kind
 # them, and `verify` checks that each index agrees with the text.
 _LOOKED_UP = ("batch", "about", "question", "name")
 _DERIVED = ", ".join(
-    f"{name} TEXT AS (CASE WHEN json_valid(text) THEN json_extract(text, '$.{name}') END)" for name in _LOOKED_UP
+    f"{name} TEXT AS (CASE WHEN json_valid(text) THEN json_extract(text, '$.{name}') END)"
+    for name in _LOOKED_UP
 )
 SCHEMA = {
     "entries": (
@@ -103,7 +104,9 @@ class Transaction:
         return None if self.hash_of(number) is None else self._entry(number)
 
     def _entry(self, number: int) -> Entry:
-        rows = self.run("SELECT number, text, hash FROM entries WHERE number IN (?, ?)", (number - 1, number))
+        rows = self.run(
+            "SELECT number, text, hash FROM entries WHERE number IN (?, ?)", (number - 1, number)
+        )
         found = {place: (text, its_hash) for place, text, its_hash in rows}
         if number == 0 and number not in found:
             raise LedgerTamperedError("The ledger holds no entries.")
@@ -116,19 +119,29 @@ class Transaction:
     def entries(self, after: Entry | None = None) -> Iterator[tuple[Entry, int | None]]:
         """Yield every entry after `after`, checked against the one before it, and the reservation that it settles."""
         last, start = after, 0 if after is None else after.number + 1
-        rows = self.run("SELECT number, text, hash, settles FROM entries WHERE number >= ? ORDER BY number", (start,))
+        rows = self.run(
+            "SELECT number, text, hash, settles FROM entries WHERE number >= ? ORDER BY number",
+            (start,),
+        )
         for place, (number, text, found, settles) in enumerate(rows, start):
             if number != place:
                 raise LedgerTamperedError(f"Entry {place} is missing.")
             last = Entry.read(last, text, found)
             yield last, settles
 
-    def entries_with(self, field: Literal["batch", "about", "question", "name"], value: str) -> list[Entry]:
+    def entries_with(
+        self, field: Literal["batch", "about", "question", "name"], value: str
+    ) -> list[Entry]:
         """Return the entries in which a field has this value, the first first, each checked as by `entry`."""
-        numbers = self.run(f"SELECT number FROM entries WHERE {field} = ? ORDER BY number", (value,))  # noqa: S608
+        numbers = self.run(
+            f"SELECT number FROM entries WHERE {field} = ? ORDER BY number",  # noqa: S608
+            (value,),
+        )
         found = [self._entry(number) for (number,) in numbers.fetchall()]
         if any(entry.content.get(field) != value for entry in found):
-            raise LedgerTamperedError("An index of the ledger was changed. Restore a copy that verifies.")
+            raise LedgerTamperedError(
+                "An index of the ledger was changed. Restore a copy that verifies."
+            )
         return found
 
     def settling(self, number: int) -> Entry | None:
@@ -151,14 +164,22 @@ class Transaction:
                 raise LedgerTamperedError("The ledger's checkpoint is missing.")
             sums = Checkpoint.unsealed(self.key(), *rows[0])
             if sums.head != self.last().hash.hex():
-                raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
+                raise LedgerTamperedError(
+                    "The ledger's checkpoint is not that of its newest entry."
+                )
             self._cache.sums = sums
         return self._cache.sums
 
-    def add(self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any) -> Entry:
+    def add(
+        self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any
+    ) -> Entry:
         """Write the next entry, which changes what is spent by this many grains."""
         last = self.last()
-        spent = max(self.checkpoint().charged(fields.get("release"), change).values()) if change else last.spent
+        spent = (
+            max(self.checkpoint().charged(fields.get("release"), change).values())
+            if change
+            else last.spent
+        )
         if kind is Kind.RESERVED:  # through two copies of a ledger, no two draws are the same entry
             fields["nonce"] = secrets.token_hex(16)
         entry = Entry.after(last, kind, spent, **fields)
@@ -168,7 +189,10 @@ class Transaction:
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
         sums = Checkpoint("") if entry.number == 0 else self.checkpoint()
-        self.run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
+        self.run(
+            "INSERT INTO entries VALUES (?, ?, ?, ?)",
+            (entry.number, entry.text, entry.hash, settles),
+        )
         self.seal(sums.after(entry))
         self.appended = self._cache.last = entry
         self.kinds.add(entry.kind)

@@ -57,7 +57,8 @@ def turn(ledger: Path, is_needless: Callable[[], bool]) -> Generator[None]:
     try:
         yield
     finally:
-        if _HELD.pop(ledger, None) is not None:  # a child that was forked in between has let go of it
+        # A child that was forked in between has let go of it.
+        if _HELD.pop(ledger, None) is not None:
             with suppress(OSError):
                 _remove_files(ledger)
             _close(descriptor)

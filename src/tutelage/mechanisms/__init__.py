@@ -12,7 +12,13 @@ from tutelage.mechanisms.local import (
     TruncatedGeometricAsPrinted,
     decode,
 )
-from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_argmax import (
+    CappedGNMax,
+    ExponentialMax,
+    GNMax,
+    LNMax,
+    PermuteAndFlip,
+)
 from tutelage.mechanisms.noisy_sum import NoisySum
 
 __all__ = [

@@ -11,7 +11,7 @@ from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Mask
 from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
 
@@ -93,15 +93,15 @@ class Mechanism(ABC):
         """
         kind = type(self)
         if "key_name" in vars(kind):  # never an inherited one
-            settings = (f"{name}={_spelled(setting)}" for name, setting in settings_of(self).items())
+            settings = (
+                f"{name}={_spelled(setting)}" for name, setting in settings_of(self).items()
+            )
             return f"{self.key_name}({','.join(settings)})"
         if kind.__repr__ is object.__repr__:
             raise InvalidParameterError(
-                Problem(
-                    f"{kind.__name__}.__repr__",
-                    "show all settings, because the ledger finds stored labels by it",
-                    fix=f"Make {kind.__name__} a dataclass, or define `__repr__`.",
-                )
+                f"{kind.__name__}.__repr__",
+                "show all settings, because the ledger finds stored labels by it",
+                fix=f"Make {kind.__name__} a dataclass, or define `__repr__`.",
             )
         return repr(self)
 
@@ -119,25 +119,23 @@ class Mechanism(ABC):
         """Return the most that answering one query on ballots of this form can be; other forms have no theorem."""
         if not isinstance(form, OneHot):
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.ballots",
-                    "be votes, because the cost of this mechanism is proved only for votes",
-                    fix="For vectors, use NoisySum.",
-                )
+                f"{type(self).__name__}.ballots",
+                "be votes, because the cost of this mechanism is proved only for votes",
+                fix="For vectors, use NoisySum.",
             )
         one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
         if isinstance(one, CappedArgmaxGaussian) and (form.cap is None or form.cap > one.cap):
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.ballots",
-                    f"come from teachers that cast at most {one.cap} votes each",
-                    fix="Use CappedVotes, or another mechanism.",
-                )
+                f"{type(self).__name__}.ballots",
+                f"come from teachers that cast at most {one.cap} votes each",
+                fix="Use CappedVotes, or another mechanism.",
             )
         return one
 
     @abstractmethod
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again.
 
         Parameters
@@ -190,10 +188,8 @@ def _spelled(setting: object) -> str:
             return repr(float(setting))
         case _:
             raise InvalidParameterError(
-                Problem(
-                    "key_name.settings",
-                    "be numbers or mechanisms, because they become part of the key",
-                    f"a {type(setting).__name__}",
-                    "Change the setting, or leave out `key_name`.",
-                )
+                "key_name.settings",
+                "be numbers or mechanisms, because they become part of the key",
+                f"a {type(setting).__name__}",
+                "Change the setting, or leave out `key_name`.",
             )

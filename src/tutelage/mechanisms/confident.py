@@ -11,7 +11,14 @@ from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import noise_scale, number_of_votes, probability
 from tutelage.ballots import VoteHistogram
-from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    Event,
+    InteractiveCheck,
+    NoisyArgmaxGaussian,
+    Repeated,
+)
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource
@@ -41,8 +48,12 @@ class _WithThreshold(Mechanism):
         passed = (votes.counts - offsets).max(axis=1) + drawn >= np.ceil(self.threshold)
         labels = np.full(votes.n_queries, ABSTAIN, np.int64)
         counts = votes.counts[passed]
-        labels[passed] = noisy_argmax(counts, noise.discrete_gaussian(self.sigma_vote, counts.shape))
-        check, answer = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated).flatten()
+        labels[passed] = noisy_argmax(
+            counts, noise.discrete_gaussian(self.sigma_vote, counts.shape)
+        )
+        check, answer = self.event_of_one(
+            votes.n_classes, votes.unit, simulated=noise.simulated
+        ).flatten()
         # The events that were run, which are spent.
         happened = Repeated(check.event, votes.n_queries), Repeated(answer.event, int(passed.sum()))
         return Release(labels, Composed(happened), by_vote=passed)
@@ -72,7 +83,9 @@ class ConfidentGNMax(_WithThreshold):
     noises_votes_as_given = shows_every_answer = True
     _check = ConfidenceCheck
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Check every query of `votes` and answer those that pass; calling again is another release and costs again."""
         self.check(votes, predictions)
         return self._release(votes, np.zeros_like(votes.counts), noise)
@@ -116,7 +129,9 @@ class InteractiveGNMax(_WithThreshold):
         """Whether `release` needs the student's predictions: it does."""
         return True
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Check every query of `votes` against the predictions, which are needed, and answer those that pass."""
         self.check(votes, predictions)
         student = np.asarray(predictions, np.float64)

@@ -18,9 +18,14 @@ from numpy.typing import ArrayLike
 from tutelage import events
 from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
-from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
+from tutelage._internal.validation import (
+    ballots_between,
+    integer_at_least,
+    local_epsilon,
+    noise_scale,
+)
 from tutelage.events import Event
-from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError, Problem
+from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import PrivacyUnit
 
@@ -109,7 +114,10 @@ Number = TypeVar("Number", float, Fraction)
 def randomized_response(keep: Number, n_classes: int) -> list[list[Number]]:
     """Return the channel that keeps a class with chance `keep`, or else reports any other, all equally likely."""
     other = (1 - keep) / (n_classes - 1)
-    return [[keep if report == own else other for report in range(n_classes)] for own in range(n_classes)]
+    return [
+        [keep if report == own else other for report in range(n_classes)]
+        for own in range(n_classes)
+    ]
 
 
 def truncated_geometric(alpha: Number, n_classes: int, beyond: int = 0) -> list[list[Number]]:
@@ -124,7 +132,10 @@ def truncated_geometric(alpha: Number, n_classes: int, beyond: int = 0) -> list[
         inside = 1 if report in (0, size - 1) else 1 - alpha
         return inside * alpha ** abs(report - own) / (1 + alpha)
 
-    return [[clamped(own + beyond, (report + beyond) % size) for report in range(size)] for own in range(n_classes)]
+    return [
+        [clamped(own + beyond, (report + beyond) % size) for report in range(size)]
+        for own in range(n_classes)
+    ]
 
 
 @final
@@ -149,7 +160,9 @@ class KRandomizedResponse(_OfEpsilon):
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
-        return np.array(randomized_response(keep_chance(self.epsilon, n_classes) / events.CERTAIN, n_classes))
+        return np.array(
+            randomized_response(keep_chance(self.epsilon, n_classes) / events.CERTAIN, n_classes)
+        )
 
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
         return noise.randomized_response(classes, n_classes, self.epsilon)
@@ -200,10 +213,14 @@ class _Clamped(_OfEpsilon):
 
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns; the last one may be no class) given each class (rows)."""
-        return np.array(truncated_geometric(exp(-1 / self._scale(n_classes)), n_classes, self._beyond))
+        return np.array(
+            truncated_geometric(exp(-1 / self._scale(n_classes)), n_classes, self._beyond)
+        )
 
     def _scale(self, n_classes: int) -> float:
-        distance = integer_at_least(n_classes, 2, "n_classes", type(self).__name__) - 1 + self._beyond
+        distance = (
+            integer_at_least(n_classes, 2, "n_classes", type(self).__name__) - 1 + self._beyond
+        )
         return _scale_above(distance, self.epsilon)
 
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
@@ -280,9 +297,11 @@ _QUERIES_AT_ONCE = 4096
 class Decoder(StrEnum):
     """How reports become a label."""
 
-    PLURALITY = "plurality"  # the class reported most, Zhao's equations (3) and (4); for LocalGaussian the largest sum
+    # The class reported most, Zhao's equations (3) and (4); for LocalGaussian the largest sum.
+    PLURALITY = "plurality"
     INVERSE = "inverse"  # the largest unbiased estimate of the true count
-    LIKELIHOOD = "likelihood"  # the largest share in the distribution of votes that makes the reports likeliest
+    # The largest share in the distribution of votes that makes the reports likeliest.
+    LIKELIHOOD = "likelihood"
 
 
 def decode(
@@ -322,12 +341,10 @@ def decode(
         channel = mechanism.channel(n_classes)
         if chosen is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
             raise InvalidParameterError(
-                Problem(
-                    "decode.decoder",
-                    f"not be 'plurality' for {mechanism!r} with {n_classes} classes, because even a unanimous vote "
-                    "would elect the wrong class",
-                    fix="Use 'likelihood' or 'inverse', or use KRandomizedResponse.",
-                )
+                "decode.decoder",
+                f"not be 'plurality' for {mechanism!r} with {n_classes} classes, because even a unanimous vote "
+                "would elect the wrong class",
+                fix="Use 'likelihood' or 'inverse', or use KRandomizedResponse.",
             )
         counts = count_reports(reports, channel.shape[1])
         match chosen:
@@ -360,7 +377,9 @@ def count_reports(reports: ArrayLike, outcomes: int) -> IntArray:
     reports = ballots_between(reports, outcomes, "`reports`", "(entities, queries)")
     queries: int = reports.shape[1]
     places = reports.astype(np.int64) + np.arange(queries) * outcomes
-    return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(queries, outcomes)
+    return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(
+        queries, outcomes
+    )
 
 
 def invert_channel(counts: IntArray, channel: FloatArray) -> FloatArray:
@@ -427,14 +446,14 @@ def _known_decoder(decoder: Decoder | str | None, mechanism: LocalMechanism) -> 
         by_plurality = isinstance(mechanism, KRandomizedResponse | LocalGaussian)
         return Decoder.PLURALITY if by_plurality else Decoder.LIKELIHOOD
     if decoder not in list(Decoder):
-        raise InvalidParameterError(Problem("decode.decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"))
+        raise InvalidParameterError(
+            "decode.decoder", f"be one of {', '.join(Decoder)}", f"{decoder!r}"
+        )
     chosen = Decoder(decoder)
     if chosen is not Decoder.PLURALITY and not isinstance(mechanism, ClassResponse):
         raise InvalidParameterError(
-            Problem(
-                "decode.decoder",
-                f"be 'plurality' for {type(mechanism).__name__}, which has no channel",
-                f"{chosen.value!r}",
-            )
+            "decode.decoder",
+            f"be 'plurality' for {type(mechanism).__name__}, which has no channel",
+            f"{chosen.value!r}",
         )
     return chosen

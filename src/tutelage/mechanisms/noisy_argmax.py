@@ -12,7 +12,13 @@ from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.ballots import VoteHistogram
-from tutelage.events import CappedArgmaxGaussian, Event, ExponentialArgmax, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Event,
+    ExponentialArgmax,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+)
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
@@ -27,10 +33,14 @@ class _ReportsWinner(Mechanism):
     def __post_init__(self) -> None:
         settle(self, fields(self)[0].name, noise_scale)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
         self.check(votes, predictions)
-        return Release(self._labels(votes.counts, noise), self.event(votes, simulated=noise.simulated))
+        return Release(
+            self._labels(votes.counts, noise), self.event(votes, simulated=noise.simulated)
+        )
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that answering one query can be."""

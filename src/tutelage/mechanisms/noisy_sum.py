@@ -8,7 +8,7 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
 from tutelage.ballots import BallotSum, Vector
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.noise import NoiseSource
 
 
@@ -55,11 +55,9 @@ class NoisySum:
         """Return what releasing a sum of ballots of this form is; other forms have no theorem."""
         if not isinstance(form, Vector):
             raise InvalidParameterError(
-                Problem(
-                    "NoisySum.ballots",
-                    "be vectors of limited length, because votes would need one sum per query",
-                    fix="For votes, use GNMax or another Mechanism.",
-                )
+                "NoisySum.ballots",
+                "be vectors of limited length, because votes would need one sum per query",
+                fix="For votes, use GNMax or another Mechanism.",
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
         return NoisySumGaussian(
@@ -74,7 +72,9 @@ class NoisySum:
     def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:
         """Raise what `release` would refuse: nothing of a sum."""
 
-    def release(self, ballots: BallotSum, noise: NoiseSource, _predictions: object = None, /) -> ReleasedSum:
+    def release(
+        self, ballots: BallotSum, noise: NoiseSource, _predictions: object = None, /
+    ) -> ReleasedSum:
         """Return the sum with fresh `noise`; calling again is another release and costs again."""
         event = self.most(ballots.form, simulated=noise.simulated)
         drawn = noise.discrete_gaussian(event.sigma, ballots.totals.shape)

@@ -17,7 +17,13 @@ from tutelage.mechanisms.local import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_argmax import (
+    CappedGNMax,
+    ExponentialMax,
+    GNMax,
+    LNMax,
+    PermuteAndFlip,
+)
 from tutelage.mechanisms.noisy_sum import NoisySum
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
@@ -39,7 +45,8 @@ class Entry(NamedTuple, Generic[Kind]):
     settings: tuple[Setting, ...]
     line: str  # when to use it; the page that describes it repeats this line
     sharp: tuple[Any, ...]  # arguments with so little noise that one vote shows
-    few_votes: tuple[Any, ...] = ()  # arguments whose noise and threshold are a few votes, if `sharp` has larger ones
+    # Arguments whose noise and threshold are a few votes, if `sharp` has larger ones.
+    few_votes: tuple[Any, ...] = ()
 
     def make_sharp(self) -> Kind:
         """Return the instance with so little noise that one vote shows."""
@@ -65,7 +72,9 @@ _CHECKED = (
     Setting("sigma_threshold", "sigma_threshold", "sigma of the noise of the check, in votes"),
     _SIGMA._replace(parameter="sigma_vote"),
 )
-_CONFIDENCE = Setting("confidence", "confidence", "student probability above which an unopposed prediction is kept")
+_CONFIDENCE = Setting(
+    "confidence", "confidence", "student probability above which an unopposed prediction is kept"
+)
 _EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
 
 CENTRAL: Mapping[str, Entry[Mechanism]] = {
@@ -103,13 +112,20 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
             "a pure ε per answer, and many answers compose better",
             (1.0,),
         ),
-        Entry[Mechanism]("permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)),
+        Entry[Mechanism](
+            "permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)
+        ),
     )
 }
 LOCAL: Mapping[str, Entry[LocalMechanism]] = {
     name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,))
     for name, kind, setting, line in (
-        ("k-randomized-response", KRandomizedResponse, _EPSILON, "the default: classes have no order"),
+        (
+            "k-randomized-response",
+            KRandomizedResponse,
+            _EPSILON,
+            "the default: classes have no order",
+        ),
         ("truncated-geometric", TruncatedGeometric, _EPSILON, "classes have an order"),
         (
             "truncated-geometric-as-printed",
@@ -124,7 +140,13 @@ SUMS: Mapping[str, Entry[NoisySum]] = {
     "noisy-sum": Entry[NoisySum](
         "noisy-sum",
         NoisySum,
-        (Setting("noise_multiplier", "noise_multiplier", "sigma of the noise, in lengths of the longest ballot"),),
+        (
+            Setting(
+                "noise_multiplier",
+                "noise_multiplier",
+                "sigma of the noise, in lengths of the longest ballot",
+            ),
+        ),
         "a vector of each person",
         (1.5,),
     )

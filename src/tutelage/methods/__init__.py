@@ -1,6 +1,6 @@
 """Methods: how private rows teach a student. Each is a public record and a generator of requests."""
 
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import GNMax
 from tutelage.methods.additive import Additive
 from tutelage.methods.additive_mean import AdditiveMean
@@ -30,7 +30,9 @@ __all__ = [
     "subject_of",
     "sum_of_entries",
 ]
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}
+METHODS: dict[str, type[Method]] = {
+    kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)
+}
 
 
 def proposals(people: int, sizes: Sizes, *, named: bool) -> list[Method]:
@@ -44,33 +46,28 @@ def require_trials(method: Method) -> None:
     name = type(method).__name__
     if method.needs.public == "schema":
         raise InvalidParameterError(
-            Problem(
-                "plan.method",
-                "be one that uses public rows, because a plan tries it on them",
-                name,
-                "Train without a plan.",
-            )
+            "plan.method",
+            "be one that uses public rows, because a plan tries it on them",
+            name,
+            "Train without a plan.",
         )
     if not method.needs.student and method.student is not None:
         raise InvalidParameterError(
-            Problem(f"{name}.student", "be left out for a plan, which tries only the student in closed form")
+            f"{name}.student", "be left out for a plan, which tries only the student in closed form"
         )
     if not isinstance(method, TeacherVotes):
         return
     if method.rounds > 1 or method.rule.needs_answers or method.rule.needs_student:
         raise InvalidParameterError(
-            Problem(
-                "TeacherVotes.rounds",
-                "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
-            )
+            "TeacherVotes.rounds",
+            "be 1 for a plan, and $selection must be a rule that needs no labels, such as 'first' or 'medoids'",
         )
     if not isinstance(method.mechanism, GNMax | None):
         raise InvalidParameterError(
-            Problem(
-                "TeacherVotes.mechanism",
-                "be a GNMax for a plan",
-                type(method.mechanism).__name__,
-                "Leave it out to get the least noise that ε allows.",
-            )
+            "TeacherVotes.mechanism",
+            "be a GNMax for a plan",
+            type(method.mechanism).__name__,
+            "Leave it out to get the least noise that ε allows.",
         )
-    ensemble_of(method.teacher, n_classes=2, seed=0)  # refuses what cannot be trained, such as recorded votes
+    # Refuses what cannot be trained, such as recorded votes.
+    ensemble_of(method.teacher, n_classes=2, seed=0)

@@ -14,13 +14,20 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, spelled_out
 from tutelage.events import Composed, Event
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Average, Past, Summed, Turn, newest
 from tutelage.methods.requests import Asking, Facts, Outcome, Public, Sizes, Steps
-from tutelage.methods.sums import BallotOfRows, NoisySums, SumOf, form_of_joint, sum_of_entries, sum_of_joint
+from tutelage.methods.sums import (
+    BallotOfRows,
+    NoisySums,
+    SumOf,
+    form_of_joint,
+    sum_of_entries,
+    sum_of_joint,
+)
 from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive import Effects, Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
@@ -92,7 +99,8 @@ def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     """Return 1 for the class of each row and 0 for the others, less their chances, in whole steps of limited length."""
     wrong = np.eye(scores.shape[1])[labels] - chances_of(scores)
     steps = np.trunc(wrong * _RESIDUAL_STEPS)
-    lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))  # of whole numbers: exact in any order
+    # Of whole numbers: exact in any order.
+    lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))
     return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
 
 
@@ -104,7 +112,8 @@ def merged(n_bins: int, people: float, *, ordered: bool) -> IntArray:
     level = 0
     while ordered and level < _MOST_MERGED and _PEOPLE_OF_BIN * n_bins > people * 2**level:
         level += 1
-    places = (np.arange(n_bins) + 2**level - 1) >> level  # the lowest bin, mostly of many people, stays alone
+    # The lowest bin, mostly of many people, stays alone.
+    places = (np.arange(n_bins) + 2**level - 1) >> level
     places[-1] = places[-2] + 1
     return places
 
@@ -128,7 +137,7 @@ class SumsOverSchema(NoisySums):
     def __post_init__(self) -> None:
         if self.student is not None:
             name = f"{type(self).__name__}.student"
-            raise InvalidParameterError(Problem(name, "be left out, because the noisy sums determine it"))
+            raise InvalidParameterError(name, "be left out, because the noisy sums determine it")
         NoisySums.__post_init__(self)
 
     @classmethod
@@ -157,7 +166,9 @@ class SumsOverSchema(NoisySums):
     def steps(self, public: Public) -> Steps:
         """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
         begun = yield from self._begun(public)
-        student, class_weight = yield from newest(begun.turns, partial(self.student_of, public, begun))
+        student, class_weight = yield from newest(
+            begun.turns, partial(self.student_of, public, begun)
+        )
         nobody = np.empty(0, np.int64)
         return Outcome(
             queries=nobody,
@@ -178,7 +189,8 @@ class SumsOverSchema(NoisySums):
         sizes = public.sizes
         if schema is None:
             raise InvalidParameterError(
-                Problem("PATEClassifier.columns", f"be set to a Schema if the method is {type(self).__name__}")
+                "PATEClassifier.columns",
+                f"be set to a Schema if the method is {type(self).__name__}",
             )
         columns = []
         for (name, column), bins in zip(schema.columns.items(), schema.bins, strict=True):
@@ -194,7 +206,8 @@ class SumsOverSchema(NoisySums):
             people = turns[0].n / (self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share))
         start = yield from self.start(public, turns[0])
         cells = tuple(
-            merged(n_bins, people, ordered=ordered) for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True)
+            merged(n_bins, people, ordered=ordered)
+            for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True)
         )
         return Begun(schema, cells, sum(int(one[-1]) + 1 for one in cells), turns, start)
 
@@ -286,7 +299,9 @@ class Additive(SumsOverSchema):
         if public.weights is None:
             return student, None
         weights = public.weights.of(scores.shares)
-        return weighted(student, weights), dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        return weighted(student, weights), dict(
+            zip(public.classes.tolist(), weights.tolist(), strict=True)
+        )
 
 
 def averaged(found: _AnyEffects, average: Average, n_people: int) -> _AnyEffects:
@@ -298,7 +313,9 @@ def averaged(found: _AnyEffects, average: Average, n_people: int) -> _AnyEffects
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that count: of each column one number, of at most a whole count."""
-    return Vector((sizes.n_classes, n_bins), len(sizes.bins) * _STEPS**2, sizes.unit, nonnegative=True)
+    return Vector(
+        (sizes.n_classes, n_bins), len(sizes.bins) * _STEPS**2, sizes.unit, nonnegative=True
+    )
 
 
 def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:

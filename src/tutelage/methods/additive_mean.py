@@ -118,7 +118,9 @@ class AdditiveMean(SumsOverSchema):
         if public.labels is None:
             return None
         of_public = public.rows, public.labels / STEPS
-        stored = yield Learned(canonical(first.subject), lambda: PublicStart.learn(*of_public).to_bytes())
+        stored = yield Learned(
+            canonical(first.subject), lambda: PublicStart.learn(*of_public).to_bytes()
+        )
         return PublicStart.from_bytes(stored, *of_public)
 
     def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
@@ -133,7 +135,9 @@ class AdditiveMean(SumsOverSchema):
             means = means.by_cell(*of_sums)
         means = means.beside(begun.start)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
-        ballots = partial(sum_of_entries, partial(residuals_of, means, partial(wrong_by, means), form))
+        ballots = partial(
+            sum_of_entries, partial(residuals_of, means, partial(wrong_by, means), form)
+        )
         residuals, sigma, of_next = yield from self.asked(sizes, past, 1, of_next, form, ballots)
         means = averaged(means, past["tables"], turn.n)
         of_effects, of_public = past["parts"].with_mean(np.array(means.begun), turn.n).tolist()

@@ -77,7 +77,9 @@ class Method(ABC):
         known = self.get_params(deep=False)
         for name in params:
             if name.partition("__")[0] not in known:
-                raise ValueError(f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}.")
+                raise ValueError(
+                    f"{type(self).__name__} has no setting {name!r}. It has: {', '.join(sorted(known))}."
+                )
         changed = replace(self, **own)  # type: ignore[type-var]
         estimators = dict[str, Any]()
         for key, value in params.items():
@@ -94,7 +96,9 @@ class Method(ABC):
         owner = type(self).__name__
         if isinstance(seen, str):
             if seen != "rows":
-                yield Problem(f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen))
+                yield Problem(
+                    f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen)
+                )
         elif seen is not None:
             for check in (require_public_map, require_no_columns):
                 yield from problems_in(partial(check, seen, owner, "student_features"))
@@ -112,14 +116,18 @@ class Method(ABC):
     def calibrated(self) -> Any:
         """The mechanism, which is given or was found by the budget."""
         if self.mechanism is None:
-            raise InvalidParameterError(Problem(f"{type(self).__name__}.mechanism", "be set, or found by a fit"))
+            raise InvalidParameterError(
+                f"{type(self).__name__}.mechanism", "be set, or found by a fit"
+            )
         return self.mechanism
 
     @abstractmethod
     def with_noise(self, noise: float) -> Self:
         """Return the method with a mechanism of this noise."""
 
-    def shards(self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /) -> Shards:
+    def shards(
+        self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /
+    ) -> Shards:
         """Return the shard of each row; by default, every person is a teacher."""
         return Shards.of_single_people(n_rows, entity_ids, name=name)
 
@@ -132,7 +140,9 @@ class Method(ABC):
             teachers=n_teachers if self.needs.shards else None,
             threshold=getattr(self.mechanism, "threshold", None),
             stopping="fixed",
-            mechanism="interactive" if getattr(self.mechanism, "takes_predictions", False) else None,
+            mechanism="interactive"
+            if getattr(self.mechanism, "takes_predictions", False)
+            else None,
         )
 
     def check_training(self, _rows: Matrix, _n_classes: int, /) -> None:
@@ -175,7 +185,9 @@ class Method(ABC):
         """
         classes = np.arange(known.n_classes)
 
-        def predicted(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
+        def predicted(
+            taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
+        ) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
             rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)

@@ -9,7 +9,7 @@ import numpy as np
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import Public, Sizes
@@ -57,12 +57,10 @@ class CappedVotes(VotesOnQueries):
         integer_at_least(self.votes, 1, "votes", "CappedVotes")
         if self.mechanism is not None and not isinstance(self.mechanism, CappedGNMax):
             raise InvalidParameterError(
-                Problem(
-                    "CappedVotes.mechanism",
-                    "be a CappedGNMax, because every person has only a few votes",
-                    f"a {type(self.mechanism).__name__}",
-                    "Leave it out to get the least noise that ε allows.",
-                )
+                "CappedVotes.mechanism",
+                "be a CappedGNMax, because every person has only a few votes",
+                f"a {type(self.mechanism).__name__}",
+                "Leave it out to get the least noise that ε allows.",
             )
 
     @property
@@ -92,7 +90,9 @@ class CappedVotes(VotesOnQueries):
         votes = votes.first(self.votes)
         sigma = self.calibrated.sigma
 
-        def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
+        def student(
+            taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
+        ) -> IntArray:
             cast = votes.at(np.isin(votes.teachers, taught))
             counts = np.zeros((len(known.rows), n_classes), np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)

@@ -79,7 +79,12 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
     if needs.public == "schema" and not offered.schema:
         yield Problem(f"{owner}.columns", f"be a Schema, because {kind} learns without public rows")
     if needs.public == "rows" and offered.schema:
-        yield Problem(f"{owner}.method", "take a public schema, as Additive does", kind, "Leave it out for Additive.")
+        yield Problem(
+            f"{owner}.method",
+            "take a public schema, as Additive does",
+            kind,
+            "Leave it out for Additive.",
+        )
     if offered.batches and not needs.batches:
         yield Problem(
             f"{owner}.method",
@@ -131,4 +136,8 @@ def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator
             )
     if (goal.ranks or method.facts(None).predicts) and not hasattr(student, "predict_proba"):
         reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
-        yield Problem(f"{kind}.student", f"have `predict_proba`, because {reason}", f"a {type(student).__name__}")
+        yield Problem(
+            f"{kind}.student",
+            f"have `predict_proba`, because {reason}",
+            f"a {type(student).__name__}",
+        )

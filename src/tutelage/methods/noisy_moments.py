@@ -32,7 +32,13 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Past, Turn, newest
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
 from tutelage.methods.requests import Asking, Learned, Outcome, Public, Request, Sizes, Steps
-from tutelage.methods.sums import NoisySums, PeopleReady, count_is_private, form_of_joint, sum_of_joint
+from tutelage.methods.sums import (
+    NoisySums,
+    PeopleReady,
+    count_is_private,
+    form_of_joint,
+    sum_of_joint,
+)
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.people.blocks import PeopleBlock, Vectors
@@ -44,7 +50,8 @@ from tutelage.students.stacking import N_SCORES, Stacking, weighted
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.vectors import sum_of_blocks
 
-_FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
+# Times as many people: the features of a first release serve those that follow, too.
+_FOLLOWING = 16
 
 
 _SeenOf = Callable[[PeopleBlock], Matrix]
@@ -56,7 +63,8 @@ _SeenOf = Callable[[PeopleBlock], Matrix]
 class SummedBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
-    sum_of: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]  # private, of some people
+    # Private, of some people.
+    sum_of: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]
     features: Any  # public map
     n_features: int
     number: int  # of the round
@@ -98,7 +106,9 @@ class SummedBallot:
 
         def seen_of(block: PeopleBlock) -> Matrix:
             each = np.arange(len(block.rows))[:, None]
-            return kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, self.n_features))
+            return kept.of(
+                block, lambda: features_of_private(vectors_of, block.rows, each, self.n_features)
+            )
 
         return self.sum_of(seen_of, unit, blocks)
 
@@ -148,7 +158,9 @@ class Basis(NamedTuple):
     classes: Array
     ballot: Callable[..., SummedBallot]  # by its number and its sum
 
-    def student(self, n_people: int, rounds: Sequence[Moments], starts: Sequence[FloatArray]) -> NoisySumClassifier:
+    def student(
+        self, n_people: int, rounds: Sequence[Moments], starts: Sequence[FloatArray]
+    ) -> NoisySumClassifier:
         """Return the student by the sums of rounds."""
         return NoisySumClassifier().fit_moments(
             self.vectors,
@@ -201,9 +213,13 @@ class NoisyMoments(NoisySums):
             object.__setattr__(self, "student", None)
         problems = [*self._problems_of_student_features()]
         if self.student_features is not None and self.student is None:
-            problems.append(Problem("NoisyMoments.student_features", "come with $student, which learns from them"))
+            problems.append(
+                Problem(
+                    "NoisyMoments.student_features", "come with $student, which learns from them"
+                )
+            )
         if problems:
-            raise InvalidParameterError(*problems)
+            raise InvalidParameterError.of(problems)
         NoisySums.__post_init__(self)
 
     @property
@@ -304,7 +320,9 @@ class NoisyMoments(NoisySums):
             class_weight=class_weight,
         )
 
-    def _turn(self, public: Public, basis: Basis, turn: Turn, past: Past) -> Asking[tuple[list[Moments], Any]]:
+    def _turn(
+        self, public: Public, basis: Basis, turn: Turn, past: Past
+    ) -> Asking[tuple[list[Moments], Any]]:
         """Return what the sums of a release and of those before it say, and the student by them."""
         teacher = self.teacher
         n_people = turn.n
@@ -365,7 +383,11 @@ class NoisyMoments(NoisySums):
         n_scores = 0 if start is None else known.n_classes
 
         def beside(rows: Matrix, scores: FloatArray | None) -> Matrix:
-            return rows if start is None else np.hstack([rows, start.apart if scores is None else scores])
+            return (
+                rows
+                if start is None
+                else np.hstack([rows, start.apart if scores is None else scores])
+            )
 
         features = self._features(beside(known.rows, None), known.n_classes, people, n_scores)
         whole = _beside_scores(features, n_scores)
@@ -373,7 +395,8 @@ class NoisyMoments(NoisySums):
         of_public = first if start is not None else whole.transform(known.rows)
         n_features = first.shape[1]
         unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
-        at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()  # with the last scores: several trials have the same
+        # With the last scores: several trials have the same.
+        at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()
 
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
             if id(scores) not in at_hand:
@@ -384,15 +407,23 @@ class NoisyMoments(NoisySums):
                     changed = np.flatnonzero((scores != start.apart).any(axis=1))
                     public = labeled = first.copy()
                     labeled[changed] = whole.transform(beside(known.rows, scores)[changed])
-                at_hand[id(scores)] = labeled, public, Spectrum.of(public[:, : n_features - n_scores])
+                at_hand[id(scores)] = (
+                    labeled,
+                    public,
+                    Spectrum.of(public[:, : n_features - n_scores]),
+                )
             return at_hand[id(scores)]
 
-        def predicted(taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None) -> IntArray:
+        def predicted(
+            taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None
+        ) -> IntArray:
             vectors, public_rows, spectrum = with_scores(scores)
             n_people = len(taught)
             shards = Shards.of_single_people(n_people)
             method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
-            public = Public.of_labels(replace(known, rows=public_rows), shards.unit, n_people, scored=n_scores > 0)
+            public = Public.of_labels(
+                replace(known, rows=public_rows), shards.unit, n_people, scored=n_scores > 0
+            )
             cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
             steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
             outcome = rehearsed(steps, cast_by, noise)

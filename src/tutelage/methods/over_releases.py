@@ -98,7 +98,9 @@ class Turn(NamedTuple):
 Past = defaultdict[str, Average]  # by the name of what is averaged
 
 
-def newest(turns: Sequence[Turn], made_by: Callable[[Turn, Past], Asking[Result]]) -> Asking[Result]:
+def newest(
+    turns: Sequence[Turn], made_by: Callable[[Turn, Past], Asking[Result]]
+) -> Asking[Result]:
     """Ask for the sums of one release after the other, and return what was made of the newest with all its answers."""
     past = Past(Average)
     made = None

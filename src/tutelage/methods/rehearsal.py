@@ -9,7 +9,7 @@ import numpy as np
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidParameterError, OneClassWarning, Problem
+from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.features.scored import Start
 from tutelage.methods.requests import Answer, Asking, Request, Result, Wishes, driven
 from tutelage.noise import NoiseSource
@@ -33,7 +33,8 @@ class PublicLabels:
     classes: IntArray = field(repr=False)  # their class indices
     n_classes: int
     own: bool  # whether the labeled rows are the public rows, in their order
-    came: Matrix | None = field(default=None, repr=False)  # own rows as they came, if teachers see them otherwise
+    # Own rows as they came, if teachers see them otherwise.
+    came: Matrix | None = field(default=None, repr=False)
     goal: Goal = field(default_factory=Goal)  # which students are judged by
     _starts: dict[int, Start | None] = field(default_factory=dict, init=False, repr=False)
 
@@ -45,7 +46,9 @@ class PublicLabels:
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
         n_rows = len(self.rows)
-        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[: max(2, round(share * n_rows))])
+        kept = np.sort(
+            np.random.default_rng(0).permutation(n_rows)[: max(2, round(share * n_rows))]
+        )
         rows = self.rows[kept]
         if not self.own:
             return replace(self, rows=rows)
@@ -79,7 +82,9 @@ class PublicLabels:
 def rehearsed(steps: Asking[Result], prepared: Any, noise: NoiseSource) -> Result:
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
-        raise InvalidParameterError(Problem("the rehearsal.noise", "be simulated, because no ledger is charged"))
+        raise InvalidParameterError(
+            "the rehearsal.noise", "be simulated, because no ledger is charged"
+        )
 
     def answer_to(request: Request) -> Answer:
         ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))

@@ -68,10 +68,12 @@ class Public:
     training: Training = field(default_factory=Training)
     # Class index of each public row, or −1. Where there are labels, the last columns of `teacher_rows` are scores.
     labels: IntArray | None = None
-    weights: ClassWeights | None = None  # how much classes count in predictions, where they do not count alike
+    # How much classes count in predictions, where they do not count alike.
+    weights: ClassWeights | None = None
     schema: Schema | None = None  # in place of public rows
     release: str | None = None  # its name, if it has one
-    earlier: tuple[str, ...] = ()  # names of earlier releases of the same question, from which the student learns too
+    # Names of earlier releases of the same question, from which the student learns too.
+    earlier: tuple[str, ...] = ()
 
     @classmethod
     def of_labels(
@@ -117,7 +119,10 @@ class Public:
         """By what sums know these rows: scores follow from the labels, but for the last bits."""
         if self.labels is None:
             return [data_digest(self.teacher_rows).hex()]
-        return [data_digest(self.rows, self.teacher_rows[:, : -self.n_scores], self.labels).hex(), "labels"]
+        return [
+            data_digest(self.rows, self.teacher_rows[:, : -self.n_scores], self.labels).hex(),
+            "labels",
+        ]
 
 
 @final
@@ -139,7 +144,8 @@ class Wishes(Private):
     def counted(self, granted: ArrayLike) -> VoteHistogram:
         """Return the count of the first votes of each person, as many as granted."""
         first = self.votes.first(granted)
-        shape = (max(1, first.shape[0]), *first.shape[1:])  # no people cast as one without votes does
+        # No people cast as one without votes does.
+        shape = (max(1, first.shape[0]), *first.shape[1:])
         return tally_few(
             first.teachers,
             first.queries,
@@ -180,10 +186,13 @@ class Request:
     ballot: Ballot
     rows: Array = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
     predictions: FloatArray | None = None  # of the student, for them
-    campaign: bool = False  # whether one event pays for all of them, and the ledger holds each person to the cap
+    # Whether one event pays for all of them, and the ledger holds each person to the cap.
+    campaign: bool = False
     partial: bool = False  # whether it may be the first rows only, as many as the budget allows
-    earlier: bool = False  # whether an earlier release asked it, so that it is remembered or has no answer
-    total: Event | None = None  # of all requests that it begins, for which there must be room before it is spent
+    # Whether an earlier release asked it, so that it is remembered or has no answer.
+    earlier: bool = False
+    # Of all requests that it begins, for which there must be room before it is spent.
+    total: Event | None = None
 
     @property
     def is_of_sum(self) -> bool:
@@ -205,7 +214,11 @@ class Request:
         """Return what all answers are remembered by; it never changes, or they would be drawn again."""
         about = {**self.subject, "event": event.as_dict()}
         # The test of a proposal is known by the proposal.
-        return about if isinstance(self.form, Shortfall) else {**about, "mechanism": self.mechanism.key()}
+        return (
+            about
+            if isinstance(self.form, Shortfall)
+            else {**about, "mechanism": self.mechanism.key()}
+        )
 
 
 class Learned(NamedTuple):
@@ -251,7 +264,8 @@ class Outcome:
     n_teachers: int | None = None  # who cast ballots; a noisy number where it is private, or None
     student: Any = None  # where it follows from what was released
     sums: tuple[Moments, ...] = ()  # noisy means that were released, one per round
-    class_weight: Mapping[Any, float] | None = None  # how much each class value counts in predictions
+    # How much each class value counts in predictions.
+    class_weight: Mapping[Any, float] | None = None
 
 
 class Facts(NamedTuple):
@@ -288,7 +302,9 @@ Steps = Asking[Outcome]
 
 
 def driven(
-    steps: Asking[Result], answer_to: Callable[[Request], Answer | None], learned: Callable[[Learned], bytes]
+    steps: Asking[Result],
+    answer_to: Callable[[Request], Answer | None],
+    learned: Callable[[Learned], bytes],
 ) -> Result:
     """Answer one request after the other, and return what is made of the answers."""
     answer: Any = None

@@ -12,7 +12,7 @@ from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.methods.requests import Answer, Asking, Request, first_places
 from tutelage.students import fit_student
@@ -65,7 +65,9 @@ class Rounds:
     seed: int
 
     def steps(
-        self, asking: Callable[[IntArray, FloatArray | None, bool], Request], known: PublicKnowledge | None = None
+        self,
+        asking: Callable[[IntArray, FloatArray | None, bool], Request],
+        known: PublicKnowledge | None = None,
     ) -> Asking[AskedRounds]:
         """Ask round after round, and return all labels but those that are `known` before.
 
@@ -85,7 +87,9 @@ class Rounds:
             takes_predictions = self.mechanism.takes_predictions
             expected = None
             if takes_predictions or selector.needs_student:
-                known = _with_predictions(known, self.student, self.n_classes, _seeds(self.seed, number)[1])
+                known = _with_predictions(
+                    known, self.student, self.n_classes, _seeds(self.seed, number)[1]
+                )
             if not selector.ready(known):
                 selector = self.first
             rows = round_rows(selector, known, size, self.seed, number)
@@ -101,7 +105,9 @@ class Rounds:
     def check(self) -> None:
         """Refuse settings that would fail in a later round, before the first round is spent."""
         if len(self.sizes) == 0:
-            raise InvalidParameterError(Problem("ask_in_rounds.n_queries", "have one number of rows per round", "none"))
+            raise InvalidParameterError(
+                "ask_in_rounds.n_queries", "have one number of rows per round", "none"
+            )
         for size in self.sizes:
             integer_at_least(size, 1, "n_queries", "ask_in_rounds")
         if len(self.seen) != len(self.rows) or sum(self.sizes) > len(self.rows):
@@ -115,30 +121,26 @@ class Rounds:
         if len(self.sizes) > 1:
             self.then.check(self.seen, self.n_classes)
             later = self.then.needs_student or self.mechanism.takes_predictions
-        if later and (student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))):
+        if later and (
+            student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "ask_in_rounds.student",
-                    "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
-                    shown(student),
-                )
+                "ask_in_rounds.student",
+                "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
+                shown(student),
             )
         confidence = getattr(self.mechanism, "confidence", 1.0)
         if confidence * self.n_classes <= 1:
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self.mechanism).__name__}.confidence",
-                    f"be above 1/{self.n_classes}, because a random guess is that confident",
-                    f"{confidence}",
-                )
+                f"{type(self.mechanism).__name__}.confidence",
+                f"be above 1/{self.n_classes}, because a random guess is that confident",
+                f"{confidence}",
             )
         if self.first.needs_answers:
             raise InvalidParameterError(
-                Problem(
-                    "ask_in_rounds.first",
-                    "be a rule that needs no labels, because the first round has none",
-                    f"{self.first}",
-                )
+                "ask_in_rounds.first",
+                "be a rule that needs no labels, because the first round has none",
+                f"{self.first}",
             )
 
 
@@ -165,7 +167,9 @@ def even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
     return (each + 1,) * more + (each,) * (rounds - more)
 
 
-def _with_predictions(known: PublicKnowledge, student: Any, n_classes: int, seed: int) -> PublicKnowledge:
+def _with_predictions(
+    known: PublicKnowledge, student: Any, n_classes: int, seed: int
+) -> PublicKnowledge:
     """Return what is known with the predictions of a student of it; without one, all classes are equally likely."""
     probabilities: FloatArray = np.full((len(known.X), n_classes), 1 / n_classes)
     if student is not None and known.n_released_classes > 1:

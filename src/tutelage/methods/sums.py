@@ -13,7 +13,7 @@ from tutelage._internal.typing import IntArray, Matrix, Private
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_cells, sum_of_products
 from tutelage.events import Event
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
@@ -27,7 +27,8 @@ from tutelage.teachers.vectors import sum_of_blocks
 
 _AT_ONCE = 2**12  # rows
 _NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
-_NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
+# Times that of the ballots: the number of people takes a hundredth of what they take.
+_NOISE_OF_COUNT = 10.0
 SumOf = Callable[[PeopleBlock, Vector], BallotSum]
 
 
@@ -40,7 +41,8 @@ class PeopleReady(Private):
     vectors: Vectors = field(default_factory=Vectors)
 
     def __post_init__(self) -> None:
-        if isinstance(self.people, PeopleInMemory):  # the rows of others were looked at when they were read
+        # The rows of others were looked at when they were read.
+        if isinstance(self.people, PeopleInMemory):
             require_finite(self.people.rows)
 
     def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
@@ -97,12 +99,10 @@ class NoisySums(Method):
     def __post_init__(self) -> None:
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.mechanism",
-                    "be a NoisySum, because every ballot is a vector",
-                    f"a {type(self.mechanism).__name__}",
-                    "Leave it out to get the least noise that ε allows.",
-                )
+                f"{type(self).__name__}.mechanism",
+                "be a NoisySum, because every ballot is a vector",
+                f"a {type(self.mechanism).__name__}",
+                "Leave it out to get the least noise that ε allows.",
             )
 
     @property
@@ -175,7 +175,8 @@ def sum_of_entries(
         cells, numbers = entries(block.only(some))
         names = np.repeat(people[some], cells[0].size) * size + cells.ravel()
         distinct, places = np.unique(names, return_inverse=True)
-        sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)  # of whole numbers far below 2⁵³
+        # Of whole numbers far below 2⁵³.
+        sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)
         found.append((distinct, sums))
     names, sums = map(np.concatenate, zip(*found, strict=True))
     return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)

@@ -12,7 +12,7 @@ from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
 from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
@@ -83,13 +83,13 @@ class TeacherVotes(VotesOnQueries):
         integer_at_least(self.n_teachers, 1, "n_teachers", "TeacherVotes")
         if not is_recipe(self.teacher):
             require_classifier(self.teacher, "teacher", "TeacherVotes")
-        if not isinstance(self.mechanism, Mechanism | None) or isinstance(self.mechanism, CappedGNMax):
+        if not isinstance(self.mechanism, Mechanism | None) or isinstance(
+            self.mechanism, CappedGNMax
+        ):
             raise InvalidParameterError(
-                Problem(
-                    "TeacherVotes.mechanism",
-                    "be a Mechanism for votes on single queries",
-                    fix="Use NoisyMoments for a `NoisySum`, and CappedVotes for a `CappedGNMax`.",
-                )
+                "TeacherVotes.mechanism",
+                "be a Mechanism for votes on single queries",
+                fix="Use NoisyMoments for a `NoisySum`, and CappedVotes for a `CappedGNMax`.",
             )
 
     def shards(self, n_rows: int, entity_ids: Any, silos: Any, name: str, key: bytes, /) -> Shards:
@@ -112,12 +112,16 @@ class TeacherVotes(VotesOnQueries):
             fit_clone(self.teacher, trial, made_up, seed=0)
             return
         one = Shards(np.zeros_like(made_up), 1, ONE_TEACHER)
-        ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(trial, made_up, one, rows[:1])
+        ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(
+            trial, made_up, one, rows[:1]
+        )
 
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release; a smaller ε can be proposed for votes in one round."""
         of_votes = VotesOnQueries.facts(self, n_teachers, n_rounds)
-        testable = self.mechanism is not None and not self.mechanism.takes_predictions and self.rounds == 1
+        testable = (
+            self.mechanism is not None and not self.mechanism.takes_predictions and self.rounds == 1
+        )
         return of_votes._replace(testable=testable)
 
     @classmethod
@@ -143,10 +147,14 @@ class TeacherVotes(VotesOnQueries):
         teachers = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0)
         sigma = self.noise or 0.0
 
-        def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
+        def student(
+            taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
+        ) -> IntArray:
             number = max(2, round(self.n_teachers * len(taught) / people))
             shards = Shards.of_rows(len(taught), number, key=_KEY)
-            ballots = teachers.fit_ballots(known.labeled[taught], known.classes[taught], shards, known.rows[queries])
+            ballots = teachers.fit_ballots(
+                known.labeled[taught], known.classes[taught], shards, known.rows[queries]
+            )
             if known.own:
                 teacher_of = np.full(len(known.labeled), -1)
                 teacher_of[taught] = shards.assignment

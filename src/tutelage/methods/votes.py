@@ -15,7 +15,18 @@ from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event, Repeated, of_queries
 from tutelage.exceptions import InvalidParameterError, Problem, shown
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Asking, Facts, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
+from tutelage.methods.requests import (
+    Asking,
+    Facts,
+    Kept,
+    Outcome,
+    Public,
+    Request,
+    Sizes,
+    Steps,
+    Wishes,
+    first_places,
+)
 from tutelage.methods.rounds import Rounds, even_rounds, round_rows
 from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
@@ -45,7 +56,9 @@ class TalliedVotes(Private):
     ballots: Ballots | None = None  # of each teacher, where they are known
 
     @classmethod
-    def on(cls, histogram: VoteHistogram, rows: Array, ballots: Ballots | None = None) -> "TalliedVotes":
+    def on(
+        cls, histogram: VoteHistogram, rows: Array, ballots: Ballots | None = None
+    ) -> "TalliedVotes":
         """Return votes on these public rows; of equal rows the first one's count."""
         return cls(histogram, first_places(row_bytes(rows)), ballots)
 
@@ -115,32 +128,33 @@ class VotesOnQueries(Method):
             found += problems_in(check)
         found += self._problems_of_student_features()
         if found:
-            raise InvalidParameterError(*found)
+            raise InvalidParameterError.of(found)
 
     def _check_selection(self) -> None:
         if not isinstance(self.selection, str | QuerySelector):
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.selection",
-                    "be the name of a selection rule, or a QuerySelector",
-                    shown(self.selection),
-                )
+                f"{type(self).__name__}.selection",
+                "be the name of a selection rule, or a QuerySelector",
+                shown(self.selection),
             )
         if self.rule.needs_answers and self.rounds == 1:
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.rounds",
-                    f"be at least 2, because {type(self.rule).__name__} needs labels of an earlier round",
-                    "1",
-                )
+                f"{type(self).__name__}.rounds",
+                f"be at least 2, because {type(self.rule).__name__} needs labels of an earlier round",
+                "1",
             )
 
     def _check_rounds(self) -> None:
         name = type(self).__name__
         integer_at_least(self.rounds, 1, "rounds", name)
-        if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
+        if (
+            self.n_queries is not None
+            and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds
+        ):
             raise InvalidParameterError(
-                Problem(f"{name}.rounds", "be at most $n_queries", f"{self.rounds} rounds and {self.n_queries} queries")
+                f"{name}.rounds",
+                "be at most $n_queries",
+                f"{self.rounds} rounds and {self.n_queries} queries",
             )
 
     def _check_student(self) -> None:
@@ -148,12 +162,10 @@ class VotesOnQueries(Method):
             student_named(self.student, type(self).__name__)
         if isinstance(self.student, NoisySumClassifier):
             raise InvalidParameterError(
-                Problem(
-                    f"{type(self).__name__}.student",
-                    "be a classifier that learns from labels",
-                    "NoisySumClassifier",
-                    "Leave $student out, or use NoisyMoments.",
-                )
+                f"{type(self).__name__}.student",
+                "be a classifier that learns from labels",
+                "NoisySumClassifier",
+                "Leave $student out, or use NoisyMoments.",
             )
 
     @property
@@ -259,11 +271,9 @@ class VotesOnQueries(Method):
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
             if value > len(public.student_rows):
                 raise InvalidParameterError(
-                    Problem(
-                        f"{type(self).__name__}.{name}",
-                        f"be at most {len(public.student_rows)}, the number of public rows",
-                        f"{value}",
-                    )
+                    f"{type(self).__name__}.{name}",
+                    f"be at most {len(public.student_rows)}, the number of public rows",
+                    f"{value}",
                 )
         self.rule.check(public.student_rows, len(public.classes))
 

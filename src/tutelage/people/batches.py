@@ -17,7 +17,14 @@ from tutelage.features import PublicColumns
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.features.columns import require_as_public
 from tutelage.partition import canonical_ids
-from tutelage.people.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
+from tutelage.people.blocks import (
+    PeopleBlock,
+    Shown,
+    SumOfBlocks,
+    Vectors,
+    require_finite,
+    whole_people,
+)
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table
 
@@ -76,7 +83,9 @@ class PeopleInBatches(Private):
     refused; no message quotes one.
     """
 
-    def __init__(self, reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> None:
+    def __init__(
+        self, reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int
+    ) -> None:
         self.unit = unit
         self.first_map = first_map
         self.reader = reader
@@ -94,7 +103,9 @@ class PeopleInBatches(Private):
             # Rows that the map does not take are refused before anything is spent; the rounds would find them too late.
             rows = read.block.rows
             if first_map is not None:
-                rows = features_of_private(first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features)
+                rows = features_of_private(
+                    first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features
+                )
             require_finite(rows)
             seal.add(read)
             self.n_people = int(read.block.people[-1]) + 1
@@ -159,13 +170,16 @@ class _Seal:
         return block
 
     def digest(self) -> bytes:
-        return self._rows.digest() + self._labels.digest() + self._people.digest() + self._ids.digest()
+        return (
+            self._rows.digest() + self._labels.digest() + self._people.digest() + self._ids.digest()
+        )
 
 
 def _new_people(cells: Cells, last: str) -> tuple[npt.NDArray[np.bool_], list[str], str]:
     """Return which rows are the first of a person, their ids, and the last id; `last` is that of the batch before."""
     values = np.asarray(cells, dtype=object)
-    canonical_ids(list({type(cell): cell for cell in values.tolist()}.values()))  # refuses what is no id
+    # Refuses what is no id.
+    canonical_ids(list({type(cell): cell for cell in values.tolist()}.values()))
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     ids = canonical_ids(values[starts])  # of which two in a row may be spellings of one
     differs = ids != np.concatenate([[last], ids[:-1]])

@@ -31,7 +31,8 @@ class PeopleBlock(Private):
 
 
 SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
-Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]  # with a progress bar to this many people
+# With a progress bar to this many people.
+Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]
 
 
 class People(Protocol):
@@ -102,7 +103,9 @@ class Vectors(NeverPickled):
 def require_finite(rows: Matrix) -> None:
     """Refuse rows that cannot be cast, before the number of people is released, or anything else."""
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
-        raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
+        raise InvalidDataError(
+            "The features of a private row are not finite. Fill missing values in a public map."
+        )
 
 
 def blocks_of(rows: Matrix, labels: IntArray, people: IntArray) -> Iterator[PeopleBlock]:

@@ -26,8 +26,10 @@ class PeopleInMemory(Private):
     rows: Matrix  # as numbers
     labels: IntArray  # class index of each row
     shards: Shards  # the teacher of each row or, if every person is a teacher, its person
-    left_out: str = ""  # who withdrew, as the register of the ledger returned it; their rows are left out
-    known: npt.NDArray[np.object_] | None = None  # the id of each row, also of people who withdrew; None without ids
+    # Ids of people who withdrew, from the register of the ledger; their rows are left out.
+    left_out: str = ""
+    # The id of each row, also of people who withdrew; None without ids.
+    known: npt.NDArray[np.object_] | None = None
     whole: Any = None  # the rows with all their columns; None where that is `rows`
     first_map: None = None
 
@@ -66,13 +68,17 @@ class PeopleInMemory(Private):
     def only(self, people: npt.NDArray[np.bool_]) -> "PeopleInMemory":
         """Return some of the people, where every person is a teacher."""
         rows = people[self.shards.assignment]
-        return replace(self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people))
+        return replace(
+            self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people)
+        )
 
     def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":
         """Return the people with their rows as a map shows them, each shard by itself."""
         if feature_map is None:
             return self
-        return replace(self, rows=features_of_private(feature_map, self.rows, self.shards.rows, n_features))
+        return replace(
+            self, rows=features_of_private(feature_map, self.rows, self.shards.rows, n_features)
+        )
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time."""

@@ -65,7 +65,12 @@ class PeopleInPartitions(Private):
 
     @classmethod
     def of(
-        cls, frame: Any, reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int
+        cls,
+        frame: Any,
+        reader: BatchReader,
+        unit: PrivacyUnit,
+        first_map: FeatureMap | None,
+        n_features: int,
     ) -> "PeopleInPartitions":
         """Check all rows once; see `PeopleInBatches`."""
         reader.batches.require(reader.used)
@@ -166,25 +171,36 @@ def _people_in(ids: Any, n_buckets: int) -> tuple[npt.NDArray[np.object_], IntAr
     return names, (pandas.util.hash_array(names) % n_buckets).astype(np.int64), codes
 
 
-def _in_partition(rows: Any, shared: tuple[BatchReader, int, Callable[..., _Found], tuple[Any, ...]]) -> _Found:
+def _in_partition(
+    rows: Any, shared: tuple[BatchReader, int, Callable[..., _Found], tuple[Any, ...]]
+) -> _Found:
     with QUIET:  # and in one thread, because other partitions have their own
         return next(on_all_cores(partial(_found, *shared), [rows]))
 
 
 def _found(
-    reader: BatchReader, n_buckets: int, work: Callable[..., _Found], settings: tuple[Any, ...], rows: Any
+    reader: BatchReader,
+    n_buckets: int,
+    work: Callable[..., _Found],
+    settings: tuple[Any, ...],
+    rows: Any,
 ) -> _Found:
     pandas: Any = import_module("pandas")
     if not len(rows):
         return _Found()
     try:
         buckets = frozenset[int]()
-        if reader.entity is not None:  # by the ids that are here: whatever they were when Dask shuffled, they count
+        # By the ids that are here: whatever they were when Dask shuffled, they count.
+        if reader.entity is not None:
             names, found, codes = _people_in(rows[reader.entity], n_buckets)
             buckets = frozenset(found.tolist())
-            rows = rows.iloc[np.argsort(np.unique(names, return_inverse=True)[1][codes], kind="stable")]
+            rows = rows.iloc[
+                np.argsort(np.unique(names, return_inverse=True)[1][codes], kind="stable")
+            ]
         rows = rows.drop(columns=_BUCKET, errors="ignore")
-        hashes = int(pandas.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum())
+        hashes = int(
+            pandas.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum()
+        )
         table: Any = as_table(rows)
 
         def tables(some: Sequence[str]) -> Iterator[Table]:
@@ -198,7 +214,9 @@ def _found(
         return _Found(f"The rows cannot be computed ({type(error).__name__}).")
 
 
-def _checked(reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> _Found:
+def _checked(
+    reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int
+) -> _Found:
     people = PeopleInBatches(reader, unit, first_map, n_features)
     return _Found(n_people=people.n_people, digest=people.known_by)
 
@@ -230,7 +248,9 @@ def _added(some: Iterable[_Found]) -> _Found:
         return _Found(refusals[0])
     buckets = frozenset[int]().union(*(one.buckets for one in some))
     if len(buckets) < sum(len(one.buckets) for one in some):
-        return _Found("Dask did not bring all rows of each person together. Try another of its ways to shuffle.")
+        return _Found(
+            "Dask did not bring all rows of each person together. Try another of its ways to shuffle."
+        )
     digest = RunningDigest()
     for one in some:
         if one.digest is not None:

@@ -5,7 +5,7 @@ from typing import final
 from tutelage._internal.records import frozen
 from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Filter, limit_of
-from tutelage.exceptions import InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals, require_trials
 from tutelage.methods.base import with_student
@@ -23,13 +23,16 @@ class Target:
     people: int  # their number, as of all sizes
     public_rows: int
     classes: int
-    labeled: bool = False  # whether the run starts from labels of public rows, if its method takes them
+    # Whether the run starts from labels of public rows, if its method takes them.
+    labeled: bool = False
     named: bool = False  # whether the release has a name
 
     @property
     def sizes(self) -> Sizes:
         """The sizes, from which the cost of a method follows."""
-        return Sizes(n_classes=self.classes, n_public=self.public_rows, unit=self.unit, labeled=self.labeled)
+        return Sizes(
+            n_classes=self.classes, n_public=self.public_rows, unit=self.unit, labeled=self.labeled
+        )
 
     def limit(self, method: Method) -> Filter:
         """Return the budget of the whole release."""
@@ -38,14 +41,19 @@ class Target:
 
 def methods_for(target: Target) -> list[Method]:
     """Return all methods to compare, each with the least noise that keeps ε; the first is the default."""
-    return [calibrated(method, target) for method in proposals(target.people, target.sizes, named=target.named)]
+    return [
+        calibrated(method, target)
+        for method in proposals(target.people, target.sizes, named=target.named)
+    ]
 
 
 def calibrated(method: Method, target: Target) -> Method:
     """Return a method with its noise, or the least that keeps ε."""
     if method.mechanism is not None:
         return method
-    noise = noise_within(target.limit(method), lambda noise: method.with_noise(noise).event(target.sizes))
+    noise = noise_within(
+        target.limit(method), lambda noise: method.with_noise(noise).event(target.sizes)
+    )
     return method.with_noise(noise)
 
 
@@ -57,7 +65,7 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
     """
     if not isinstance(method, Method):
         raise InvalidParameterError(
-            Problem("plan.method", "be a method of tutelage.methods, such as TeacherVotes()", shown(method))
+            "plan.method", "be a method of tutelage.methods, such as TeacherVotes()", shown(method)
         )
     require_trials(method)
     if method.student is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.choice import Known
 from tutelage.planning.planner import plan
@@ -17,11 +17,9 @@ def require_judged(goal: str, *, weighted: bool) -> None:
     """Refuse a goal, or class weights of their own, by which no plan judges."""
     if weighted or Goal(goal).ranks:
         raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.goal",
-                "be accuracy or balanced_accuracy, without $class_weight, because a plan judges by these",
-                fix="Change it, or set a $method, such as NoisyMoments.",
-            )
+            "PATEClassifier.goal",
+            "be accuracy or balanced_accuracy, without $class_weight, because a plan judges by these",
+            fix="Change it, or set a $method, such as NoisyMoments.",
         )
 
 
@@ -78,10 +76,13 @@ class Planned:
         people = self.people or known.people
         if people is None or known.epsilon is None:
             name = "people" if people is None else "epsilon"
-            raise InvalidParameterError(Problem(f"Planned.{name}", "be known, because a plan follows from it"))
+            raise InvalidParameterError(
+                f"Planned.{name}", "be known, because a plan follows from it"
+            )
         if known.labels is None:
             raise InvalidParameterError(
-                Problem("PATEClassifier.fit.y_public", "be passed, because a plan tries methods on labeled public rows")
+                "PATEClassifier.fit.y_public",
+                "be passed, because a plan tries methods on labeled public rows",
             )
         require_judged(known.goal, weighted=known.weighted)
         labeled = known.labels >= 0

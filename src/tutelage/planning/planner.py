@@ -10,14 +10,23 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Array, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.columns import ColumnMap, LearnedMap, numbered_rows, public_features
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
 from tutelage.planning.methods import Target, calibrated, method_asked, methods_for, proved
-from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
+from tutelage.planning.recommendation import (
+    DECLARED,
+    NOTHING,
+    OWN_LABELS,
+    STAND_IN,
+    Advice,
+    Option,
+    Plan,
+    PlanPoint,
+)
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
 from tutelage.reporting.lints import is_worth
@@ -30,7 +39,8 @@ _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots to be recommended
 _WIDEST = 0.3  # of an interval without trials whose middle is a prediction
-_MODEL = 0.015  # standard deviation of the prediction error, beyond that of single runs: docs/planning.md
+# Standard deviation of the prediction error, beyond that of single runs: docs/planning.md.
+_MODEL = 0.015
 _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
@@ -112,14 +122,16 @@ def plan(
     judged_by = Goal(goal)
     if judged_by.ranks or (known is None and goal != "accuracy"):
         raise InvalidParameterError(
-            Problem("plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}")
+            "plan.goal", "be accuracy, or balanced_accuracy if you pass labels", f"{goal}"
         )
     n_classes = classes
     if known is not None:
         n_classes = max(known.n_classes, classes or 0)
         known = replace(known, n_classes=n_classes, goal=judged_by)
     if n_classes is None:
-        raise InvalidParameterError(Problem("plan.classes", "be set to the number of classes if you pass no labels"))
+        raise InvalidParameterError(
+            "plan.classes", "be set to the number of classes if you pass no labels"
+        )
     target = Target(
         epsilon=positive(epsilon, "epsilon", "plan"),
         delta=probability(delta, "delta", "plan"),
@@ -135,29 +147,25 @@ def plan(
     if known is None:
         if method is not None:
             raise InvalidParameterError(
-                Problem(
-                    "plan.method",
-                    "come with labels to try it on",
-                    fix="Pass $y_public or $stand_in, or leave out $method.",
-                )
+                "plan.method",
+                "come with labels to try it on",
+                fix="Pass $y_public or $stand_in, or leave out $method.",
             )
         if accuracy is not None:
             accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
         return _by_references(target, accuracy, reach)
     if accuracy is not None:
         raise InvalidParameterError(
-            Problem("plan.accuracy", "be left out if you pass labels, because the plan measures it on them")
+            "plan.accuracy", "be left out if you pass labels, because the plan measures it on them"
         )
     if method is not None:
         method = method_asked(method, target, public_features=features is not None)
         if known.weights is not None and not method.needs.weights:
             raise InvalidParameterError(
-                Problem(
-                    "plan.method",
-                    "be one that takes class weights, because $goal needs them",
-                    f"{type(method).__name__}",
-                    "Choose NoisyMoments, or set $goal to accuracy.",
-                )
+                "plan.method",
+                "be one that takes class weights, because $goal needs them",
+                f"{type(method).__name__}",
+                "Choose NoisyMoments, or set $goal to accuracy.",
             )
     return _by_trials(target, known, method, reach, progress=progress)
 
@@ -175,14 +183,14 @@ def _known(
     if own:
         if X_public is None:
             raise InvalidParameterError(
-                Problem("plan.y_public", "come with the public rows in $X_public", fix="Pass both.")
+                "plan.y_public", "come with the public rows in $X_public", fix="Pass both."
             )
         stand_in = X_public, y_public
     elif stand_in is None:
         return None
     elif not isinstance(stand_in, tuple) or len(stand_in) != 2:
         raise InvalidParameterError(
-            Problem("plan.stand_in", "be a tuple of two: rows of another data set, and their labels")
+            "plan.stand_in", "be a tuple of two: rows of another data set, and their labels"
         )
     X, y = stand_in
     came, rows, labels = _numbers(X, y, columns, features)
@@ -221,7 +229,9 @@ def _numbers(
     if isinstance(y, str):
         table = as_table(X)
         if table is None:
-            raise InvalidParameterError(Problem("plan.y_public", "name a column only if $X_public has named columns"))
+            raise InvalidParameterError(
+                "plan.y_public", "name a column only if $X_public has named columns"
+            )
         labels = table.column(y)
         X = public_features(X, y)
     named = numbered_rows(X, columns)
@@ -229,7 +239,11 @@ def _numbers(
     if came.ndim != 2:
         raise InvalidDataError(_ROWS)
     by: Any = features or LearnedMap()
-    by = named._replace(rows=came).feature_map(by) if isinstance(by, LearnedMap) else require_public_map(by, "plan")
+    by = (
+        named._replace(rows=came).feature_map(by)
+        if isinstance(by, LearnedMap)
+        else require_public_map(by, "plan")
+    )
     rows = np.asarray(by.transform(came))
     if not np.isfinite(rows).all():
         raise InvalidDataError(_ROWS)
@@ -243,7 +257,7 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
         return integer_at_least(public_rows, 1, "public_rows", "plan")
     if X_public is None:
         raise InvalidParameterError(
-            Problem("plan.public_rows", "be set to the number of public rows if you pass no $X_public")
+            "plan.public_rows", "be set to the number of public rows if you pass no $X_public"
         )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows
@@ -258,7 +272,9 @@ def _by_trials(
     progress: bool,
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = [method for method in methods_for(target) if known.weights is None or method.needs.weights]
+    own = [
+        method for method in methods_for(target) if known.weights is None or method.needs.weights
+    ]
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
@@ -269,7 +285,9 @@ def _by_trials(
     first = {method: tried(method, looked, target.people, folds=folds, deals=1) for method in bar}
     # A first look at few rows is off by points, so that more methods get a second one.
     enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
-    close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
+    close = [
+        method for method in methods[1:] if first[method].expected >= enough or method == asked
+    ]
     second = [ballots, *close] if close else []
     bar = progress_bar(second, "Methods in full", len(second), shown=progress)
     again = {method: tried(method, looked, target.people) for method in bar}
@@ -292,7 +310,9 @@ def _by_trials(
     options = dict[Method, Option]()
     for method in trials | first:
         if method in trials:
-            options[method] = _option(method, target, _interval(trials[method], known), in_full=True)
+            options[method] = _option(
+                method, target, _interval(trials[method], known), in_full=True
+            )
         else:
             short = floored(method, first[method].moved(shift))
             options[method] = _option(method, target, Guess(short.expected, 0, 1))
@@ -315,7 +335,10 @@ def _by_trials(
         half = replace(looked, rows=half.rows, own=False)
     # With twice the public rows, half of the last doubling's gain is added.
     with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
-    advice = [Advice("public rows", with_more_rows), Advice("ε or people", max(curve[2.0], winner.expected))]
+    advice = [
+        Advice("public rows", with_more_rows),
+        Advice("ε or people", max(curve[2.0], winner.expected)),
+    ]
     useful = _useful(winner, majority, alone)
     few_people = target.people > MANY_TIMES * winner.people
     return Plan(
@@ -396,5 +419,9 @@ def _option(
     in_full: bool = False,
 ) -> Option:
     # A short look has an upper bound: what a calibrated method costs by itself takes seconds to find.
-    epsilon = proved(method, target) if in_full else target.limit(method).guarantee(target.unit, simulated=False)
+    epsilon = (
+        proved(method, target)
+        if in_full
+        else target.limit(method).guarantee(target.unit, simulated=False)
+    )
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)

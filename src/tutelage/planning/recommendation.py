@@ -9,7 +9,7 @@ from msgspec import structs
 from tutelage._internal import drawing
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries, Names, frozen
-from tutelage.exceptions import InvalidParameterError, Problem, as_is
+from tutelage.exceptions import InvalidParameterError, as_is
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
@@ -48,11 +48,13 @@ class Option:
 
     method: Method
     epsilon: PublicEpsilon  # proved, for any private rows
-    expected: float  # accuracy of the student on rows like the public ones, or what it reaches of another goal
+    # Accuracy of the student on rows like the public ones, or what it reaches of another goal.
+    expected: float
     low: float  # bounds for nine of ten runs; 0 and 1 after a short trial
     high: float
     in_full: bool  # whether the method was tried in full
-    rough: bool = False  # whether nothing was tried, and the bounds are too far apart for a prediction
+    # Whether nothing was tried, and the bounds are too far apart for a prediction.
+    rough: bool = False
 
     @property
     def claim(self) -> str:
@@ -61,9 +63,18 @@ class Option:
 
     def cells(self) -> Names:
         """Return the cells of a table under `HEADINGS`."""
-        settings = ", ".join(f"{name} {value}" for name, value in settings_of(self.method).items()) or "default"
+        settings = (
+            ", ".join(f"{name} {value}" for name, value in settings_of(self.method).items())
+            or "default"
+        )
         interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
-        return self.method.title, settings, self.claim, interval, "unknown" if self.rough else f"{self.expected:.1%}"
+        return (
+            self.method.title,
+            settings,
+            self.claim,
+            interval,
+            "unknown" if self.rough else f"{self.expected:.1%}",
+        )
 
     def as_dict(self) -> Entries:
         """Return the option as plain values, for JSON."""
@@ -210,11 +221,9 @@ class Plan:
         """
         if self.recommended is None and not despite_plan:
             raise InvalidParameterError(
-                Problem(
-                    "Plan.parameters.despite_plan",
-                    "be True to continue, because the plan recommends no release",
-                    fix=as_is(self.obstacle),
-                )
+                "Plan.parameters.despite_plan",
+                "be True to continue, because the plan recommends no release",
+                fix=as_is(self.obstacle),
             )
         return {
             "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]
@@ -228,12 +237,20 @@ class Plan:
         best = self.recommended
         said = [] if self.obstacle is None else [self.obstacle]
         if best is not None:
-            where = "in nine of ten runs" if self.evidence in (OWN_LABELS, STAND_IN) else "on other data sets"
+            where = (
+                "in nine of ten runs"
+                if self.evidence in (OWN_LABELS, STAND_IN)
+                else "on other data sets"
+            )
             interval = f"{best.low:.0%} to {best.high:.0%}"
             right = f"expected to reach {self._share(best.expected)} on rows like the public ones ({interval} {where})"
             if best.rough:
                 right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
-            majority = "" if self.majority is None else f"; always naming the same class reaches {self.majority:.1%}"
+            majority = (
+                ""
+                if self.majority is None
+                else f"; always naming the same class reaches {self.majority:.1%}"
+            )
             if self.alone is not None:
                 majority += f", and a model of the public labels alone {self.alone.expected:.1%}"
             said.append(f"Use {best.method.title}. The student is {right}{majority}.")
@@ -299,13 +316,17 @@ class Plan:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        title = f"target: ε = {self.target.epsilon:.10g} at δ = {self.target.delta:.10g}, worst case"
+        title = (
+            f"target: ε = {self.target.epsilon:.10g} at δ = {self.target.delta:.10g}, worst case"
+        )
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         table.padding = (0, 1, 0, 0)
         table.pad_edge = False
         for heading in HEADINGS:
             words = heading in ("method", "settings")
-            table.add_column(heading, justify="left" if words else "right", no_wrap=heading == "method")
+            table.add_column(
+                heading, justify="left" if words else "right", no_wrap=heading == "method"
+            )
         for option in self.options:
             style = "bold" if option == self.recommended else None
             table.add_row(*option.cells(), style=style)
@@ -319,7 +340,9 @@ class Plan:
         alone = self.alone
         if alone is not None:
             interval = f"{alone.low:.0%} to {alone.high:.0%}"
-            rows.append(("public labels alone", "no release", "0", interval, f"{alone.expected:.1%}"))
+            rows.append(
+                ("public labels alone", "no release", "0", interval, f"{alone.expected:.1%}")
+            )
         if self.majority is not None:
             rows.append(("majority class", "no release", "0", "", f"{self.majority:.1%}"))
         return rows
@@ -327,10 +350,15 @@ class Plan:
     @property
     def bars(self) -> Bars:
         """The accuracy to expect at other ε with the recommended method, below what needs no release."""
-        shares = {"public labels alone": self.alone and self.alone.expected, "majority class": self.majority}
+        shares = {
+            "public labels alone": self.alone and self.alone.expected,
+            "majority class": self.majority,
+        }
         if not self.best.rough:
             shares |= {f"ε = {point.epsilon:.3g}": point.expected for point in self.curve}
-        bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
+        bars = [
+            Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None
+        ]
         title = f"Expected {Goal(self.goal).title} of the student, with the recommended method"
         return Bars(title, "ε", "Expected", bars, whole=1.0)
 

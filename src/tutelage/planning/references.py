@@ -82,6 +82,10 @@ def guessed(
     gains = [one.gain(per_class) for one in references]
     if accuracy is not None:
         top = (accuracy - majority) / (1 - majority)
-        gains = [top * gain / one.limit for one, gain in zip(references, gains, strict=True) if one.limit > 0]
+        gains = [
+            top * gain / one.limit
+            for one, gain in zip(references, gains, strict=True)
+            if one.limit > 0
+        ]
     bounds = [float(np.median(gains)), min(gains), max(gains)]
     return Guess(*(majority + (1 - majority) * gain for gain in bounds))

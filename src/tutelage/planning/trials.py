@@ -25,8 +25,10 @@ from tutelage.noise import SimulationNoise
 _FOLDS = 5
 _DEALS = 3
 _SMALL = 1_000  # rows
-MANY_TIMES = 25  # the people of a trial: then its students vary five times as much by who takes part
-STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number of people adds to a trial
+# The people of a trial: then its students vary five times as much by who takes part.
+MANY_TIMES = 25
+# Times the gain of the last doubling: what the real number of people adds to a trial.
+STILL_TO_COME = 0.5
 
 
 class Trial(NamedTuple):
@@ -34,7 +36,8 @@ class Trial(NamedTuple):
 
     shares: tuple[float, ...]  # of each run, on the held-out rows
     halves: tuple[float, ...]  # with half of the people
-    still_to_come: float  # what the real number of people adds, in multiples of the gain of the last doubling
+    # The gain of the real number of people, in multiples of the gain of the last doubling.
+    still_to_come: float
     people: int = 0  # who took part in one run
     floor: float = 0.0  # what a student starts from
 

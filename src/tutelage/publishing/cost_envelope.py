@@ -13,7 +13,14 @@ from scipy import ndimage
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, argmax_bound, data_independent
-from tutelage.accounting.argmax_bound import Noise, Positions, divergence, excess_at, excess_of_one_count, excess_of_two
+from tutelage.accounting.argmax_bound import (
+    Noise,
+    Positions,
+    divergence,
+    excess_at,
+    excess_of_one_count,
+    excess_of_two,
+)
 from tutelage.accounting.exact import ExactCosts
 from tutelage.ballots import VoteHistogram
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
@@ -26,7 +33,8 @@ _STRETCH = 1e-9
 _ABSOLUTE = 1e-12
 
 _GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
-_TIE, _TIE_GAP = 1, 2  # votes by which class order, and the tie-break that the tables leave out, can move a position
+# Votes by which class order, and the tie-break that the tables leave out, can move a position.
+_TIE, _TIE_GAP = 1, 2
 _ROWS_AT_ONCE = 64  # histograms in one block of laws
 _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
@@ -50,7 +58,9 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
     steps : int
         Most changed teachers looked at.
     """
-    parts = [reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()]
+    parts = [
+        reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()
+    ]
     return PrivateReach(np.sum(parts, axis=0))
 
 
@@ -69,7 +79,9 @@ def reach(
     limit = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
     total = repeats @ np.fmin(costs, limit)
     level = np.arange(1, steps + 2)
-    return np.maximum.accumulate(total * (1 + _STRETCH * level) + votes.n_queries * _ABSOLUTE * level)
+    return np.maximum.accumulate(
+        total * (1 + _STRETCH * level) + votes.n_queries * _ABSOLUTE * level
+    )
 
 
 def _per_query(
@@ -171,9 +183,12 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
     gaps = np.arange(-last, last + 1)
     y = places[:, None] + gaps
     by_gap = np.where(y < 0, two, three[places[:, None], np.clip(y, 0, last)])
-    by_gap = np.maximum(np.maximum.accumulate(by_gap, axis=0), two)  # the best other may be anywhere below
+    # The best other may be anywhere below.
+    by_gap = np.maximum(np.maximum.accumulate(by_gap, axis=0), two)
     leading = np.maximum.accumulate(by_gap[:, ::-1], axis=1)[:, ::-1]
-    trailing = np.maximum.accumulate(np.maximum.accumulate(three[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+    trailing = np.maximum.accumulate(np.maximum.accumulate(three[::-1, ::-1], axis=0), axis=1)[
+        ::-1, ::-1
+    ]
     return Envelope(noise, positions.step, last, leading, trailing)
 
 

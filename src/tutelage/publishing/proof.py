@@ -31,7 +31,12 @@ from tutelage.events import (
     event_from_dict,
     event_of,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, UnsupportedEventError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    UnsupportedEventError,
+)
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
@@ -45,7 +50,9 @@ CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 
 
-def prove(card: PrivacyCard, where: str, history: History | None = None, *, with_proposal: bool = True) -> None:
+def prove(
+    card: PrivacyCard, where: str, history: History | None = None, *, with_proposal: bool = True
+) -> None:
     """Refuse a card whose numbers disagree with what its event, its ledger and, `with_proposal`, its proposal prove."""
     stated = card.guarantee
     budget = card.budget
@@ -56,18 +63,26 @@ def prove(card: PrivacyCard, where: str, history: History | None = None, *, with
     if paying is not None:
         _check_paid(card, where, paying)
     _check_budget(card, where)
-    if stated.alone is not None and not card.covers_ledger:  # beside it must be the ε of everything in the ledger
+    # Beside it must be the ε of everything in the ledger.
+    if stated.alone is not None and not card.covers_ledger:
         _disagree(where, "ε", stated.epsilon.epsilon, budget.budget, "its budget")
     for name, cost in (("ε", stated.epsilon), ("ε of this release by itself", stated.alone)):
         # The budget, which holds for more, was checked.
         if cost is not None and (cost.epsilon < budget.budget or cost.delta < budget.delta):
             by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
-            _check_stated(cost.epsilon, _proved(_at_limits(card.event), cost.delta, cost.order), by, where)
+            _check_stated(
+                cost.epsilon, _proved(_at_limits(card.event), cost.delta, cost.order), by, where
+            )
     if stated.if_added_or_removed is not None:
-        proved = inf  # beside an ε of other releases too; or where one who leaves changes a teacher's ballot
-        if not card.covers_ledger and all(isinstance(part.event, NoisySumGaussian) for part in card.event.flatten()):
+        # Beside an ε of other releases too; or where one who leaves changes a teacher's ballot.
+        proved = inf
+        if not card.covers_ledger and all(
+            isinstance(part.event, NoisySumGaussian) for part in card.event.flatten()
+        ):
             proved = data_independent.epsilon_if_added_or_removed(card.event, stated.epsilon.delta)
-        _check_stated(stated.if_added_or_removed, proved, "if units are only added or removed an ε", where)
+        _check_stated(
+            stated.if_added_or_removed, proved, "if units are only added or removed an ε", where
+        )
     _check_frontier(card, where, paying)
     if with_proposal and stated.tested is not None:
         _check_tested(card, stated.tested, where, paying)
@@ -82,12 +97,15 @@ def _at_limits(event: Event) -> Event:
     return event_of(times)
 
 
-def _last_test(test: PublicationTest, history: History, where: str) -> tuple[PublicationTest, bool, int]:
+def _last_test(
+    test: PublicationTest, history: History, where: str
+) -> tuple[PublicationTest, bool, int]:
     """Return the last such test in a history, simulated or not, whether it passed, and the number of its entry."""
     drawn = [
         number
         for number, event in history.publications.items()
-        if replace(event, simulated=False) == replace(test, simulated=False) and number in history.outcomes
+        if replace(event, simulated=False) == replace(test, simulated=False)
+        and number in history.outcomes
     ]
     if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
@@ -98,12 +116,20 @@ def _last_test(test: PublicationTest, history: History, where: str) -> tuple[Pub
     return found, all(history.outcomes[number] == 1 for number in drawn), last
 
 
-def _check_recorded_as(proposal: Proposal, test: PublicationTest, history: History, where: str) -> None:
+def _check_recorded_as(
+    proposal: Proposal, test: PublicationTest, history: History, where: str
+) -> None:
     """Refuse a file's proposal that the ledger did not record: its order and caps, which the test does not tell."""
     matching = _recorded_with(test, history)
     if proposal not in matching:
-        recorded = f", of ε = {proposal.epsilon:.6g} instead of {matching[0].epsilon:.6g}" if matching else ""
-        raise InvalidDataError(f"{where} holds another proposal than the ledger recorded{recorded}. {_ORIGINAL}")
+        recorded = (
+            f", of ε = {proposal.epsilon:.6g} instead of {matching[0].epsilon:.6g}"
+            if matching
+            else ""
+        )
+        raise InvalidDataError(
+            f"{where} holds another proposal than the ledger recorded{recorded}. {_ORIGINAL}"
+        )
 
 
 def _check_stated(stated: float, proved: float, name: str, where: str) -> None:
@@ -141,7 +167,9 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
         except LedgerMismatchError as error:
             raise InvalidDataError(f"{where} does not fit its ledger. {error}") from None
     elif done - counted(charge.most for charge in history.charges):
-        raise InvalidDataError(f"{where} is about labels that were not spent from its ledger. Name their own ledger.")
+        raise InvalidDataError(
+            f"{where} is about labels that were not spent from its ledger. Name their own ledger."
+        )
 
 
 def _check_budget(card: PrivacyCard, where: str) -> None:
@@ -158,8 +186,11 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         _check_stated(most, cost, "the budget", where)
         _check_stated(spent, cost, "the spent share", where)
         first = next((one.before for one in budget.raised), most)
-        delta = limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
-        opened = limit_of(first, delta, limit.accounting)  # an odometer takes its orders from the first budget
+        delta = (
+            limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
+        )
+        # An odometer takes its orders from the first budget.
+        opened = limit_of(first, delta, limit.accounting)
         so_far = epsilon_so_far(opened, counted([card.event]))
         if budget.so_far is not None:
             _check_stated(budget.so_far, so_far, "so far an ε", where)
@@ -174,7 +205,9 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         _disagree(where, "the sum of its batches", shares, spent, "the spent share of the budget")
 
 
-def _check_tested(card: PrivacyCard, stated: PublicEpsilon, where: str, paying: History | None) -> None:
+def _check_tested(
+    card: PrivacyCard, stated: PublicEpsilon, where: str, paying: History | None
+) -> None:
     """Refuse a second ε that its proposal does not prove, or whose test did not pass."""
     recorded = card.guarantee.proposal
     if recorded is None:
@@ -183,10 +216,16 @@ def _check_tested(card: PrivacyCard, stated: PublicEpsilon, where: str, paying: 
         )
     proposal = proposal_of(plain(recorded))
     if paying is None:
-        published = tuple(part for part in counted([card.event]).elements() if isinstance(part, PublicationTest))
-        test = next((one for one in published if replace(one, simulated=False) == proposal.event()), None)
+        published = tuple(
+            part for part in counted([card.event]).elements() if isinstance(part, PublicationTest)
+        )
+        test = next(
+            (one for one in published if replace(one, simulated=False) == proposal.event()), None
+        )
         if test is None:
-            raise InvalidDataError(f"{where} holds a proposal whose test is not in its event. {_ORIGINAL}")
+            raise InvalidDataError(
+                f"{where} holds a proposal whose test is not in its event. {_ORIGINAL}"
+            )
         earlier = all_but(published, test)
     else:
         test, passed, number = _last_test(proposal.event(), paying, where)
@@ -196,16 +235,26 @@ def _check_tested(card: PrivacyCard, stated: PublicEpsilon, where: str, paying: 
             check_complete(until.given, paying)
             until = paying
         if _labels_in(counted([card.event])) - until.given:
-            raise InvalidDataError(f"{where} is about labels that came after the test of its second ε.")
+            raise InvalidDataError(
+                f"{where} is about labels that came after the test of its second ε."
+            )
         if not passed:
-            raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
+            raise InvalidDataError(
+                f"{where} states that a test passed, and the ledger remembers that it was refused."
+            )
         _check_recorded_as(proposal, test, paying, where)
         earlier = all_but(until.publications.values(), test)
     _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     _check_stated(recorded.epsilon, proposal.epsilon, "in its proposal an ε", where)
     right = card.budget.delta, proposal.order
     if (stated.delta, stated.order) != right:
-        _disagree(where, "δ and order of the second ε", (stated.delta, stated.order), right, "its proposal")
+        _disagree(
+            where,
+            "δ and order of the second ε",
+            (stated.delta, stated.order),
+            right,
+            "its proposal",
+        )
 
 
 def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> None:
@@ -221,12 +270,17 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         if not checks or len(answers) > 1:
             ones += answers
     else:
-        ones = list(dict.fromkeys(charge.event for charge in reversed(paying.asked)))  # the last first
+        # The last first.
+        ones = list(dict.fromkeys(charge.event for charge in reversed(paying.asked)))
     for one in ones:
         try:
             for point in card.budget.frontier:
-                proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
-                _check_stated(point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where)
+                proved = _proved(
+                    Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order
+                )
+                _check_stated(
+                    point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where
+                )
         except InvalidDataError as error:
             refusal = error
         else:
@@ -248,7 +302,9 @@ def _proved(event: Event, delta: float, order: float | None) -> float:
 
 def _labels_in(times: Counter[Event]) -> Counter[Event]:
     """Return the kinds of events that are no publication."""
-    return Counter({part: number for part, number in times.items() if not isinstance(part, PublicationTest)})
+    return Counter(
+        {part: number for part, number in times.items() if not isinstance(part, PublicationTest)}
+    )
 
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
@@ -264,7 +320,9 @@ def _disagree(
     right: object,
     source: str,
 ) -> NoReturn:
-    raise InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. {_ORIGINAL}")
+    raise InvalidDataError(
+        f"{where} states {name} as {stated}. By {source}, it is {right}. {_ORIGINAL}"
+    )
 
 
 @frozen
@@ -309,12 +367,16 @@ def write_claim(
         proposal=proposal.as_dict(),
         ledger=ledger.state().head,
     )
-    path.write_text(json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     """Return what a claim guarantees, proved again from the entries of its ledger; `beside` it stay other numbers."""
-    damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
+    damaged = InvalidDataError(
+        f"{path} is not a claim that `tutelage publish test --output` wrote."
+    )
     try:
         record = record_in(read_input(path), "claim", ClaimRecord, damaged)
     except OSError as error:
@@ -329,7 +391,9 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     check_complete(history.until(number).given, history)
     check_covered(counted([labels]), history)
     if record.passed and not passed:
-        raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
+        raise InvalidDataError(
+            f"{path} states that the test passed, and the ledger remembers that it was refused."
+        )
     published = history.publications.values()
     delta = history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
@@ -340,11 +404,15 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
         earlier = all_but(published, test)
         tested = publication_of(proposal, record.passed, labels, test, earlier, delta).smaller
         if tested is None:
-            raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
+            raise InvalidDataError(
+                f"{path} states a tested ε, and its proposal proves none below the worst-case ε."
+            )
         _check_claimed(record.tested, tested, "tested ε", path)
         proposed = msgspec.convert(proposal.as_dict(), Proposed)
     released = recorded(Composed((event_of(history.given), *published)))
-    return Guarantee(epsilon=independent, event=released, tested=tested, proposal=proposed, **beside)
+    return Guarantee(
+        epsilon=independent, event=released, tested=tested, proposal=proposed, **beside
+    )
 
 
 def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:

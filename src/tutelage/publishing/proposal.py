@@ -26,14 +26,15 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     NothingToGainError,
-    Problem,
     UnsupportedEventError,
 )
 from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
-PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
-_REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
+# Shares of δ: passes, passes by luck, and what is claimed otherwise.
+PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1
+# Nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half.
+_REFUSALS = 0.4
 PROPOSAL = json_form("a proposal", "proposal", "kind")
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS = 10_000
@@ -76,14 +77,14 @@ class Proposal:
         fitting = 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS
         if not (1 < self.order <= _MOST_ORDER and rising and fitting):
             raise InvalidParameterError(
-                Problem(
-                    "Proposal.order",
-                    f"be above 1 and at most {_MOST_ORDER:g}; $caps must be finite, at least 0 and "
-                    "not decreasing; $chances must have one entry more than $caps",
-                )
+                "Proposal.order",
+                f"be above 1 and at most {_MOST_ORDER:g}; $caps must be finite, at least 0 and "
+                "not decreasing; $chances must have one entry more than $caps",
             )
         if self.chances[-1] > TAIL * self.delta * CERTAIN:
-            raise InvalidParameterError(Problem("Proposal.chances", "end with a chance of at most a tenth of $delta"))
+            raise InvalidParameterError(
+                "Proposal.chances", "end with a chance of at most a tenth of $delta"
+            )
 
     @property
     def epsilon(self) -> float:
@@ -105,7 +106,9 @@ class Proposal:
         publication: otherwise what decides the bit depends on the answers kept back.
         """
         fails = [log((CERTAIN - chance) / CERTAIN) for chance in self.chances]
-        return max(self.epsilon, max(later - earlier for earlier, later in pairwise(fails)) + _UPWARD)
+        return max(
+            self.epsilon, max(later - earlier for earlier, later in pairwise(fails)) + _UPWARD
+        )
 
     @property
     def refusal(self) -> float:
@@ -122,7 +125,9 @@ class Proposal:
         Private, and moved by one teacher by one. There are at least as many U as caps.
         """
         # s is the least with U_j ≤ cap_{j+s} for all j; caps do not fall, so each U_j asks for the first cap above it.
-        needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
+        needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(
+            len(self.caps)
+        )
         return int(max(0, needed.max()))
 
     def as_dict(self) -> dict[str, Any]:
@@ -144,18 +149,24 @@ class Proposal:
             reason = f"{error.strerror}."
         except (InvalidDataError, InvalidParameterError) as error:
             reason = str(error)
-        raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
+        raise ConfigError(
+            f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`."
+        )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
-        damaged = InvalidDataError("A Proposal cannot be read, because its text is incomplete or was changed.")
+        damaged = InvalidDataError(
+            "A Proposal cannot be read, because its text is incomplete or was changed."
+        )
         content = parse(text, "proposal", damaged, "kind")
         content.pop("epsilon", None)
         return made(content, cls, damaged)
 
 
-def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
+def best_chances(
+    caps: FloatArray, order: float, delta: float, refusal: float
+) -> tuple[float, list[int]]:
     """Return the smallest ε for which the caps can be tested, or ∞, and the probabilities of that test."""
     low = 0.0
     high = 1.0
@@ -263,11 +274,14 @@ def propose(
     coarse = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7)
     best = int(np.argmin([epsilon_at(float(at)) for at in coarse]))
     bounds = float(coarse[max(best - 1, 0)]), float(coarse[min(best + 1, len(coarse) - 1)])
-    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": 7})  # within 0.1 %
+    # Within 0.1 %
+    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": 7})
     order, (epsilon, caps, chances) = min(tried.items(), key=lambda item: item[1][0])
     if epsilon >= published.epsilon:
         raise NothingToGainError(
             f"Votes like these support no epsilon below the data-independent one, {published}. Publish that one."
         )
     kept = tuple(caps[: len(chances) - 1])
-    return Proposal(delta=delta, order=order, caps=kept, chances=tuple(chances), unit=published.unit)
+    return Proposal(
+        delta=delta, order=order, caps=kept, chances=tuple(chances), unit=published.unit
+    )

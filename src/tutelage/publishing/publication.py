@@ -54,7 +54,9 @@ class Publication:
     @property
     def smaller(self) -> PublicEpsilon | None:
         """The tested ε, where the test passed and it is below the worst case; None otherwise."""
-        is_smaller = self.epsilon.output_dependent and self.epsilon.epsilon < self.data_independent.epsilon
+        is_smaller = (
+            self.epsilon.output_dependent and self.epsilon.epsilon < self.data_independent.epsilon
+        )
         return self.epsilon if self.passed and is_smaller else None
 
 
@@ -108,7 +110,9 @@ def publish_epsilon(
     return _published(boundary, proposal, queries, question)
 
 
-def _published(boundary: Boundary, proposal: Proposal, queries: npt.ArrayLike, question: str) -> Publication:
+def _published(
+    boundary: Boundary, proposal: Proposal, queries: npt.ArrayLike, question: str
+) -> Publication:
     """Return what may be claimed of what was released, after the test."""
     released: Accountant = boundary.prepared
     request = _asked(released, boundary.ledger, proposal, queries, question)
@@ -117,11 +121,18 @@ def _published(boundary: Boundary, proposal: Proposal, queries: npt.ArrayLike, q
         check_recorded(proposal, history)
         check_covered(accounted_in(released), history)
 
-    return _claimed(boundary, request, proposal, passed=bool(boundary.release(request, check).labels[0]))
+    return _claimed(
+        boundary, request, proposal, passed=bool(boundary.release(request, check).labels[0])
+    )
 
 
 def recalled_publication(
-    released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
+    released: Accountant,
+    ledger: Ledger,
+    proposal: Proposal,
+    queries: npt.ArrayLike,
+    *,
+    question: str = "",
 ) -> Publication | None:
     """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
     boundary = Boundary(ledger, SystemNoise(), released)
@@ -155,49 +166,84 @@ class _Test:
     def check(self, _missing: Missing, _predictions: object = None, /) -> None:
         """Raise what `release` would refuse: nothing."""
 
-    def release(self, missing: Missing, noise: NoiseSource, _predictions: object = None, /) -> Release:
+    def release(
+        self, missing: Missing, noise: NoiseSource, _predictions: object = None, /
+    ) -> Release:
         """Return whether the test passes, by a fresh draw; calling again is another release and costs again."""
         event = self.most(missing.form, simulated=noise.simulated)
         passed = noise.happens(event.chances[min(missing.teachers, len(event.chances) - 1)])
         return Release(np.array([int(passed)]), event)
 
 
-def _asked(released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str) -> Request:
+def _asked(
+    released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str
+) -> Request:
     """Return the request for a test; public."""
     labels = released.charged()
     rows = np.asarray(queries)
     if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
-        raise LedgerMismatchError("The proposal and what was released have different units of privacy. Make a new one.")
+        raise LedgerMismatchError(
+            "The proposal and what was released have different units of privacy. Make a new one."
+        )
     if rows.ndim == 0 or not len(rows):
-        raise InvalidDataError("`queries` of a publication must contain the queries of the release. Got none.")
+        raise InvalidDataError(
+            "`queries` of a publication must contain the queries of the release. Got none."
+        )
     test: Any = _Test(proposal, labels.is_simulated or ledger.state().simulated)
     about = {"proposal": proposal.as_dict(), "released": labels.as_dict(), "question": question}
     return Request(
-        mechanism=test, form=Shortfall(proposal.unit, labels), subject=about, ballot=test, rows=rows[np.newaxis]
+        mechanism=test,
+        form=Shortfall(proposal.unit, labels),
+        subject=about,
+        ballot=test,
+        rows=rows[np.newaxis],
     )
 
 
-def _claimed(boundary: Boundary, request: Request, proposal: Proposal, *, passed: bool) -> Publication:
+def _claimed(
+    boundary: Boundary, request: Request, proposal: Proposal, *, passed: bool
+) -> Publication:
     """Return what may be claimed, after checking that a drawn test covers all present releases of the ledger."""
     test: Any = boundary.event_of_one(request)
     released: Accountant = boundary.prepared
     history = boundary.ledger.history()
     check_covered(accounted_in(released), history)
     earlier = all_but(history.publications.values(), test)
-    return publication_of(proposal, passed, released.charged(), test, earlier, boundary.ledger.limit.delta)
+    return publication_of(
+        proposal, passed, released.charged(), test, earlier, boundary.ledger.limit.delta
+    )
 
 
 def publication_of(
-    proposal: Proposal, passed: bool, labels: Event, test: Event, earlier: tuple[Event, ...], delta: float
+    proposal: Proposal,
+    passed: bool,
+    labels: Event,
+    test: Event,
+    earlier: tuple[Event, ...],
+    delta: float,
 ) -> Publication:
     """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
     otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
-    claims = [replace(otherwise, delta=delta, method=f"{otherwise.method}; a smaller one was tested and refused")]
+    claims = [
+        replace(
+            otherwise,
+            delta=delta,
+            method=f"{otherwise.method}; a smaller one was tested and refused",
+        )
+    ]
     if passed:
         proposed = proposed_epsilon(proposal, earlier)
         claims = [
-            PublicEpsilon(proposed, delta, proposal.unit, _TESTED_METHOD, proposal.order, whole.is_simulated, True),
+            PublicEpsilon(
+                proposed,
+                delta,
+                proposal.unit,
+                _TESTED_METHOD,
+                proposal.order,
+                whole.is_simulated,
+                True,
+            ),
             replace(otherwise, delta=delta),
         ]
     independent = data_independent.epsilon(whole, delta)
@@ -208,7 +254,9 @@ def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
     if not earlier:
         return proposal.epsilon
-    return proposal.epsilon + float(data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0])
+    return proposal.epsilon + float(
+        data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0]
+    )
 
 
 def tested(
@@ -232,7 +280,9 @@ def tested(
     if found is not None:
         return found
     if n_drawn < len(once):
-        raise LedgerMismatchError("A proposal must be left out here: an earlier run released these labels.")
+        raise LedgerMismatchError(
+            "A proposal must be left out here: an earlier run released these labels."
+        )
     boundary = Boundary(ledger, noise, released)
     boundary.account = account
     return _published(boundary, proposal, rows, question)

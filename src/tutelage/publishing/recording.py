@@ -44,7 +44,9 @@ def accounted_in(released: Accountant) -> Counter[Event]:
     return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
 
 
-def all_but(published: Iterable[PublicationTest], one: PublicationTest) -> tuple[PublicationTest, ...]:
+def all_but(
+    published: Iterable[PublicationTest], one: PublicationTest
+) -> tuple[PublicationTest, ...]:
     """Return publications without one that equals `one`, which is among them."""
     others = list(published)
     others.remove(one)

@@ -20,7 +20,12 @@ from tutelage.events import (
     TruncatedGeometricResponse,
     event_from_dict,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, Problem, TutelageError
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    NotPublishableError,
+    TutelageError,
+)
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.lints import NOT_CHECKED, verdict_of
 from tutelage.reporting.record import (
@@ -83,10 +88,14 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
             value = getattr(self, part.name)
             read = as_read(value, part.type, part.name)
             if read != value:
-                raise NotPublishableError(f"`{part.name}` of a card must be of its own types, and finite.")
+                raise NotPublishableError(
+                    f"`{part.name}` of a card must be of its own types, and finite."
+                )
             structs.force_setattr(self, part.name, read)  # without subclasses of text and mappings
         if recorded(self.event) != self.guarantee.event:
-            raise NotPublishableError("`guarantee.event` of a card takes the record of an event only.")
+            raise NotPublishableError(
+                "`guarantee.event` of a card takes the record of an event only."
+            )
         self._check_costs()
         self._check_counts()
         check_statements(self.statements)
@@ -107,7 +116,9 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
                 "`tested` of a card must be an ε that holds only for what was released, below the worst-case ε. "
                 "Leave `tested` out, or put the smaller worst-case ε into `epsilon`."
             )
-        entity = stated.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        entity = (
+            stated.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        )
         if stated.if_added_or_removed is not None and not entity:
             raise NotPublishableError(
                 "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
@@ -119,7 +130,9 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
                 "`epsilon`, and simulated only where that is."
             )
         if self.event.is_simulated and not stated.epsilon.simulated:
-            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
+            raise NotPublishableError(
+                "The event was made with simulated noise, so its epsilon must be marked so too."
+            )
         for cost in costs:
             _check_range("epsilon", cost.epsilon)
             _check_range("delta", cost.delta, 1)
@@ -134,9 +147,8 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         for one in self.student.curves:
             if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
                 raise InvalidParameterError(
-                    Problem(
-                        "the curves of a card", "have one effect and one noise for each cell, and no negative noise"
-                    )
+                    "the curves of a card",
+                    "have one effect and one noise for each cell, and no negative noise",
                 )
 
     @property
@@ -157,16 +169,25 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     @property
     def covers_ledger(self) -> bool:
         """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
-        return self.epsilon.epsilon >= self.budget.budget and self.epsilon.delta >= self.budget.delta
+        return (
+            self.epsilon.epsilon >= self.budget.budget and self.epsilon.delta >= self.budget.delta
+        )
 
     @property
     def model(self) -> str:
         """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
         parts = [part.event for part in self.event.flatten()]
-        if any(isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot) for part in parts):
+        if any(
+            isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot)
+            for part in parts
+        ):
             return "local"
         found = any(one.code == NOISE_FROM_SHARES for one in self.findings)
-        return "federated" if found or any(isinstance(part, SummedNoise) for part in parts) else "central"
+        return (
+            "federated"
+            if found or any(isinstance(part, SummedNoise) for part in parts)
+            else "central"
+        )
 
     @property
     def of_ledger(self) -> bool:
@@ -176,7 +197,10 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     @property
     def releases_sums(self) -> bool:
         """Whether noisy sums of ballots were released, and no votes on single rows."""
-        return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
+        return all(
+            isinstance(part.event.without_shares(), NoisySumGaussian)
+            for part in self.event.flatten()
+        )
 
     @property
     def sums(self) -> int:
@@ -242,7 +266,9 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     def write(self, folder: Path) -> None:
         """Write the three files of the card into a folder that has none of them."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        for name, content in zip(CARD, (text + "\n", self.as_markdown(), self.as_html()), strict=True):
+        for name, content in zip(
+            CARD, (text + "\n", self.as_markdown(), self.as_html()), strict=True
+        ):
             (folder / name).write_text(content, encoding="utf-8")
 
 
@@ -260,11 +286,15 @@ def read_card(path: AnyPath) -> PrivacyCard:
         If the file is missing, larger than 16 MiB, or not a card; the message names the entry.
     """
     path = user_path(path)
-    damaged = InvalidDataError(f"{path} is not a JSON file of a card, with finite numbers. Name a card.json.")
+    damaged = InvalidDataError(
+        f"{path} is not a JSON file of a card, with finite numbers. Name a card.json."
+    )
     try:
         content = parse(read_text(path), _KIND, damaged)
     except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
+        raise InvalidDataError(
+            f"{path} cannot be read: {error.strerror}. Name a card.json."
+        ) from None
     except UnicodeDecodeError:
         raise damaged from None
     try:
@@ -277,10 +307,12 @@ def card_in(content: object) -> PrivacyCard:
     """Return the card of what a file holds; what is read is what would be written."""
     card = as_read(content, PrivacyCard, "")
     if plain(card) != content:
-        raise InvalidDataError("it holds entries that a card does not have, or leaves out ones that it has.")
+        raise InvalidDataError(
+            "it holds entries that a card does not have, or leaves out ones that it has."
+        )
     return card
 
 
 def _check_range(name: str, value: float | None, most: float = MOST) -> None:
     if value is not None and not 0 <= value <= most:
-        raise InvalidParameterError(Problem(f"a card.{name}", f"be from 0 to {most:g}"))
+        raise InvalidParameterError(f"a card.{name}", f"be from 0 to {most:g}")

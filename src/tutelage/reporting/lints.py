@@ -5,8 +5,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, final
 
-from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage._internal.validation import (
+    integer_at_least,
+    number_between,
+    number_of_votes,
+    probability,
+)
+from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
 from tutelage.reporting.record import NOISE_FROM_SHARES, Finding, Judged, Reached
@@ -170,7 +175,9 @@ class Case:
                 integer_at_least(number, least, name, "Case")
         for name, known in _WORDS.items():
             if (word := getattr(self, name)) not in (None, *known):
-                raise InvalidParameterError(Problem(f"Case.{name}", f"be one of {', '.join(known)}", f"{word!r}"))
+                raise InvalidParameterError(
+                    f"Case.{name}", f"be one of {', '.join(known)}", f"{word!r}"
+                )
         if self.epsilon not in (None, inf):
             number_between(self.epsilon, 0, inf, "epsilon", "Case")
         if self.delta is not None:
@@ -195,7 +202,11 @@ def lint(case: Case) -> tuple[Finding, ...]:
         objects(code, meaning=_odds(case.epsilon, case.unit))
     if case.delta is not None and case.entities is not None and case.delta * case.entities >= 1:
         objects("delta-too-large", delta=case.delta)
-    if case.teachers is not None and case.entities is not None and case.entities < _PEOPLE_PER_TEACHER * case.teachers:
+    if (
+        case.teachers is not None
+        and case.entities is not None
+        and case.entities < _PEOPLE_PER_TEACHER * case.teachers
+    ):
         objects("teachers-without-rows", least=_PEOPLE_PER_TEACHER)
     if case.threshold is not None and case.teachers is not None:
         if case.threshold > case.teachers:
@@ -205,7 +216,12 @@ def lint(case: Case) -> tuple[Finding, ...]:
             and case.mechanism != "interactive"
             and case.threshold * case.classes <= case.teachers
         ):
-            objects("threshold-passes-always", threshold=case.threshold, teachers=case.teachers, classes=case.classes)
+            objects(
+                "threshold-passes-always",
+                threshold=case.threshold,
+                teachers=case.teachers,
+                classes=case.classes,
+            )
     if case.stopping == "data-dependent":
         objects("stopped-by-votes")
     if case.tuned_on == "private":
@@ -231,9 +247,16 @@ def lint(case: Case) -> tuple[Finding, ...]:
         goals = (Reached("accuracy", judged.accuracy, judged.public_labels, judged.majority),)
     for one in goals:
         if not is_worth(one.student, one.no_model):
-            objects("no-better-than-majority", goal=one.goal, share=one.student, majority=one.no_model)
+            objects(
+                "no-better-than-majority", goal=one.goal, share=one.student, majority=one.no_model
+            )
         if one.public_labels is not None and not is_worth(one.student, one.public_labels):
-            objects("no-better-than-public-labels", goal=one.goal, share=one.student, public=one.public_labels)
+            objects(
+                "no-better-than-public-labels",
+                goal=one.goal,
+                share=one.student,
+                public=one.public_labels,
+            )
     return tuple(found)
 
 
@@ -250,7 +273,9 @@ def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding]) -> Verdict:
 def _odds(epsilon: float, unit: PrivacyUnit | None) -> str:
     if epsilon == inf:
         return "ε is infinite: there is no guarantee."
-    changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
+    changed = (
+        "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
+    )
     return (
         f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "
         f"neighboring data{changed}."

@@ -69,7 +69,9 @@ def advantage(epsilon: float, delta: float) -> float:
     Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 2.1: an (ε, δ)-private test has error rates with
     FP + e^ε·FN ≥ 1 − δ and e^ε·FP + FN ≥ 1 − δ; adding both gives the bound.
     """
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon)))
+    return min(
+        1.0, math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    )
 
 
 def points(epsilon: PublicEpsilon) -> str:

@@ -18,7 +18,6 @@ from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
     InvalidParameterError,
     NotPublishableError,
-    Problem,
     TutelageError,
     UnsupportedEventError,
 )
@@ -518,15 +517,18 @@ def check_statements(statements: dict[str, str]) -> None:
     for topic, text in statements.items():
         if topic not in STATEMENTS:
             raise InvalidParameterError(
-                Problem("the card.statements", f"have only these topics: {', '.join(STATEMENTS)}", f"{topic!r}")
+                "the card.statements",
+                f"have only these topics: {', '.join(STATEMENTS)}",
+                f"{topic!r}",
             )
-        if not any(one.isalnum() and one not in _BLANK_LETTERS for one in text) or len(text) > _LONGEST:
+        if (
+            not any(one.isalnum() and one not in _BLANK_LETTERS for one in text)
+            or len(text) > _LONGEST
+        ):
             raise InvalidParameterError(
-                Problem(
-                    f"the statements.{topic}",
-                    f"be text of at most {_LONGEST:,} characters, with a letter or digit",
-                    f"{len(text):,} characters",
-                )
+                f"the statements.{topic}",
+                f"be text of at most {_LONGEST:,} characters, with a letter or digit",
+                f"{len(text):,} characters",
             )
 
 
@@ -562,4 +564,4 @@ def as_read(value: object, kind: type[Made], where: str) -> Made:
         )
     if not said.startswith(("Expected", "Object missing")):
         said = "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
-    raise InvalidParameterError(Problem(f"the {where} of a card", f"fit its form ({said})"))
+    raise InvalidParameterError(f"the {where} of a card", f"fit its form ({said})")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 Form = Literal["html", "markdown"]
-_SIGNS = re.compile(r"[\\`*\[\]{}<>|~&$]|(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word is text
+# An underscore inside a word is text.
+_SIGNS = re.compile(r"[\\`*\[\]{}<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 _AT_START = re.compile(r"^ ?(?=[-+=#])|^ ?\d{1,9}(?=[.)](?:\s|$))")  # headings, lists and rules
 
 

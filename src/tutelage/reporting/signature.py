@@ -20,12 +20,15 @@ from tutelage._internal.releases import (
 )
 from tutelage.exceptions import InvalidDataError
 
-_CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signature of the key passes for one
+# So that no other signature of the key passes for one.
+_CONTEXT = b"tutelage release, signature format 1\n"
 
 
 def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the signature file of a folder whose files are those of its manifest, by the key of `name`."""
-    return _signed(named(SIGNATURE_KIND, {"signer": name, "manifest": Manifest.checked(folder).hash}), sign)
+    return _signed(
+        named(SIGNATURE_KIND, {"signer": name, "manifest": Manifest.checked(folder).hash}), sign
+    )
 
 
 def signed_head(state: Entries, name: str, sign: Callable[[bytes], bytes]) -> str:
@@ -45,14 +48,18 @@ def checked_head(path: Path, name: str, has_signed: Callable[[bytes, bytes], boo
     return content
 
 
-def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> Manifest:
+def check_signature(
+    folder: Path, name: str, has_signed: Callable[[bytes, bytes], bool]
+) -> Manifest:
     """Return the manifest of a folder; refuse one that the key of `name` did not sign as it is."""
     path = folder / SIGNATURE
     content = read_signature(path)
     _check_signed(path, content, name, has_signed)
     manifest = Manifest.checked(folder)
     if content.get("manifest") != manifest.hash:
-        raise InvalidDataError(f"{folder / MANIFEST} was changed after {name} signed it. Use the signed folder.")
+        raise InvalidDataError(
+            f"{folder / MANIFEST} was changed after {name} signed it. Use the signed folder."
+        )
     return manifest
 
 

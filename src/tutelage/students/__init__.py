@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.typing import Named, loaded
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import Moments, NoisySumClassifier
@@ -28,9 +28,13 @@ __all__ = [
     "load_student",
 ]
 STUDENTS: Mapping[str, Named[Any]] = {
-    "forest": Named(loaded("sklearn.ensemble", "RandomForestClassifier"), "tables, and where there are many answers"),
+    "forest": Named(
+        loaded("sklearn.ensemble", "RandomForestClassifier"),
+        "tables, and where there are many answers",
+    ),
     "label-propagation": Named(
-        LabelPropagationStudent, "rows of public features, in which near rows are mostly of one class"
+        LabelPropagationStudent,
+        "rows of public features, in which near rows are mostly of one class",
     ),
 }
 
@@ -44,7 +48,9 @@ def student_named(name: str, owner: str = "", **parameters: Any) -> Any:
         If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
-        raise InvalidParameterError(Problem(f"{owner}.student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"))
+        raise InvalidParameterError(
+            f"{owner}.student", f"be one of {', '.join(STUDENTS)}", f"{name!r}"
+        )
     return STUDENTS[name](**parameters)
 
 

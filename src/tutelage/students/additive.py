@@ -34,7 +34,8 @@ _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
 _PARTS = np.geomspace(0.005, _HALF, 40)  # candidates, where columns say nearly the same
-_STRETCHES = np.geomspace(1, 20, 40)  # candidates for how much further scores are from their mean than by chance
+# Candidates for how much further scores are from their mean than by chance.
+_STRETCHES = np.geomspace(1, 20, 40)
 _LEAST_CHANCE = 1e-300  # which has a logarithm
 _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
@@ -96,7 +97,12 @@ class TableOfEffects(BaseEstimator, ABC):
         takes the table as it is. The first line is what every row begins from; its noise is not estimated.
         """
         check_is_fitted(self)
-        first = {"column": "", "cells": "every row", "effects": self._by_output(self.intercept_), "noise": None}
+        first = {
+            "column": "",
+            "cells": "every row",
+            "effects": self._by_output(self.intercept_),
+            "noise": None,
+        }
         columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
         lines = [first]
         for (column, cells), effects, doubts in columns:
@@ -173,7 +179,9 @@ class AdditiveClassifier(ClassifierMixin, TableOfEffects):
 
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
         """Refuse: the classifier follows from noisy sums."""
-        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(columns=Schema(...)).")
+        raise InvalidDataError(
+            "AdditiveClassifier learns from noisy sums. Fit PATEClassifier(columns=Schema(...))."
+        )
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Return the score of each class, shape (rows, classes); the higher, the likelier."""
@@ -194,7 +202,9 @@ def _rounded(numbers: FloatArray) -> list[float]:
 
 def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
     """Return the first and the last of some cells, in words; of intervals their ends."""
-    first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
+    first, *others = [
+        cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen
+    ]
     if not others:
         return first
     low, *upper = first.split(" to ")
@@ -247,11 +257,13 @@ def _sizes_of(cells: Sequence[IntArray]) -> list[int]:
 class Effects(ABC):
     """Effects of the groups of bins of each column, as a first noisy sum tells them; public."""
 
-    groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
+    # Group of each bin of each column; the last number is that of bins of no group.
+    groups: tuple[IntArray, ...]
     tables: Columns  # effect of each group, for each class if there are classes
     doubts: Columns  # deviations of these effects, by the noise
     sizes: Columns  # about how many people each group has
-    walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
+    # How many groups of each column, the first ones, are intervals that follow each other.
+    walks: tuple[int, ...]
 
     @classmethod
     def of(
@@ -283,7 +295,8 @@ class Effects(ABC):
             groups.append(group[cell])
             walks.append(walk)
             column = Noisy(one / scale, sigma / scale, group, len(runs), walk)
-            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimate(column)])  # of no group zeros
+            # Of no group zeros.
+            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimate(column)])
         tables, doubts, people = zip(*found, strict=True)
         # Or else, by sums that somebody made up, a ballot could fail by its rows.
         np.asarray_chkfinite(np.vstack(tables))
@@ -319,7 +332,9 @@ class Effects(ABC):
     ) -> Self:
         """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
         sizes = _sizes_of(cells)
-        firsts = [np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)]
+        firsts = [
+            np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)
+        ]
         groups = _picked(self.groups, firsts)
         people = np.maximum(sums.sum(axis=0), sigma * sqrt(len(sums))) / scale
         return replace(
@@ -328,7 +343,9 @@ class Effects(ABC):
             tables=tuple(_picked(self.tables, groups)),
             doubts=tuple(_picked(self.doubts, groups)),
             sizes=tuple(np.split(people, np.cumsum(sizes)[:-1])),
-            walks=tuple(size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)),
+            walks=tuple(
+                size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)
+            ),
         )
 
     def explained_by(self, corrections: Columns, rows: IntArray) -> list[FloatArray]:
@@ -359,7 +376,8 @@ class Effects(ABC):
             known = size > 0
             left = off[known]
             by = weight[known]
-            left = left - by * (left.sum(axis=0) / by.sum(axis=0))  # the intercept follows from the rest
+            # The intercept follows from the rest.
+            left = left - by * (left.sum(axis=0) / by.sum(axis=0))
             prior = prior_of(size[known], walk)
             correction = np.zeros_like(off)
             doubt = np.zeros_like(off)
@@ -465,7 +483,10 @@ class Scores(Effects):
         for table, size in zip(self.tables, self.sizes, strict=True):
             chances = size * np.exp(table).T  # classes, groups
             chances /= chances.sum(axis=1, keepdims=True)
-            rows = [rng.choice(len(size), count, p=one) for count, one in zip(counts, chances, strict=True)]
+            rows = [
+                rng.choice(len(size), count, p=one)
+                for count, one in zip(counts, chances, strict=True)
+            ]
             totals += table[np.concatenate(rows)]
             means += (chances @ table)[labels]
         return labels, totals, means
@@ -517,7 +538,9 @@ class Weighing:
         # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
         # chosen by trial.
         shorter = (scores.part / _HALF) ** 2
-        corrections, doubts = (tuple(shorter * one for one in each) for each in (corrections, doubts))
+        corrections, doubts = (
+            tuple(shorter * one for one in each) for each in (corrections, doubts)
+        )
         made = cls(scores, corrections, doubts, 1.0)
         return replace(made, radius=radius_of(made.explained(made_up_rows(scores.sizes))))
 
@@ -587,7 +610,9 @@ def _runs(totals: list[int], noise: float) -> list[list[int]]:
     """Return neighboring bins together; one that has more than half of all stays alone."""
     positive = [max(total, 0) for total in totals]
     large = [2 * total > sum(positive) for total in positive]
-    share = sum(total for total, alone in zip(positive, large, strict=True) if not alone) / _MOST_GROUPS
+    share = (
+        sum(total for total, alone in zip(positive, large, strict=True) if not alone) / _MOST_GROUPS
+    )
 
     def holds(places: list[int], at_least: float) -> bool:
         return large[places[0]] or sum(positive[one] for one in places) >= max(
@@ -627,7 +652,9 @@ def _scored(shares: FloatArray, noisy: Noisy) -> Columns:
     # As many times their share as the classes have in all; the logarithms less their mean are the scores.
     found = 1 + scale * effects / shares
     moved = scale * doubts / shares
-    low, scores, high = (np.log(np.maximum(found + move, _LEAST_SHARE)) for move in (-moved, 0, moved))
+    low, scores, high = (
+        np.log(np.maximum(found + move, _LEAST_SHARE)) for move in (-moved, 0, moved)
+    )
     scores -= scores.mean(axis=1, keepdims=True)
     # The noise of the classes adds up to none.
     centered = np.eye(m) - 1 / m
@@ -658,7 +685,9 @@ def expected_effects(
     deviation = sqrt(variance)
     by_noise = (noise / variance).T
     spreads = _SPREADS[:, None, None, None]
-    exact = spreads * prior + np.array([np.diag(one) for one in np.broadcast_to(around, noise.shape).T])
+    exact = spreads * prior + np.array(
+        [np.diag(one) for one in np.broadcast_to(around, noise.shape).T]
+    )
     covariance = exact + np.array([np.diag(one) for one in by_noise])
     factor = np.linalg.cholesky(covariance)
     told = (seen / deviation).T[..., None]

@@ -18,7 +18,7 @@ from sklearn.base import RegressorMixin
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.public_numbers import PublicStart, PublicTrees
 from tutelage.features.schema import Schema
 from tutelage.students.additive import (
@@ -35,7 +35,8 @@ from tutelage.students.stacking import equations_of, step_of
 
 # Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
 LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
-_VARIANCE = 0.25  # of numbers within a bin, times that of the two ends of the range with the same mean
+# Of numbers within a bin, times that of the two ends of the range with the same mean.
+_VARIANCE = 0.25
 _QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
 EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
@@ -66,7 +67,9 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
         """Refuse: the regressor follows from noisy sums."""
-        raise InvalidDataError("AdditiveRegressor learns from noisy sums. Fit PATERegressor in place of it.")
+        raise InvalidDataError(
+            "AdditiveRegressor learns from noisy sums. Fit PATERegressor in place of it."
+        )
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Return the expected number of each row, shape (rows,)."""
@@ -88,11 +91,13 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles)."""
         if not len(quantiles) or not all(0 < one < 1 for one in quantiles):
             raise InvalidParameterError(
-                Problem("AdditiveRegressor.quantiles", "be shares between 0 and 1, such as (0.1, 0.5, 0.9)")
+                "AdditiveRegressor.quantiles", "be shares between 0 and 1, such as (0.1, 0.5, 0.9)"
             )
         expected = self.predict(X)
         (low, high) = self.range_
-        offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (high - low)
+        offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (
+            high - low
+        )
         part = np.searchsorted(self.parts_, expected, side="right")
         return np.clip(expected[:, None] + offsets[part], low, high)
 
@@ -104,7 +109,8 @@ class Means(Effects):
 
     mean: float  # of the numbers
     public: PublicStart | None = None  # what public targets say
-    parts: tuple[float, float] | None = None  # of the effects and of that, in what the later sums begin from
+    # Of the effects and of that, in what the later sums begin from.
+    parts: tuple[float, float] | None = None
 
     @classmethod
     def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], float]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 
 _Values = npt.NDArray[Any]  # of classes
 _ONE_CLASS = "Every released label is the same class; the student always answers it."
@@ -115,7 +115,8 @@ def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Ma
             )
     except ValueError as error:
         complaint = _without_values(str(error), owner)
-    raise InvalidDataError(complaint)  # out here, or what scikit-learn quoted would be carried along
+    # Out here, or what scikit-learn quoted would be carried along.
+    raise InvalidDataError(complaint)
 
 
 def _class_indices(
@@ -154,10 +155,14 @@ def _of_one_kind(known: _Values, owner: str) -> _Values:
     """Return labels that are all text, or all whole numbers; raise InvalidDataError otherwise."""
     if known.dtype == object and not all(isinstance(value, str) for value in known):
         if not all(isinstance(value, Real) for value in known):
-            raise InvalidDataError(f"`y` of {owner} must hold class values that are all text or all numbers, or -1.")
+            raise InvalidDataError(
+                f"`y` of {owner} must hold class values that are all text or all numbers, or -1."
+            )
         known = np.array(known.tolist())
     if known.dtype.kind == "f" and not np.all(np.isfinite(known) & (known == np.floor(known))):
-        raise InvalidDataError(f"`y` of {owner} must hold class values, or -1. Got continuous or missing numbers.")
+        raise InvalidDataError(
+            f"`y` of {owner} must hold class values, or -1. Got continuous or missing numbers."
+        )
     return known
 
 
@@ -168,7 +173,9 @@ def _without_values(complaint: str, owner: str) -> str:
     if complaint.startswith(("could not convert", "dtype='numeric'")):
         return f"X of {owner} must hold numbers. Encode text columns first."
     before, quotes, after = complaint.partition("array=")
-    return before + after[after.rfind("Reshape your data") :] if quotes else complaint.split("\n[")[0]
+    return (
+        before + after[after.rfind("Reshape your data") :] if quotes else complaint.split("\n[")[0]
+    )
 
 
 _OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
@@ -228,7 +235,11 @@ def fit_student(
 
 def weight_parameter(estimator: Any) -> str | None:
     """Return the parameter of a student, or of the last step of a pipeline, that takes class weights."""
-    name = f"{estimator.steps[-1][0]}__class_weight" if isinstance(estimator, Pipeline) else "class_weight"
+    name = (
+        f"{estimator.steps[-1][0]}__class_weight"
+        if isinstance(estimator, Pipeline)
+        else "class_weight"
+    )
     return name if name in estimator.get_params() else None
 
 
@@ -249,11 +260,9 @@ def refuse_class_of_unlabeled(estimator: Any, classes: _Values) -> None:
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.classes",
-                f'not contain -1, because {type(last).__name__} reads -1 as "no label"',
-                fix="Give that class another value.",
-            )
+            "PATEClassifier.classes",
+            f'not contain -1, because {type(last).__name__} reads -1 as "no label"',
+            fix="Give that class another value.",
         )
 
 
@@ -271,7 +280,9 @@ def try_student(
     """
     n_classes = len(classes)
     if _learns_from_unlabeled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
-        raise InvalidDataError("The public rows hold a number that is too large for this student. Scale them.")
+        raise InvalidDataError(
+            "The public rows hold a number that is too large for this student. Scale them."
+        )
     rows = np.resize(np.arange(len(X_public)), rows_per_class * n_classes)
     labels = np.arange(len(rows)) % n_classes
     if _learns_from_unlabeled(estimator):

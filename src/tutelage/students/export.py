@@ -22,14 +22,20 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.extras import install
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import parts_of
 from tutelage.features.cells import UNKNOWN, code_of
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import LEVELS, EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
-from tutelage.features.learned import FURTHEST, PublicPCA, PublicProjection, PublicScaling, PublicSteps
+from tutelage.features.learned import (
+    FURTHEST,
+    PublicPCA,
+    PublicProjection,
+    PublicScaling,
+    PublicSteps,
+)
 from tutelage.features.public_numbers import DEPTH, PublicTrees
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
 from tutelage.features.schema import Schema, code_by_value, edges_of
@@ -46,7 +52,12 @@ try:
     from skl2onnx import convert_sklearn, get_model_alias, update_registered_converter
     from skl2onnx.algebra import onnx_ops
     from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
-    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
+    from skl2onnx.common.data_types import (
+        DoubleTensorType,
+        FloatTensorType,
+        Int64TensorType,
+        StringTensorType,
+    )
     from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
     from skl2onnx.sklapi import CastTransformer
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
@@ -62,7 +73,12 @@ _INT64 = 7
 _DOUBLE = 11
 _MADE_UP = 256  # rows
 _SAME = 0.99  # share of labels that must be the same
-_WITH_GAPS: tuple[type, ...] = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)  # missing values
+# Missing values.
+_WITH_GAPS: tuple[type, ...] = (
+    DecisionTreeClassifier,
+    ExtraTreesClassifier,
+    RandomForestClassifier,
+)
 _TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
 _ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
@@ -97,21 +113,17 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
     if content is None:
         named = strange or (foreign[0] if foreign else parts[-1])
         raise InvalidParameterError(
-            Problem(
-                "export_onnx.student",
-                "have only parts that ONNX supports",
-                f"a {type(named).__name__}",
-                "Publish student.skops, or choose another student or feature map.",
-            )
+            "export_onnx.student",
+            "have only parts that ONNX supports",
+            f"a {type(named).__name__}",
+            "Publish student.skops, or choose another student or feature map.",
         )
     if foreign and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
-            Problem(
-                "export_onnx.student",
-                "predict the same in ONNX as in Python",
-                f"other predictions with {type(foreign[0]).__name__}",
-                "Publish student.skops, or choose another feature map.",
-            )
+            "export_onnx.student",
+            "predict the same in ONNX as in Python",
+            f"other predictions with {type(foreign[0]).__name__}",
+            "Publish student.skops, or choose another feature map.",
         )
     with claimed(path, _ONNX) as output, output.written() as part:
         part.write_bytes(content)
@@ -143,12 +155,10 @@ def _refuse_texts(first: Any) -> None:
         texts = first.names
     if texts:
         raise InvalidParameterError(
-            Problem(
-                "export_onnx.student",
-                "not take text or frames, because ONNX splits text into words differently than Python",
-                f"columns {', '.join(texts)}",
-                "Publish student.skops, or leave these columns out.",
-            )
+            "export_onnx.student",
+            "not take text or frames, because ONNX splits text into words differently than Python",
+            f"columns {', '.join(texts)}",
+            "Publish student.skops, or leave these columns out.",
         )
 
 
@@ -170,7 +180,9 @@ def _agrees(student: Any, first: Any, content: bytes) -> bool:
         return rng.choice(np.array([*known.tolist(), "no category"], object), _MADE_UP)
 
     if isinstance(first, PublicColumns):
-        rows: Any = {name: cells(known) for name, known in zip(first.names, first.categories, strict=True)}
+        rows: Any = {
+            name: cells(known) for name, known in zip(first.names, first.categories, strict=True)
+        }
         inputs = {name: column[:, None] for name, column in rows.items()}
     else:
         rows = np.stack([cells() for _ in range(first.n_features_in_)], axis=1)
@@ -376,7 +388,9 @@ def _stepped(part: PublicSteps, rows: _Node) -> _Node:
     found = []
     for kind, values, first in (("GreaterOrEqual", steps, 0), ("Equal", codes, len(steps))):
         if values:
-            places = np.repeat(np.arange(first, first + len(values)), [len(each) for each in values])
+            places = np.repeat(
+                np.arange(first, first + len(values)), [len(each) for each in values]
+            )
             compared = getattr(rows.Gather(places, axis=1), kind)(_row(np.concatenate(values)))
             found.append(compared.Cast(to=_DOUBLE))
     if part.features:
@@ -411,7 +425,10 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
     down = difference(0)
     weights, angles, edge, scale = part.directions()
     threshold = (across * across + down * down).Sqrt() * np.float32(edge * scale)
-    along = [across * np.float32(scale * np.cos(a)) + down * np.float32(scale * np.sin(a)) for a in angles]
+    along = [
+        across * np.float32(scale * np.cos(a)) + down * np.float32(scale * np.sin(a))
+        for a in angles
+    ]
     edges = [one * np.float32(sign) - threshold for sign in (1, -1) for one in along]
     first, *others = (one.Max(_row(np.float32(0))).Round() @ weights for one in edges)
     counted = first.Concat(*others, axis=1).Cast(to=_DOUBLE)
@@ -514,7 +531,9 @@ def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
 def _chosen(part: Any, chances: _Node) -> tuple[_Node, ...]:
     """Return the label and the probabilities of each row, by numbers that are in proportion to these."""
     classes = part.classes_.astype(str if part.classes_.dtype.kind in "UOS" else np.int64)
-    labels = _Node(classes, chances.version).ArrayFeatureExtractor(chances.ArgMax(axis=1, keepdims=0))
+    labels = _Node(classes, chances.version).ArrayFeatureExtractor(
+        chances.ArgMax(axis=1, keepdims=0)
+    )
     return _flat(labels), chances / chances.sums()
 
 
@@ -568,7 +587,9 @@ class _Exact:
 
     def add_node(self, *names: Any, **settings: Any) -> None:
         """Add a node."""
-        arrays = [name for name, value in settings.items() if getattr(value, "dtype", None) == np.float64]
+        arrays = [
+            name for name, value in settings.items() if getattr(value, "dtype", None) == np.float64
+        ]
         tensors = {f"{name}_as_tensor": from_array(settings.pop(name)) for name in arrays}
         settings[_MISSING_TO_LEFT] = [int(one) for one in settings[_MISSING_TO_LEFT]]
         self._container.add_node(*names, **settings, **tensors)

@@ -14,7 +14,8 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.features.rowwise import projector
 from tutelage.features.scored import LEAST_CHANCE
 
-_POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in proportion to which weights are expected
+# Of the public spread, in proportion to which weights are expected.
+_POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
@@ -175,7 +176,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
-            known = spread * (axes.T @ (starts[number] if starts else self.coef_))  # what was explained before
+            # The part explained before.
+            known = spread * (axes.T @ (starts[number] if starts else self.coef_))
             seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
             # do the products of the features, over the public rows, by what is unexplained of a class.
@@ -240,7 +242,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
         lengths, y = self._lengths(X_public, start)
-        of_classes = [np.quantile(lengths[y == number], _QUANTILE_OF_CLASS) for number in np.unique(y)]
+        of_classes = [
+            np.quantile(lengths[y == number], _QUANTILE_OF_CLASS) for number in np.unique(y)
+        ]
         return float(max(np.quantile(lengths, _QUANTILE), np.mean(of_classes))) or 1.0
 
     def _lengths(self, X_public: Matrix, start: FloatArray | None) -> tuple[FloatArray, IntArray]:
@@ -304,7 +308,8 @@ def _corrected(
     differ from the private rows, such a step overshoots, and the less noise there is the further. So its length, the
     root mean square over the public rows, is held to a share of that of the weights, besides what noise makes it.
     """
-    before, after = (prior / (spread**2 * prior * precision + 1) for precision in precisions)  # variances
+    # Variances.
+    before, after = (prior / (spread**2 * prior * precision + 1) for precision in precisions)
     by_noise = float((spread * (before - after)).sum()) * known.shape[1]
     length, moved = (sqrt(float((spread * weights**2).sum())) for weights in (known, found - known))
     most = sqrt((_FARTHEST * length) ** 2 + by_noise)

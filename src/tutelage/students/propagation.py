@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 
 _COLUMNS = 128  # that are solved for at once
@@ -95,9 +95,12 @@ _ROUNDS = 10
 _SETTLED = 3e-3  # mean change of beliefs, in probability, below which rounds end
 _NEUTRAL = 0.3  # labels of no class in particular that each class has besides its own
 _SHARPNESS = np.geomspace(0.5, 200, 14)  # in units of the typical lead of a class
-_NOISE = np.array([0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6])
+_NOISE = np.array(
+    [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
+)
 _LEAST_INFORMATIVE = 0.9  # of the rate at which labels are drawn blindly
-_FAR_REACHING = 1.5  # α has the prior (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out
+# Α has the prior (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out.
+_FAR_REACHING = 1.5
 _TEMPERATURES = np.geomspace(0.01, 10, 25)
 _CALIBRATED_ON = 2000  # rows
 _NEXT_TO_NOTHING = 0.01
@@ -181,11 +184,9 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
             raise InvalidParameterError(
-                Problem(
-                    f"{owner}.alpha",
-                    "contain at least one number, each at least 0 and below 1",
-                    "none",
-                )
+                f"{owner}.alpha",
+                "contain at least one number, each at least 0 and below 1",
+                "none",
             )
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
@@ -193,7 +194,8 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         self.propagated_ = self.classes_[chosen]
         self.confidences_ = self.label_distributions_.max(axis=1)
         chance = 1 / (len(self.classes_) + 1e-9)
-        weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)  # none where no label reaches
+        # None where no label reaches.
+        weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)
         sure = weights >= _NEXT_TO_NOTHING * weights.max()
         self.estimator_ = fit_clone(
             SVC(),
@@ -205,7 +207,9 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
         scores = self._scores(X[sample])
         beliefs = self.label_distributions_[sample]
-        losses = [-np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES]
+        losses = [
+            -np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES
+        ]
         self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:

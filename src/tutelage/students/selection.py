@@ -20,7 +20,7 @@ from tutelage._internal.records import by_keywords, frozen
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix, Named
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 __all__ = [
     "SELECTORS",
@@ -79,13 +79,16 @@ class PublicKnowledge:
             raise InvalidDataError(
                 "`labels` of PublicKnowledge must be -1 wherever `asked` is false: such a label was never released."
             )
-        for name in ("X", "labels", "asked", "probabilities"):  # a rule that wrote into them would change what is asked
+        # A rule that wrote into them would change what is asked.
+        for name in ("X", "labels", "asked", "probabilities"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
 
     @classmethod
     def before(cls, X: Matrix) -> "PublicKnowledge":
         """Return what is known before anything was asked: the rows."""
-        return cls(X=X, labels=np.full(len(X), ABSTAIN, dtype=np.int64), asked=np.zeros(len(X), dtype=bool))
+        return cls(
+            X=X, labels=np.full(len(X), ABSTAIN, dtype=np.int64), asked=np.zeros(len(X), dtype=bool)
+        )
 
     @property
     def answered(self) -> _Mask:
@@ -130,7 +133,8 @@ class QuerySelector(ABC):
     """
 
     __slots__ = ()
-    needs_answers: ClassVar[bool] = False  # whether it goes by earlier answers, so cannot choose the first rows
+    # Whether it goes by earlier answers, so cannot choose the first rows.
+    needs_answers: ClassVar[bool] = False
     needs_student: ClassVar[bool] = False  # whether it goes by a student's probabilities
 
     def ready(self, known: PublicKnowledge) -> bool:
@@ -182,7 +186,9 @@ class QuerySelector(ABC):
         return chosen
 
     @abstractmethod
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+    def _choose(
+        self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
+    ) -> IntArray:
         """Return distinct row numbers among `known.open`, shape (n_queries,)."""
 
 
@@ -191,7 +197,12 @@ class QuerySelector(ABC):
 class FirstRows(QuerySelector):
     """Ask the rows in the order in which they are given."""
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:  # noqa: ARG002
+    def _choose(
+        self,
+        known: PublicKnowledge,
+        n_queries: int,
+        generator: np.random.Generator,  # noqa: ARG002
+    ) -> IntArray:
         return known.open[:n_queries]
 
 
@@ -200,7 +211,9 @@ class FirstRows(QuerySelector):
 class RandomRows(QuerySelector):
     """Ask rows drawn at random, each as likely as any other: the baseline of every other rule."""
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+    def _choose(
+        self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
+    ) -> IntArray:
         return generator.permutation(known.open)[:n_queries]
 
 
@@ -217,9 +230,16 @@ class GivenRows(QuerySelector):
 
     rows: tuple[int, ...]
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:  # noqa: ARG002
+    def _choose(
+        self,
+        known: PublicKnowledge,
+        n_queries: int,
+        generator: np.random.Generator,  # noqa: ARG002
+    ) -> IntArray:
         left_open = set(known.open.tolist())
-        left = np.array([row for row in dict.fromkeys(self.rows) if row in left_open], dtype=np.int64)
+        left = np.array(
+            [row for row in dict.fromkeys(self.rows) if row in left_open], dtype=np.int64
+        )
         if len(left) < n_queries:
             raise InvalidDataError(
                 f"`rows` of GivenRows must hold at least {n_queries} distinct numbers of rows that were not asked yet. "
@@ -239,7 +259,12 @@ class LeastConfident(QuerySelector):
     needs_answers: ClassVar[bool] = True
     needs_student: ClassVar[bool] = True
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:  # noqa: ARG002
+    def _choose(
+        self,
+        known: PublicKnowledge,
+        n_queries: int,
+        generator: np.random.Generator,  # noqa: ARG002
+    ) -> IntArray:
         if known.probabilities is None:
             raise InvalidDataError(
                 "LeastConfident needs the probabilities that a student predicts. Ask a first batch by another rule, "
@@ -290,7 +315,9 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
             f"{per_class}."
         )
     shuffled = np.random.default_rng(seed).permutation(len(known.X))
-    return np.sort(np.concatenate([shuffled[known.labels[shuffled] == value][:per_class] for value in classes]))
+    return np.sort(
+        np.concatenate([shuffled[known.labels[shuffled] == value][:per_class] for value in classes])
+    )
 
 
 @frozen
@@ -302,12 +329,17 @@ class Medoids(QuerySelector):
     than queries, the others are drawn at random.
     """
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+    def _choose(
+        self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
+    ) -> IntArray:
         X = flat_rows(known.X, type(self).__name__)
         clusters = _clusters(X, n_queries + int(known.asked.sum()), int(generator.integers(SEEDS)))
         uncovered = [rows for rows in clusters if not known.asked[rows].any()]
-        uncovered.sort(key=len, reverse=True)  # stable: clusters of one size stay in the order of their first rows
-        chosen = np.array([rows[self._representative(X[rows])] for rows in uncovered[:n_queries]], dtype=np.int64)
+        # Stable: clusters of one size stay in the order of their first rows.
+        uncovered.sort(key=len, reverse=True)
+        chosen = np.array(
+            [rows[self._representative(X[rows])] for rows in uncovered[:n_queries]], dtype=np.int64
+        )
         # Rows that are equal can leave fewer clusters than queries.
         others = generator.permutation(np.setdiff1d(known.open, chosen))
         return np.concatenate([chosen, others[: n_queries - len(chosen)]])
@@ -324,7 +356,9 @@ def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
     except (TypeError, ValueError):
         rows = np.full((1, 1), np.nan)
     if not np.all(np.isfinite(rows)):
-        raise InvalidDataError(f"{owner} needs public rows of finite numbers. Give it their features.")
+        raise InvalidDataError(
+            f"{owner} needs public rows of finite numbers. Give it their features."
+        )
     return rows
 
 
@@ -341,8 +375,12 @@ def _clusters(X: FloatArray, n_clusters: int, seed: int) -> list[IntArray]:
 SELECTORS: Mapping[str, Named[QuerySelector]] = {
     "first": Named(FirstRows, "rows in order"),
     "random": Named(RandomRows, "rows drawn at random"),
-    "medoids": Named(Medoids, "the row nearest the center of each k-means cluster, large clusters first"),
-    "least-confident": Named(LeastConfident, "what the student of earlier answers is least sure of"),
+    "medoids": Named(
+        Medoids, "the row nearest the center of each k-means cluster, large clusters first"
+    ),
+    "least-confident": Named(
+        LeastConfident, "what the student of earlier answers is least sure of"
+    ),
 }
 
 
@@ -356,11 +394,9 @@ def selector_named(name: str, owner: str = "") -> QuerySelector:
     """
     if name not in SELECTORS:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.selection",
-                f"be one of {', '.join(SELECTORS)}",
-                f"{name!r}",
-                "To choose by label, see `class_balanced`: the labels must be released first.",
-            )
+            f"{owner}.selection",
+            f"be one of {', '.join(SELECTORS)}",
+            f"{name!r}",
+            "To choose by label, see `class_balanced`: the labels must be released first.",
         )
     return SELECTORS[name]()

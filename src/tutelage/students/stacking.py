@@ -22,8 +22,10 @@ from tutelage.students.noisy_sums import NoisySumClassifier
 
 N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
 _BEYOND = 1  # of the three scores, the ballots beyond public labels
-_SHOWN = 2.0  # deviations of the noise: an entry of the Gram matrix that is larger is not noise alone
-_STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
+# Deviations of the noise: an entry of the Gram matrix that is larger is not noise alone.
+_SHOWN = 2.0
+# To which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact.
+_STEPS = 2**12
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
 _LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
@@ -32,7 +34,8 @@ _LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
 _SOFTER = 0.7
 _PASSES = 3  # over the weights of scores and of classes, each given the other
 _DOUBT = 4.0  # by how much a step must make the sums likelier than none, as twice a logarithm
-_SPREADS = np.append(0.0, np.exp(np.arange(-12, 14, 0.5)))  # how large the weights are expected to be, as variances
+# How large the weights are expected to be, as variances.
+_SPREADS = np.append(0.0, np.exp(np.arange(-12, 14, 0.5)))
 
 Pair = tuple[FloatArray, FloatArray]
 

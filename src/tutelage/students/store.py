@@ -85,7 +85,11 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     """
     path = user_path(path)
     try:
-        stored = Manifest.checked(path).content(path, "student.skops") if path.is_dir() else read_input(path, MODEL)
+        stored = (
+            Manifest.checked(path).content(path, "student.skops")
+            if path.is_dir()
+            else read_input(path, MODEL)
+        )
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
@@ -93,11 +97,19 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         with zipfile.ZipFile(BytesIO(stored)) as archive:
             too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
             content = b"" if too_large else stored
-        unknown = set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted} if content else set()
+        unknown = (
+            set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted}
+            if content
+            else set()
+        )
     except Exception:  # whatever a file that is no skops file makes skops' reader raise
-        raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
+        raise InvalidDataError(
+            f"{path} is not a readable skops file. Name the student.skops of a run."
+        ) from None
     if too_large:
-        raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes. Is it a student?")
+        raise InvalidDataError(
+            f"{path} would unpack to more than {_MOST_BYTES} bytes. Is it a student?"
+        )
     if unknown:
         raise InvalidDataError(
             f"{path} holds types that are not known to be safe: {', '.join(sorted(unknown))}. If you trust where the "
@@ -106,7 +118,9 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     try:
         return skops_io.loads(content, trusted=[*_TRUSTED, *trusted])
     except Exception:  # what was made to harm raises whatever its types do with wrong values
-        raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
+        raise InvalidDataError(
+            f"{path} is not a readable skops file. Name the student.skops of a run."
+        ) from None
 
 
 def _without_traces(content: bytes) -> bytes:

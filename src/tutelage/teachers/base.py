@@ -124,7 +124,8 @@ class Ensemble(NeverPickled):
         self._n_jobs = n_jobs
         self._progress = progress
         self._unit: PrivacyUnit | None = None
-        self._kept: tuple[Any, tuple[int, ...]] | None = None  # teachers that `fit` trained, and the shape of a row
+        # Teachers that `fit` trained, and the shape of a row.
+        self._kept: tuple[Any, tuple[int, ...]] | None = None
 
     @property
     def n_classes(self) -> int:
@@ -141,7 +142,9 @@ class Ensemble(NeverPickled):
     def _trained(self, X_public: ArrayLike) -> tuple[Any, Array]:
         """Return the teachers that `fit` trained, and public rows for them."""
         if self._kept is None:
-            raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
+            raise InvalidDataError(
+                "These teachers have not been trained. Call `fit` first, or use `fit_ballots`."
+            )
         teachers, row_shape = self._kept
         return teachers, public_rows(X_public, row_shape)
 

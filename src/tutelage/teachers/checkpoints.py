@@ -21,12 +21,13 @@ from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import ABSTAIN, Ballots
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.teachers.base import Own
 from tutelage.teachers.parallel import Results
 
 _MOST_IDENTITY = 2**10  # bytes
-_LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
+# Told apart by version.
+_LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}
 
 
 class FileForm(Protocol):
@@ -59,7 +60,10 @@ class BallotFile:
     def read(self, path: Path) -> tuple[Ballots, str]:
         """Return the ballots of one teacher, and the identity of the teacher."""
         arrays = read_arrays(path)
-        sound = arrays.form("ballots").shape == (self.n_queries,) and arrays.form("identity").nbytes <= _MOST_IDENTITY
+        sound = (
+            arrays.form("ballots").shape == (self.n_queries,)
+            and arrays.form("identity").nbytes <= _MOST_IDENTITY
+        )
         if not sound or not np.isin(arrays["ballots"], np.arange(ABSTAIN, self.n_classes)).all():
             raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
         return arrays["ballots"].astype(np.int16), str(arrays["identity"])
@@ -89,7 +93,8 @@ def resumed(
     for number, identity in enumerate(identities):
         product = None
         found = ""
-        with suppress(InvalidDataError, KeyError):  # absent or damaged: the teacher is trained again
+        # Absent or damaged: the teacher is trained again.
+        with suppress(InvalidDataError, KeyError):
             product, found = form.read(paths[number])
         if found == identity:
             yield number, product
@@ -116,11 +121,9 @@ def source_of(*settings: object) -> tuple[str, ...]:
         return tuple(inspect.getsource(kind) for kind in kinds)
     except (OSError, TypeError):
         raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.fit.checkpoints",
-                "be left out if a class or function is in no file, because later runs could not compare its code",
-                fix="Move it into a module.",
-            )
+            "PATEClassifier.fit.checkpoints",
+            "be left out if a class or function is in no file, because later runs could not compare its code",
+            fix="Move it into a module.",
         ) from None
 
 
@@ -133,7 +136,9 @@ def _code_in(setting: object) -> Iterator[type | Callable[..., Any]]:
         yield setting
     elif not isinstance(setting, str | int | float | None):
         kind = setting if isinstance(setting, type) else type(setting)
-        yield from (base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _LIBRARIES)
+        yield from (
+            base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _LIBRARIES
+        )
         parts: Any = setting if isinstance(setting, list | tuple) else ()
         if isinstance(setting, BaseEstimator):
             parts = setting.get_params(deep=False).values()
@@ -158,9 +163,7 @@ def _digest(value: object) -> str:
         return str(joblib.hash(value))
     except Exception as error:  # whatever pickling raises, of its own kinds and of the values' own
         raise InvalidParameterError(
-            Problem(
-                "PATEClassifier.fit.checkpoints",
-                "be left out if a setting has no name, such as a lambda, because later runs could not recognize it",
-                fix="Define it with `def`, or as a class in a module.",
-            )
+            "PATEClassifier.fit.checkpoints",
+            "be left out if a setting has no name, such as a lambda, because later runs could not recognize it",
+            fix="Define it with `def`, or as a class in a module.",
         ) from error

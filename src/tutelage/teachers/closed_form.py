@@ -22,7 +22,7 @@ from tutelage._internal.records import by_identity
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.parallel import withheld
@@ -56,7 +56,8 @@ class LabeledShards:
         counts = self.counts()
         sums = np.zeros((counts.size, self.X.shape[1]))
         if len(present):
-            sums[present] = np.add.reduceat(self.X[order], starts, axis=0)  # row after row, within one cell
+            # Row after row, within one cell.
+            sums[present] = np.add.reduceat(self.X[order], starts, axis=0)
         return sums.reshape(*counts.shape, -1) / np.maximum(counts, 1)[:, :, None]
 
     def _cells(self) -> IntArray:
@@ -118,7 +119,7 @@ class HeadTeachers(Ensemble):
         if isinstance(head, type) or not isinstance(head, Head):
             kind = head if isinstance(head, type) else type(head)
             raise InvalidParameterError(
-                Problem("HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__)
+                "HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__
             )
         super().__init__(n_classes)
         self._head = head
@@ -129,7 +130,8 @@ class HeadTeachers(Ensemble):
         rows = _finite(rows, "X")
         rows.setflags(write=False)
         private = LabeledShards(rows, labels, shards, self._n_classes)
-        with one_thread("blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
+        # A warning would come of one shard's rows.
+        with one_thread("blas"), np.errstate(all="ignore"):
             self._kept = _of(self._head, self._head.fit, private), rows.shape[1:]
         self._unit = shards.unit
         return self
@@ -154,7 +156,8 @@ class HeadTeachers(Ensemble):
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, np.int16)
-        each = 8 * 8 * self._n_classes * rows.shape[-1]  # a handful of 64-bit arrays of (classes, features)
+        # A handful of 64-bit arrays of (classes, features).
+        each = 8 * 8 * self._n_classes * rows.shape[-1]
         at_once = _TEACHERS_AT_LEAST * max(1, MEMORY // (each * _TEACHERS_AT_LEAST))
         for first in range(0, shards.n_shards, at_once):
             last = min(first + at_once, shards.n_shards)
@@ -194,7 +197,9 @@ class ClassMeans(Head):
     def fit(self, private: LabeledShards) -> LinearScores:
         """Return linear scores: μ · x − μᵀμ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
-        return LinearScores.of(means, -0.5 * np.einsum("tcf,tcf->tc", means, means), private.counts() > 0)
+        return LinearScores.of(
+            means, -0.5 * np.einsum("tcf,tcf->tc", means, means), private.counts() > 0
+        )
 
 
 @final
@@ -217,7 +222,9 @@ class Ridge(Head):
     def __post_init__(self) -> None:
         positive(self.alpha, "alpha", "Ridge")
         if self.class_weights is not None:
-            weights = tuple(positive(weight, "class_weights", "Ridge") for weight in self.class_weights)
+            weights = tuple(
+                positive(weight, "class_weights", "Ridge") for weight in self.class_weights
+            )
             object.__setattr__(self, "class_weights", weights)
 
     def fit(self, private: LabeledShards) -> LinearScores:
@@ -225,14 +232,16 @@ class Ridge(Head):
 
         A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
         """
-        counts = np.ones(private.n_classes) if self.class_weights is None else np.array(self.class_weights)
+        counts = (
+            np.ones(private.n_classes)
+            if self.class_weights is None
+            else np.array(self.class_weights)
+        )
         if len(counts) != private.n_classes:
             raise InvalidParameterError(
-                Problem(
-                    "Ridge.class_weights",
-                    f"have one weight for each of the {private.n_classes} classes",
-                    f"{len(counts)}",
-                )
+                "Ridge.class_weights",
+                f"have one weight for each of the {private.n_classes} classes",
+                f"{len(counts)}",
             )
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
         weights = np.zeros(shape)
@@ -242,19 +251,25 @@ class Ridge(Head):
             y = private.y[rows]
             if len(y):
                 try:
-                    solution = self._solution(private.X[rows], np.eye(private.n_classes)[y], counts[y])
+                    solution = self._solution(
+                        private.X[rows], np.eye(private.n_classes)[y], counts[y]
+                    )
                     weights[number], biases[number] = solution
-                except (linalg.LinAlgError, ValueError):  # singular to working precision, or beyond the largest float
+                except (linalg.LinAlgError, ValueError):
+                    # Singular to working precision, or beyond the largest float.
                     known[number] = False
         return LinearScores.of(weights, biases, known)
 
-    def _solution(self, X: FloatArray, targets: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _solution(
+        self, X: FloatArray, targets: FloatArray, counts: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         center = np.average(X, axis=0, weights=counts)
         share = np.average(targets, axis=0, weights=counts)
         size = np.sqrt(counts)[:, None]
         rows = size * (X - center)
         targets = size * (targets - share)
-        if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
+        # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems.
+        if len(rows) < rows.shape[1]:
             weights = self._solve(rows @ rows.T, targets).T @ rows
         else:
             weights = self._solve(rows.T @ rows, rows.T @ targets).T
@@ -277,11 +292,18 @@ def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
 def _finite(rows: Matrix, name: str) -> FloatArray:
     matrix = None
     with suppress(TypeError, ValueError):
-        matrix = np.array(rows, np.float64)  # a copy: whoever reuses the caller's memory changes no teacher
+        # A copy: whoever reuses the caller's memory changes no teacher.
+        matrix = np.array(rows, np.float64)
     if matrix is None:
-        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
+        raise InvalidDataError(
+            f"`{name}` must hold numbers. Encode text by categories that are public."
+        )
     if matrix.ndim != 2:
-        raise InvalidDataError(f"`{name}` must have shape (rows, features). Got shape {matrix.shape}.")
+        raise InvalidDataError(
+            f"`{name}` must have shape (rows, features). Got shape {matrix.shape}."
+        )
     if not np.isfinite(matrix).all():
-        raise InvalidDataError(f"`{name}` holds NaN or infinity. Fill them with values that are public, such as zero.")
+        raise InvalidDataError(
+            f"`{name}` holds NaN or infinity. Fill them with values that are public, such as zero."
+        )
     return matrix

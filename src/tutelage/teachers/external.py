@@ -20,7 +20,6 @@ from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
     InvalidParameterError,
-    Problem,
     TeacherTrainingError,
 )
 from tutelage.privacy import PrivacyUnit
@@ -75,7 +74,7 @@ class CallableTeachers(Ensemble):
     ) -> None:
         super().__init__(n_classes)
         if len(teachers) == 0 or not all(callable(teacher) for teacher in teachers):
-            raise InvalidParameterError(Problem("CallableTeachers.teachers", "be one or more callables"))
+            raise InvalidParameterError("CallableTeachers.teachers", "be one or more callables")
         self._teachers = list(teachers)
         self._unit = _known_unit(unit, "CallableTeachers")
         self._max_workers = integer_at_least(max_workers, 1, "max_workers", "CallableTeachers")
@@ -94,7 +93,9 @@ class CallableTeachers(Ensemble):
             try:
                 with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
                     answer = withheld(f"T{name}", lambda: np.asarray(teacher(deepcopy(X_public))))
-                return number, _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
+                return number, _checked(
+                    answer[None], len(X_public), self._n_classes, f"The answer of t{name}"
+                )[0]
             except MachineFaultError:
                 raise
             except TeacherTrainingError as error:
@@ -141,16 +142,26 @@ class RecordedTeachers(Ensemble):
         for place, key in enumerate(keys):
             first = self._places.setdefault(key, place)
             if first != place and np.any(self._ballots[:, first] != self._ballots[:, place]):
-                raise InvalidDataError("`X_public` of RecordedTeachers holds a row twice, with other ballots.")
+                raise InvalidDataError(
+                    "`X_public` of RecordedTeachers holds a row twice, with other ballots."
+                )
 
     @classmethod
     def load(
-        cls, path: str | Path, X_public: ArrayLike, *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
+        cls,
+        path: str | Path,
+        X_public: ArrayLike,
+        *,
+        n_classes: int,
+        unit: PrivacyUnit,
+        array: str = "ballots",
     ) -> Self:
         """Read ballots from the array `array` of an npz file, shape (teachers, rows); never unpickles."""
         arrays = read_arrays(user_path(path))
         if array not in arrays:
-            raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
+            raise InvalidDataError(
+                f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}."
+            )
         _check_form(arrays.form(array), len(np.asarray(X_public)), _BALLOTS)
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
@@ -159,7 +170,9 @@ class RecordedTeachers(Ensemble):
         try:
             places = [self._places[key] for key in _keys(X_public)]
         except KeyError:
-            raise InvalidDataError("A row of `X_public` is not among those that the ballots were cast on.") from None
+            raise InvalidDataError(
+                "A row of `X_public` is not among those that the ballots were cast on."
+            ) from None
         return self._ballots[:, places]
 
 
@@ -168,19 +181,23 @@ def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ball
     found = np.asarray(ballots)
     _check_form(found, n_rows, what)
     if np.any((found < ABSTAIN) | (found >= n_classes)):
-        raise InvalidBallotError(f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}.")
+        raise InvalidBallotError(
+            f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}."
+        )
     return found.astype(np.int16)
 
 
 def _check_form(ballots: Array | ArrayForm, n_rows: int, what: str) -> None:
     if len(ballots.shape) != 2 or ballots.shape[1] != n_rows or ballots.dtype.kind not in "iu":
-        raise InvalidBallotError(f"{what} must be integers, one for each of the {n_rows} rows asked.")
+        raise InvalidBallotError(
+            f"{what} must be integers, one for each of the {n_rows} rows asked."
+        )
 
 
 def _known_unit(unit: object, owner: str) -> PrivacyUnit:
     if not isinstance(unit, PrivacyUnit):
         raise InvalidParameterError(
-            Problem(f"{owner}.unit", "be a PrivacyUnit, such as Shards.unit", f"a {type(unit).__name__}")
+            f"{owner}.unit", "be a PrivacyUnit, such as Shards.unit", f"a {type(unit).__name__}"
         )
     return unit
 
@@ -199,5 +216,7 @@ def _frozen(value: Any) -> object:
     if isinstance(value, float) and math.isnan(value):
         return "NaN", None  # which is not equal to itself
     if not isinstance(value, str | int | float):
-        raise InvalidDataError(f"A row of `X_public` must hold numbers or text. Got a {type(value).__name__}.")
+        raise InvalidDataError(
+            f"A row of `X_public` must hold numbers or text. Got a {type(value).__name__}."
+        )
     return value

@@ -12,7 +12,15 @@ from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix, Privat
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map
-from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, finite_rows, in_chunks, nearest, on_grid, reach_of
+from tutelage.features.rowwise import (
+    EXACT_FLOAT64,
+    distance_levels,
+    finite_rows,
+    in_chunks,
+    nearest,
+    on_grid,
+    reach_of,
+)
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble
 
@@ -47,7 +55,9 @@ class FewVotes(Private):
 
     def at(self, places: Mask | IntArray) -> "FewVotes":
         """Return the votes at these places, or where a mask says so."""
-        return FewVotes(self.teachers[places], self.queries[places], self.labels[places], self.shape)
+        return FewVotes(
+            self.teachers[places], self.queries[places], self.labels[places], self.shape
+        )
 
 
 @final
@@ -105,7 +115,9 @@ class NearestTeachers(Ensemble):
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(n_classes)
-        self._features = None if features is None else require_public_map(features, "NearestQueries")
+        self._features = (
+            None if features is None else require_public_map(features, "NearestQueries")
+        )
         rows, labels = self._checked(X, y, shards)
         if rows.ndim != 2:
             raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
@@ -136,14 +148,20 @@ class NearestTeachers(Ensemble):
 
     def few_votes(self, X_public: Matrix) -> FewVotes:
         """Return the votes of every teacher, the nearest query first; ties go to the first query, then to the class."""
-        seen = X_public if self._features is None else np.asarray(self._features.transform(np.array(X_public)))
+        seen = (
+            X_public
+            if self._features is None
+            else np.asarray(self._features.transform(np.array(X_public)))
+        )
         public = finite_rows(seen, self._rows.shape[1], "NearestQueries")
         k = min(self.cap, len(public))
         found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
         queries = found[:, :k].astype(np.int64).ravel()
         teachers = np.repeat(self._teachers, k)
         labels = np.repeat(self._labels, k)
-        votes = FewVotes(teachers, queries, labels, (self._shards.n_shards, len(public), self._n_classes))
+        votes = FewVotes(
+            teachers, queries, labels, (self._shards.n_shards, len(public), self._n_classes)
+        )
         if np.all(np.diff(self._teachers) > 0):  # each has one row
             return votes  # what is below would come to the same
         order = np.lexsort((labels, queries, found[:, k:].ravel(), teachers))
@@ -159,7 +177,8 @@ def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:
 
     def found(rows: Matrix) -> FloatArray:
         both = np.stack(search(on_grid(rows, center, step, levels)))
-        order = np.lexsort(both)  # along each row by distance and place; the search leaves ties in any order
+        # Along each row by distance and place; the search leaves ties in any order.
+        order = np.lexsort(both)
         places, distances = np.take_along_axis(both, order[None], 2)
         return np.hstack([places, distances])
 

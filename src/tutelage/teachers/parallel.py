@@ -100,7 +100,11 @@ def without_lost(results: Results, teachers: int) -> Results:
             error = error or result
         else:
             # Nothing, no weights, or abstentions alone are the result of a teacher without rows.
-            empty = (result == ABSTAIN).all() if isinstance(result, np.ndarray) else result is None or result == {}
+            empty = (
+                (result == ABSTAIN).all()
+                if isinstance(result, np.ndarray)
+                else result is None or result == {}
+            )
             some_are_not |= not empty
             yield number, result
     if error is not None and seen == teachers and not some_are_not:
@@ -129,7 +133,9 @@ def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results
         for number in suspects:
             results = _tried_alone(crew, job, number)
             del waiting[number]
-            yield from results or [(number, TeacherTrainingError("A teacher kills its process each time."))]
+            yield from results or [
+                (number, TeacherTrainingError("A teacher kills its process each time."))
+            ]
 
 
 def _tried_alone(crew: _Crew, job: Job, number: int) -> list[tuple[int, Any]]:
@@ -172,7 +178,9 @@ def _crew(n_jobs: int | None) -> _Crew:
         return partial(_over_cluster, _dask(backend))
     if type(backend).__module__.startswith("ray."):
         return partial(_over_cluster, _ray(backend))
-    return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
+    return partial(
+        _over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list"
+    )
 
 
 def _over_joblib(
@@ -213,7 +221,8 @@ class _Cluster(NamedTuple):
 def _dask(backend: Any) -> _Cluster:
     client = backend.client
 
-    def shared(value: Any) -> Any:  # by workers, of which all may have died and be about to come back
+    # By workers, of which all may have died and be about to come back.
+    def shared(value: Any) -> Any:
         return client.scatter([value], broadcast=True, hash=False, timeout=_UNTIL_A_WORKER)[0]
 
     submit = partial(client.get_executor().submit, pure=False, **backend.submit_kwargs)
@@ -232,7 +241,9 @@ def _ray(backend: Any) -> _Cluster:
     )
 
 
-def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
+def _over_cluster(
+    cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]
+) -> Results:
     shared = cluster.share(job.shared)
     upcoming = iter(numbers)
     death = None
@@ -283,7 +294,9 @@ def _numbered(
     return number, attempted(number, seed, work, *own, *shared)
 
 
-def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any | TeacherTrainingError:
+def attempted(
+    shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any
+) -> Any | TeacherTrainingError:
     """Return what `guarded` does, or its error if the teacher failed on its own rows."""
     try:
         return guarded(shard, seed, work, *arguments)
@@ -303,7 +316,8 @@ def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: A
                 result = withheld(f"The teacher of shard {shard}", work, *arguments)
             if once_more is None or stream_may_come():
                 return result
-            arguments = once_more  # the work loaded a library and drew from its stream before that was its own
+            # The work loaded a library and drew from its stream before that was its own.
+            arguments = once_more
 
 
 def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -315,7 +329,8 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
         return work(*arguments)
     except KeyboardInterrupt:
         interrupted = True
-    except BaseException as error:  # compiled extensions panic with exceptions of their own, and quote as others do
+    except BaseException as error:
+        # Compiled extensions panic with exceptions of their own, and quote as others do.
         kind = type(error).__name__
         fault = MachineFaultError if _is_of_machine(error) else TeacherTrainingError
     del arguments
@@ -331,7 +346,9 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
     # From threadpoolctl 3.8 on, only the thread that set a limit may undo it, unless it is released.
-    release: Callable[..., object] = getattr(OpenBLASController, "clear_controlling_thread", lambda **_: None)
+    release: Callable[..., object] = getattr(
+        OpenBLASController, "clear_controlling_thread", lambda **_: None
+    )
     release(force=True)
     limiter = _libraries("blas", len(sys.modules)).limit(limits=1)
     release(force=True)

@@ -45,7 +45,11 @@ class PrivateStatistics(NeverPickled):
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", "PrivateStatistics")
         self._ballots: Ballots = np.asarray(ballots)
         self._labels: IntArray = np.asarray(labels)
-        if self._ballots.ndim != 2 or len(self._ballots) == 0 or self._labels.shape != self._ballots.shape[1:]:
+        if (
+            self._ballots.ndim != 2
+            or len(self._ballots) == 0
+            or self._labels.shape != self._ballots.shape[1:]
+        ):
             raise InvalidDataError(
                 "Ballots must be of shape (teachers, rows), of at least one teacher, and labels of shape (rows,). Got "
                 f"{self._ballots.shape} and {self._labels.shape}."

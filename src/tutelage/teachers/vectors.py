@@ -14,7 +14,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
 from tutelage.features.base import chained
 from tutelage.people.blocks import PeopleBlock, in_turn
@@ -66,12 +66,10 @@ class VectorBallots:
         number_between(self.quantile, 0, 1, "quantile", "VectorBallots")
         if integer_at_least(self.rounds, 1, "rounds", "VectorBallots") > _MOST_ROUNDS:
             raise InvalidParameterError(
-                Problem(
-                    "VectorBallots.rounds",
-                    f"be at most {_MOST_ROUNDS}",
-                    f"{self.rounds}",
-                    "Two rounds are usually enough.",
-                )
+                "VectorBallots.rounds",
+                f"be at most {_MOST_ROUNDS}",
+                f"{self.rounds}",
+                "Two rounds are usually enough.",
             )
 
     def features(
@@ -121,7 +119,9 @@ class VectorBallots:
         (rows, numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape
         (rows, classes). It is called from one thread per processor. Products longer than `radius` are shortened.
         """
-        return sum_of_blocks(blocks, lambda block: self._cast(*products_of(block), block.people, radius, unit))
+        return sum_of_blocks(
+            blocks, lambda block: self._cast(*products_of(block), block.people, radius, unit)
+        )
 
     def _cast(
         self,
@@ -135,13 +135,16 @@ class VectorBallots:
         vectors, residuals = _checked(vectors, residuals, people)
         people = people - people.min()
         whole = np.rint(vectors * _STEPS)
-        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]  # of whole numbers: exact in any order
+        # Of whole numbers: exact in any order.
+        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]
         of_person = np.bincount(people)[people][:, None]
         weights = residuals * (_WEIGHT_STEPS / radius) / of_person
         # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
-        weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))
+        weights *= np.minimum(
+            1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1)
+        )
         weights = np.rint(weights).astype(np.int32)
         numbers = whole.astype(np.int16)
         return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
@@ -183,7 +186,9 @@ class VectorBallots:
         return self.norm / radius
 
 
-def sum_of_blocks(blocks: Iterable[PeopleBlock], cast_by: Callable[[PeopleBlock], BallotSum]) -> BallotSum:
+def sum_of_blocks(
+    blocks: Iterable[PeopleBlock], cast_by: Callable[[PeopleBlock], BallotSum]
+) -> BallotSum:
     """Return the sum of the ballots of all people, whom each block holds with all their rows."""
     with QUIET:
         return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
@@ -215,9 +220,17 @@ def _is_uneven(X_public: Matrix) -> bool:
 def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
     vectors = np.asarray(vectors, np.float64)
     residuals = np.asarray(residuals, np.float64)
-    if vectors.ndim != 2 or residuals.ndim != 2 or not len(vectors) == len(residuals) == len(people):
-        raise InvalidDataError("Vectors and residuals must have one entry for each row of their block.")
+    if (
+        vectors.ndim != 2
+        or residuals.ndim != 2
+        or not len(vectors) == len(residuals) == len(people)
+    ):
+        raise InvalidDataError(
+            "Vectors and residuals must have one entry for each row of their block."
+        )
     if not (np.isfinite(vectors).all() and np.isfinite(residuals).all()):
-        raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
+        raise InvalidDataError(
+            "The features of a private row are not finite. Fill missing values in a public map."
+        )
     lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
     return vectors / np.maximum(lengths, 1), residuals

@@ -93,7 +93,8 @@ class MechanismContract:
                 checks = _checks_in(announced)
                 assert _checks_in(happened) == checks
                 answers = happened.total() - checks.total()
-                campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)  # any number
+                # Any number.
+                campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)
                 assert campaign or answers == release.voted.sum()
                 if self.prediction is None:
                     assert not np.any(release.answered & ~release.voted)
@@ -148,17 +149,25 @@ class MechanismContract:
         for counts in self.histograms:
             release = self._drawn_once(counts)
             if self.mechanism.shows_every_answer is True:
-                assert not np.any(release.voted & ~release.answered), "an answer was drawn and not shown"
+                assert not np.any(release.voted & ~release.answered), (
+                    "an answer was drawn and not shown"
+                )
             if self.mechanism.noises_votes_as_given is True:
                 seen = _tallied(np.where(release.voted, release.labels, ABSTAIN), len(counts))
                 votes = np.array(counts)
                 law = label_law(self.event_of_one(votes), votes, self._offsets(counts))
-                _compare(counts, seen, {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()})
+                _compare(
+                    counts,
+                    seen,
+                    {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()},
+                )
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
         """The law of the labels depends on the number of cast ballots, unless a student expects that number."""
         if self.prediction is None:
-            self._compare_with_law(self.histograms[0], self._frequencies(self.histograms[0], abstainers=7))
+            self._compare_with_law(
+                self.histograms[0], self._frequencies(self.histograms[0], abstainers=7)
+            )
 
     def test_a_query_by_itself_is_released_as_in_a_batch(self) -> None:
         """A batch of one follows the same law."""
@@ -175,7 +184,8 @@ class MechanismContract:
         n_rows = len(labels)
         for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
             for phase in (0, 1):
-                first = np.flatnonzero(np.arange(n_rows - lag) // lag % 2 == phase)  # no row is in two pairs
+                # No row is in two pairs.
+                first = np.flatnonzero(np.arange(n_rows - lag) // lag % 2 == phase)
                 if len(first):
                     agreements = int(np.sum(labels[first] == labels[first + lag]))
                     found = stats.binomtest(agreements, len(first), by_chance)
@@ -203,7 +213,9 @@ class MechanismContract:
 
     def _offsets(self, counts: Counts) -> IntArray | None:
         parts = self.event_of_one(np.array(counts)).flatten()
-        if self.prediction is None or not any(isinstance(part.event, InteractiveCheck) for part in parts):
+        if self.prediction is None or not any(
+            isinstance(part.event, InteractiveCheck) for part in parts
+        ):
             return None
         return InteractiveGNMax.offsets(np.array(self.prediction), sum(counts))
 
@@ -211,7 +223,9 @@ class MechanismContract:
         return made_up_votes(self.mechanism, counts, queries, sum(counts) + abstainers)
 
     def _release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
-        predictions = None if self.prediction is None else np.tile(self.prediction, (votes.n_queries, 1))
+        predictions = (
+            None if self.prediction is None else np.tile(self.prediction, (votes.n_queries, 1))
+        )
         return self.mechanism.release(votes, noise, predictions)
 
     def _labels(self, queries: int, noise: NoiseSource) -> IntArray:
@@ -226,7 +240,8 @@ class MechanismContract:
         setting = counts, abstainers, self.draws, self.prediction, id(self.mechanism)
         if setting not in self._drawn:
             votes = self._votes(counts, self.draws, abstainers)
-            self._drawn[setting] = self.mechanism, self._release(votes, SystemNoise())  # kept, so that its id is
+            # Kept, so that its id is.
+            self._drawn[setting] = self.mechanism, self._release(votes, SystemNoise())
         return self._drawn[setting][1]
 
 
@@ -243,7 +258,9 @@ def _compare(counts: Counts, frequencies: IntArray, law: Mapping[int, float]) ->
     draws = int(frequencies.sum())
     for label, probability in law.items():
         found = stats.binomtest(int(frequencies[label]), draws, min(float(probability), 1.0))
-        assert found.pvalue > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
+        assert found.pvalue > ALPHA, (
+            f"label {label} of {counts} is not as frequent as its event says"
+        )
 
 
 def _moved(counts: Counts) -> Counts:

@@ -55,18 +55,26 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
             passes = _chance_to_pass(check, counts, offsets)
             return np.append(passes * label_law(answer, counts)[:-1], 1 - passes)
         case NoisyArgmaxLaplace(scale=scale):
-            return np.append(argmax_law(counts, discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))), 0)
+            return np.append(
+                argmax_law(counts, discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))), 0
+            )
         case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
-            return np.append(argmax_law(counts, discrete_gaussian_masses(sigma, ceil(_REACH * sigma))), 0)
+            return np.append(
+                argmax_law(counts, discrete_gaussian_masses(sigma, ceil(_REACH * sigma))), 0
+            )
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
             return np.append(weights / weights.sum(), 0)
         case PermuteAndFlip(scale=scale):
             return np.append(_permute_and_flip_law(counts, scale), 0)
-    raise UnsupportedEventError(f"The label law of {type(event).__name__} is not known here; define `law` yourself.")
+    raise UnsupportedEventError(
+        f"The label law of {type(event).__name__} is not known here; define `law` yourself."
+    )
 
 
-def made_up_votes(mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int) -> VoteHistogram:
+def made_up_votes(
+    mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int
+) -> VoteHistogram:
     """Return `n` rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
     cap = None
     if isinstance(mechanism, CappedGNMax):

@@ -1,6 +1,11 @@
 """Data sets of the papers' experiments besides Adult, each with its public description and its split."""
 
-from tutelage_reproductions.datasets.diabetes import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
+from tutelage_reproductions.datasets.diabetes import (
+    DiabetesSplit,
+    HospitalStays,
+    load_diabetes,
+    split_by_patient,
+)
 from tutelage_reproductions.datasets.images import (
     ImageSplit,
     load_digits,

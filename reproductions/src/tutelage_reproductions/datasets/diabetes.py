@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import hmac_key, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage_reproductions.datasets import releases
 
 Label = Literal["readmitted", "diabetesMed"]
@@ -34,7 +34,8 @@ CLASSES = ("readmitted within 30 days", "readmitted later or not")
 ROWS = 101_766
 PATIENTS = 71_518
 _ARCHIVE = releases.RemoteFile(
-    "https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip", None
+    "https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
+    None,
 )
 _FILE = "diabetic_data.csv"  # its name in UCI's archive
 _SUBFOLDER = "diabetes130"
@@ -64,7 +65,17 @@ _CATEGORIES: Mapping[str, tuple[str, ...]] = {
 # PATE 2017 counts 18 features "to avoid features with missing values" and does not name them. These are complete: the
 # eight counts, and of the rest what describes the stay, leaving out drugs that few patients take and max_glu_serum,
 # which was measured in one stay of twenty.
-FEATURES = ("gender", "age", *_ADMINISTRATIVE, *_NUMBERS, "A1Cresult", "metformin", "insulin", "change", "diabetesMed")
+FEATURES = (
+    "gender",
+    "age",
+    *_ADMINISTRATIVE,
+    *_NUMBERS,
+    "A1Cresult",
+    "metformin",
+    "insulin",
+    "change",
+    "diabetesMed",
+)
 CATEGORICAL = ("gender", *_ADMINISTRATIVE)  # whose integers have no order
 _READABLE = frozenset((*FEATURES, *DRUGS))
 _READMITTED = {"<30": 0, ">30": 1, "NO": 1}
@@ -116,7 +127,11 @@ class HospitalStays:
     def select(self, rows: IntArray | npt.NDArray[np.bool_]) -> "HospitalStays":
         """Return the stays of these row numbers, or where this mask holds."""
         return replace(
-            self, X=self.X[rows], y=self.y[rows], patients=self.patients[rows], encounters=self.encounters[rows]
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            patients=self.patients[rows],
+            encounters=self.encounters[rows],
         )
 
     def __len__(self) -> int:
@@ -184,16 +199,25 @@ def load_diabetes(
     """
     features = _chosen(label, features)
     places = releases.search_places(folder, _SUBFOLDER)
-    found = next((path for name in _NAMES for path in releases.first_complete([name], places)), None)
-    path = found or releases.obtain([_ARCHIVE], _SUBFOLDER, folder, download=download, otherwise=_FILE)[0]
+    found = next(
+        (path for name in _NAMES for path in releases.first_complete([name], places)), None
+    )
+    path = (
+        found
+        or releases.obtain([_ARCHIVE], _SUBFOLDER, folder, download=download, otherwise=_FILE)[0]
+    )
     try:
         table = _unpacked(path).replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
     except (OSError, EOFError, KeyError, StopIteration, zlib.error, zipfile.BadZipFile):
-        raise InvalidDataError(f"{path} cannot be read, or is damaged. Remove it, and fetch it again.") from None
+        raise InvalidDataError(
+            f"{path} cannot be read, or is damaged. Remove it, and fetch it again."
+        ) from None
     releases.check(table, _SHA256, str(path), "UCI Diabetes")
     header, *rows = csv.reader(io.StringIO(table.decode("ascii")))
     words = dict(zip(header, zip(*rows, strict=True), strict=True))
-    encounters, patients, *X, y = (_numbers(name, words[name]) for name in (*_IDS, *features, label))
+    encounters, patients, *X, y = (
+        _numbers(name, words[name]) for name in (*_IDS, *features, label)
+    )
     return HospitalStays(np.stack(X, axis=1), y, patients, encounters, features, _CLASSES[label])
 
 
@@ -208,12 +232,21 @@ def _unpacked(path: Path) -> bytes:
 
 def _numbers(name: str, words: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return a column as numbers: counts and ids as they are, and categories as indices."""
-    codes = _READMITTED if name == "readmitted" else {word: code for code, word in enumerate(_CATEGORIES.get(name, ()))}
+    codes = (
+        _READMITTED
+        if name == "readmitted"
+        else {word: code for code, word in enumerate(_CATEGORIES.get(name, ()))}
+    )
     return np.array([codes[word] for word in words] if codes else words, dtype=np.int64)
 
 
 def split_by_patient(
-    stays: HospitalStays, *, key: bytes, public: float = 0.15, test: float = 0.2, balanced: bool = True
+    stays: HospitalStays,
+    *,
+    key: bytes,
+    public: float = 0.15,
+    test: float = 0.2,
+    balanced: bool = True,
 ) -> DiabetesSplit:
     """Deal patients to a private, a public and a test part, so that all stays of a patient meet in one.
 
@@ -242,30 +275,24 @@ def split_by_patient(
     probability(test, "test", "split_by_patient")
     if public + test >= 1:
         raise InvalidParameterError(
-            Problem(
-                "split_by_patient.public",
-                "sum with $test to less than 1, to leave private rows",
-                f"{public} and {test}",
-            )
+            "split_by_patient.public",
+            "sum with $test to less than 1, to leave private rows",
+            f"{public} and {test}",
         )
     key = hmac_key(key, "split_by_patient")
     if balanced and stays.classes not in _SHARES:
         raise InvalidParameterError(
-            Problem(
-                "split_by_patient.balanced",
-                (
-                    "be False for labels of your own: the share of each class must be published, and only those of "
-                    "load_diabetes are"
-                ),
-            )
+            "split_by_patient.balanced",
+            (
+                "be False for labels of your own: the share of each class must be published, and only those of "
+                "load_diabetes are"
+            ),
         )
     if _DISCHARGE not in stays.feature_names:
         raise InvalidParameterError(
-            Problem(
-                "split_by_patient.stays",
-                f"have the column {_DISCHARGE}, which says who died",
-                fix="Load it as a feature.",
-            )
+            "split_by_patient.stays",
+            f"have the column {_DISCHARGE}, which says who died",
+            fix="Load it as a feature.",
         )
     kept = ~np.isin(stays.X[:, stays.feature_names.index(_DISCHARGE)], NO_RETURN)
     if balanced:
@@ -275,22 +302,24 @@ def split_by_patient(
     stays = stays.select(kept)
     place = _drawn(key, "patient", stays.patients)
     in_test, in_public = place < test, (place >= test) & (place < test + public)
-    return DiabetesSplit(stays.select(~in_test & ~in_public), stays.select(in_public), stays.select(in_test))
+    return DiabetesSplit(
+        stays.select(~in_test & ~in_public), stays.select(in_public), stays.select(in_test)
+    )
 
 
 def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
     if label not in _CLASSES:
-        raise InvalidParameterError(Problem("load_diabetes.label", f"be one of {', '.join(_CLASSES)}", f"{label!r}"))
+        raise InvalidParameterError(
+            "load_diabetes.label", f"be one of {', '.join(_CLASSES)}", f"{label!r}"
+        )
     if features is None:
         return tuple(name for name in FEATURES if name != label)
     unknown = [name for name in features if name not in _READABLE]
     if unknown or label in features or len(set(features)) < len(features):
         raise InvalidParameterError(
-            Problem(
-                "load_diabetes.features",
-                "be names in FEATURES or DRUGS of this module, each once and without the label",
-                f"{list(features)!r}",
-            )
+            "load_diabetes.features",
+            "be names in FEATURES or DRUGS of this module, each once and without the label",
+            f"{list(features)!r}",
         )
     return tuple(features)
 
@@ -298,6 +327,11 @@ def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
 def _drawn(key: bytes, what: str, ids: IntArray) -> FloatArray:
     """Return HMAC-SHA-256(key, what and id) as a number in [0, 1) for each id."""
     values, inverse = np.unique(ids, return_inverse=True)
-    words = (hmac.digest(key, f"{what} {value}".encode(), hashlib.sha256)[:6] for value in values.tolist())
-    numbers = np.fromiter((int.from_bytes(word, "big") for word in words), dtype=np.float64, count=len(values))
+    words = (
+        hmac.digest(key, f"{what} {value}".encode(), hashlib.sha256)[:6]
+        for value in values.tolist()
+    )
+    numbers = np.fromiter(
+        (int.from_bytes(word, "big") for word in words), dtype=np.float64, count=len(values)
+    )
     return (numbers / 2**48)[inverse]

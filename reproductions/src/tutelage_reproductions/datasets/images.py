@@ -21,8 +21,14 @@ from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions.datasets import releases
 from tutelage_reproductions.datasets.releases import RemoteFile, check
 
-ARRAYS: tuple[str, ...] = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
-IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+# As in the npz files that Keras distributes.
+ARRAYS: tuple[str, ...] = ("x_train", "y_train", "x_test", "y_test")
+IDX_NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 DIGIT_NAMES = tuple("0123456789")
 SVHN_SHAPE = (32, 32, 3)
 DIGITS_TEST_ROWS = 360
@@ -71,9 +77,17 @@ class IdxRelease(NamedTuple):
 
 
 def _idx_release(
-    name: str, classes: tuple[str, ...], subfolder: str, url: str, files: tuple[str, ...], contents: tuple[str, ...]
+    name: str,
+    classes: tuple[str, ...],
+    subfolder: str,
+    url: str,
+    files: tuple[str, ...],
+    contents: tuple[str, ...],
 ) -> IdxRelease:
-    remote = tuple(RemoteFile(f"{url}/{file}.gz", sha256) for file, sha256 in zip(IDX_NAMES, files, strict=True))
+    remote = tuple(
+        RemoteFile(f"{url}/{file}.gz", sha256)
+        for file, sha256 in zip(IDX_NAMES, files, strict=True)
+    )
     shapes: list[tuple[int, ...]] = [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
     of_arrays = dict(zip(ARRAYS, zip(shapes, contents, strict=True), strict=True))
     return IdxRelease(name, classes, subfolder, remote, of_arrays)
@@ -103,7 +117,18 @@ MNIST = _idx_release(
 )
 FASHION_MNIST = _idx_release(
     "Fashion-MNIST",
-    ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    (
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    ),
     "fashion-mnist",
     "https://storage.googleapis.com/tensorflow/tf-keras-datasets",  # Zalando's own has no https
     (
@@ -177,7 +202,9 @@ def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = Fal
     return _load_idx_release(FASHION_MNIST, folder, download=download)
 
 
-def load_svhn(folder: str | Path | None = None, *, extra: bool = False, download: bool = False) -> ImageSplit:
+def load_svhn(
+    folder: str | Path | None = None, *, extra: bool = False, download: bool = False
+) -> ImageSplit:
     """Return SVHN's cropped digits: 73,257 training and 26,032 test images of 32 x 32 pixels in three colors.
 
     Read are ``train_32x32.mat`` and ``test_32x32.mat`` in `folder` or in ``svhn`` there. The label of the digit 0,
@@ -257,22 +284,35 @@ def load_digits() -> ImageSplit:
     return ImageSplit(X[:last], y[:last], X[last:], y[last:], (8, 8), DIGIT_NAMES, "digits")
 
 
-def _load_idx_release(release: IdxRelease, folder: str | Path | None, *, download: bool) -> ImageSplit:
+def _load_idx_release(
+    release: IdxRelease, folder: str | Path | None, *, download: bool
+) -> ImageSplit:
     npz = f"{release.subfolder}.npz"
     if found := releases.first_complete([npz], releases.search_places(folder, release.subfolder)):
         stored = read_arrays(found[0])
         if not set(ARRAYS) <= set(stored):
-            raise InvalidDataError(f"{found[0]} must hold the arrays {', '.join(ARRAYS)}. It has {', '.join(stored)}.")
-        origins, arrays = found * len(ARRAYS), [np.ascontiguousarray(stored[name]) for name in ARRAYS]
+            raise InvalidDataError(
+                f"{found[0]} must hold the arrays {', '.join(ARRAYS)}. It has {', '.join(stored)}."
+            )
+        origins, arrays = (
+            found * len(ARRAYS),
+            [np.ascontiguousarray(stored[name]) for name in ARRAYS],
+        )
     else:
-        origins = releases.obtain(release.files, release.subfolder, folder, download=download, otherwise=npz)
+        origins = releases.obtain(
+            release.files, release.subfolder, folder, download=download, otherwise=npz
+        )
         arrays = [_read_idx(path) for path in origins]
-    for array, origin, (name, (_, sha256)) in zip(arrays, origins, release.contents.items(), strict=True):
+    for array, origin, (name, (_, sha256)) in zip(
+        arrays, origins, release.contents.items(), strict=True
+    ):
         check(array, sha256, f"{name} in {origin}", release.name)
     shapes = [shape for shape, _ in release.contents.values()]
     X_train, X_test = (arrays[place].reshape(shapes[place][0], -1) for place in (0, 2))
     y_train, y_test = (arrays[place].astype(np.int64) for place in (1, 3))
-    return ImageSplit(X_train, y_train, X_test, y_test, shapes[0][1:], release.classes, release.name)
+    return ImageSplit(
+        X_train, y_train, X_test, y_test, shapes[0][1:], release.classes, release.name
+    )
 
 
 def _read_idx(path: Path) -> npt.NDArray[np.uint8]:
@@ -293,9 +333,13 @@ def _read_mat(part: RemoteFile, path: Path) -> tuple[npt.NDArray[np.uint8], npt.
     return images, arrays["y"].ravel().astype(np.int64) % 10
 
 
-def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _read_sample(
+    part: str, folder: str | Path | None
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     places = releases.search_places(folder, "svhn")
-    found = next((files for place in places if (files := [*place.glob(f"svhn_{part}_first*.npz")])), [])
+    found = next(
+        (files for place in places if (files := [*place.glob(f"svhn_{part}_first*.npz")])), []
+    )
     if len(found) != 1:
         raise InvalidDataError(
             f"SVHN's sample must be one file svhn_{part}_first<rows>.npz in one of {', '.join(map(str, places))}. Got "
@@ -303,6 +347,12 @@ def _read_sample(part: str, folder: str | Path | None) -> tuple[npt.NDArray[np.u
         )
     stored, rows = read_arrays(found[0]), re.findall(r"_first(\d+)\.npz$", found[0].name)
     shapes = {name: stored.form(name).shape for name in stored}
-    if not rows or shapes != {"x": (int(rows[0]), *SVHN_SHAPE), "y": (int(rows[0]),)} or stored["y"].max() > 10:
-        raise InvalidDataError(f"{found[0]} must hold `x` and `y` of as many rows as its name says, and digits in `y`.")
+    if (
+        not rows
+        or shapes != {"x": (int(rows[0]), *SVHN_SHAPE), "y": (int(rows[0]),)}
+        or stored["y"].max() > 10
+    ):
+        raise InvalidDataError(
+            f"{found[0]} must hold `x` and `y` of as many rows as its name says, and digits in `y`."
+        )
     return stored["x"].reshape(len(stored["x"]), -1), stored["y"].astype(np.int64) % 10

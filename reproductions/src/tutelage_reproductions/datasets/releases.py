@@ -49,12 +49,19 @@ def find(name: str) -> Path:
     found = first_complete([name], places)
     if not found:
         searched = ", ".join(map(str, places))
-        raise InvalidDataError(f"{name} is in none of {searched}. Put it into one, or name its folder in {VARIABLE}.")
+        raise InvalidDataError(
+            f"{name} is in none of {searched}. Put it into one, or name its folder in {VARIABLE}."
+        )
     return found[0]
 
 
 def obtain(
-    files: Sequence[RemoteFile], subfolder: str, folder: str | Path | None, *, download: bool, otherwise: str = ""
+    files: Sequence[RemoteFile],
+    subfolder: str,
+    folder: str | Path | None,
+    *,
+    download: bool,
+    otherwise: str = "",
 ) -> list[Path]:
     """Return the paths of files, found in one place or downloaded into `subfolder` of `folder` or of the cache.
 
@@ -78,10 +85,14 @@ def obtain(
     try:
         return [Path(pooch.retrieve(file.url, file.sha256, file.name, target)) for file in files]
     except (OSError, ValueError) as error:  # of the web, or of a checksum
-        raise InvalidDataError(f"The download into {target} failed: {error} Put the files there manually.") from None
+        raise InvalidDataError(
+            f"The download into {target} failed: {error} Put the files there manually."
+        ) from None
 
 
 def check(content: Any, sha256: str, what: str, owner: str) -> None:
     """Raise InvalidDataError unless these bytes, or this array in C order, have the checksum of a data set."""
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise InvalidDataError(f"{what} is not {owner}'s: its SHA-256 differs. Keep each data set in its own folder.")
+        raise InvalidDataError(
+            f"{what} is not {owner}'s: its SHA-256 differs. Keep each data set in its own folder."
+        )

@@ -5,7 +5,11 @@ De Cristofaro (2024, arXiv:2406.13985) on public code of PATE-GAN, and more.
 """
 
 from tutelage._internal.progress import progress_bar
-from tutelage_reproductions.planted_faults.ballots import BALLOT_ABOVE_CAP, CAP_PER_BATCH, ROW_IN_TWO_TEACHERS
+from tutelage_reproductions.planted_faults.ballots import (
+    BALLOT_ABOVE_CAP,
+    CAP_PER_BATCH,
+    ROW_IN_TWO_TEACHERS,
+)
 from tutelage_reproductions.planted_faults.bounds import (
     BASE_TEN,
     DELTA_PER_QUERY,
@@ -30,7 +34,12 @@ from tutelage_reproductions.planted_faults.mechanisms import (
     SINGLE_PRECISION,
     UNPAID_ABSTENTION,
 )
-from tutelage_reproductions.planted_faults.shards import GROUP_SIZE, OVERLAPPING, RESAMPLING, SAME_SHARD
+from tutelage_reproductions.planted_faults.shards import (
+    GROUP_SIZE,
+    OVERLAPPING,
+    RESAMPLING,
+    SAME_SHARD,
+)
 from tutelage_reproductions.record import Record, Row
 
 __all__ = ["FAULTS", "Fault", "faulty_mechanisms", "right_controls"]
@@ -74,15 +83,21 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
         caught, accepted = caught + found, accepted + right
         name = f"{number}. {fault.name} ({fault.planted}): caught by {fault.caught_by}"
         rows.append(Row(name=name, ours=float(found), at_least=1.0))
-    rows.append(Row(name=f"caught of {len(FAULTS)}", ours=float(caught), at_least=float(len(FAULTS))))
-    rows.append(Row(name="correct implementations flagged", ours=float(len(FAULTS) - accepted), at_most=0.0))
+    rows.append(
+        Row(name=f"caught of {len(FAULTS)}", ours=float(caught), at_least=float(len(FAULTS)))
+    )
+    rows.append(
+        Row(name="correct implementations flagged", ours=float(len(FAULTS) - accepted), at_most=0.0)
+    )
     return Record(
         name="planted-faults",
         source="Ganev, Annamalai and De Cristofaro 2024 (arXiv:2406.13985), and faults of our own list",
         rows=tuple(rows),
         quick=quick,
         notes=(
-            ("1 means caught, 0 means missed. Each check also sees the correct implementation and must accept it."),
+            (
+                "1 means caught, 0 means missed. Each check also sees the correct implementation and must accept it."
+            ),
             (
                 "The noise is not simulated, so runs differ. The probability that a correct mechanism is flagged "
                 "is below 1e-4 in total."

@@ -31,7 +31,9 @@ def casts_one_ballot_per_person(cast: Cast) -> bool:
     private = PrivateRows(4 * random.random((_PEOPLE, 3)) - 2 + y[:, None], y, np.arange(_PEOPLE))
     model = PATEClassifier(noise=SimulationNoise(0), random_state=0)
     with mock.patch.object(VectorBallots, "cast", cast):
-        *_, moves = check_fit(model, private, 4 * random.random((80, 3)) - 1.5, draws=1_000, entities=6)
+        *_, moves = check_fit(
+            model, private, 4 * random.random((80, 3)) - 1.5, draws=1_000, entities=6
+        )
     return moves.verdict == "pass"
 
 
@@ -63,13 +65,17 @@ def _in_two_teachers(*cast: Any) -> BallotSum:
     return add_sums(honest, honest)
 
 
-def _in_a_session(teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]) -> None:
+def _in_a_session(
+    teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]
+) -> None:
     session = LabelingSession(teachers, mechanism, ledger, noise=SimulationNoise(0))
     for X in batches:
         session.ask(X)
 
 
-def _per_batch(teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]) -> None:
+def _per_batch(
+    teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger, batches: list[Matrix]
+) -> None:
     ledger.account.reserve(Queries(mechanism.event_of_one(3, ledger.unit, simulated=True), 1))
     for X in batches:
         votes = teachers.few_votes(X).first(mechanism.cap)

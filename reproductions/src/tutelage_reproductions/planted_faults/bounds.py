@@ -34,7 +34,9 @@ def claims_no_less_than_shown(claim: Callable[[Event, float], float]) -> bool:
     """Return whether LNMax, released many times, keeps to the claimed ε."""
     mechanism, neighbors, delta = LNMax(1.0), Neighbors((4, 1), (3, 2)), 0.01
     claimed = claim(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), delta)
-    return audit_mechanism(mechanism, neighbors, delta=delta, draws=20_000, confidence=1 - 1e-6, claim=claimed).passed
+    return audit_mechanism(
+        mechanism, neighbors, delta=delta, draws=20_000, confidence=1 - 1e-6, claim=claimed
+    ).passed
 
 
 def moments_cover_the_truth(log_moments: LogMoments) -> bool:
@@ -43,7 +45,10 @@ def moments_cover_the_truth(log_moments: LogMoments) -> bool:
         event = NoisyArgmaxLaplace(scale, len(counts), ONE_TEACHER)
         here = label_law(event, np.array(counts))[:-1]
         log_q = np.log(np.delete(here, int(np.argmax(counts))).sum(keepdims=True))
-        worst = max(np.log(np.sum(here * (here / label_law(event, other)[:-1]) ** moment)) for other in _moved(counts))
+        worst = max(
+            np.log(np.sum(here * (here / label_law(event, other)[:-1]) ** moment))
+            for other in _moved(counts)
+        )
         if not log_moments(log_q, scale, np.array([moment]))[0, 0] >= worst - _TOLERANCE:
             return False
     return True
@@ -52,8 +57,13 @@ def moments_cover_the_truth(log_moments: LogMoments) -> bool:
 def moments_are_those_of_theorem_3(log_moments: LogMoments) -> bool:
     """Return whether moments agree with the theorem in fifty digits, where its condition holds."""
     for q, gamma, moment in product(("1e-9", "0.01", "0.1"), ("0.05", "0.2", "0.5"), (1, 4, 8)):
-        found = log_moments(np.array([log(float(q))]), 1 / float(gamma), np.array([float(moment)]))[0, 0]
-        if not abs(found - _theorem_3(Decimal(q), Decimal(gamma), moment)) <= 1e-9 * abs(found) + 1e-15:
+        found = log_moments(np.array([log(float(q))]), 1 / float(gamma), np.array([float(moment)]))[
+            0, 0
+        ]
+        if (
+            not abs(found - _theorem_3(Decimal(q), Decimal(gamma), moment))
+            <= 1e-9 * abs(found) + 1e-15
+        ):
             return False
     return True
 
@@ -63,7 +73,9 @@ def conversion_covers_gaussian_noise(convert: Conversion) -> bool:
     orders = 1 + np.geomspace(1e-2, 1e4, 400)
     for mu, delta in product((0.3, 1.0, 3.0), _DELTAS):
         epsilon = convert(RenyiCurve(orders, orders * mu**2 / 2), delta)
-        exact = special.ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * special.ndtr(-mu / 2 - epsilon / mu)
+        exact = special.ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon) * special.ndtr(
+            -mu / 2 - epsilon / mu
+        )
         if not exact <= delta * (1 + _TOLERANCE):
             return False
     return True
@@ -88,7 +100,10 @@ def smooth_sensitivity_is_smooth(smooth_cost: SmoothCost) -> bool:
     for counts, others in _steps().items():
         cost, smooth = found[counts]
         for other_cost, other_smooth in (found[other] for other in others):
-            if smooth < abs(cost - other_cost) - _TOLERANCE or smooth > np.exp(_BETA) * other_smooth + _TOLERANCE:
+            if (
+                smooth < abs(cost - other_cost) - _TOLERANCE
+                or smooth > np.exp(_BETA) * other_smooth + _TOLERANCE
+            ):
                 return False
     return True
 
@@ -115,7 +130,9 @@ def _half_the_loss(event: Event, delta: float) -> float:
 def _guarded_at_a_half(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
     gamma, q = 1 / scale, np.exp(log_q)[:, None]
     independent = 2 * gamma**2 * moments * (moments + 1)
-    inside = (1 - q) * ((1 - q) / (1 - np.exp(2 * gamma) * q)) ** moments + q * np.exp(2 * gamma * moments)
+    inside = (1 - q) * ((1 - q) / (1 - np.exp(2 * gamma) * q)) ** moments + q * np.exp(
+        2 * gamma * moments
+    )
     return np.where((q < 0.5) & (inside > 0), np.minimum(np.log(inside), independent), independent)
 
 
@@ -175,7 +192,8 @@ def _of_unsorted_counts(counts: tuple[int, ...]) -> tuple[float, float]:
         for votes, others in _steps().items()
     }
     smooth = max(
-        float(np.exp(-_BETA * np.abs(np.subtract(votes, counts)).sum() / 2)) * step for votes, step in local.items()
+        float(np.exp(-_BETA * np.abs(np.subtract(votes, counts)).sum() / 2)) * step
+        for votes, step in local.items()
     )
     return _cost_of_the_plurality(counts), smooth
 

@@ -42,7 +42,9 @@ def _analysed(indices: IntArray) -> object:
 
 
 def _histogram(*, turned: bool) -> VoteHistogram:
-    counts = np.random.default_rng(0).multinomial(_TEACHERS, np.full(_CLASSES, 1 / _CLASSES), _QUERIES)
+    counts = np.random.default_rng(0).multinomial(
+        _TEACHERS, np.full(_CLASSES, 1 / _CLASSES), _QUERIES
+    )
     return VoteHistogram(counts.T if turned else counts, _TEACHERS)
 
 

@@ -36,7 +36,9 @@ class Watched(Mechanism):
         """Return what answering one query is."""
         return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Note and answer."""
         self.check(votes, predictions)
         self.drawn.append((votes.n_queries, self.ledger.state().spent))
@@ -62,16 +64,22 @@ def debits_before_it_draws(ask: Ask) -> bool:
 def pays_for_all_that_it_sees(ask: Ask) -> bool:
     """Return whether as many queries were charged as were answered under noise."""
     mechanism, ledger = _asked(ask)
-    return sum(charge.queries for charge in ledger.history().charges) >= sum(queries for queries, _ in mechanism.drawn)
+    return sum(charge.queries for charge in ledger.history().charges) >= sum(
+        queries for queries, _ in mechanism.drawn
+    )
 
 
 def _in_a_session(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
     return LabelingSession(votes, mechanism, ledger, noise=SimulationNoise(0)).ask(X).labels
 
 
-def _debit_afterwards(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
+def _debit_afterwards(
+    mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix
+) -> IntArray:
     release = mechanism.release(votes, SimulationNoise(0))
-    ledger.account.reserve(Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X)))
+    ledger.account.reserve(
+        Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(X))
+    )
     return release.labels
 
 
@@ -80,13 +88,19 @@ def _balanced_of(labels: IntArray, X: Matrix) -> IntArray:
     return class_balanced(known, _PER_CLASS, seed=0)
 
 
-def _balanced_of_all(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
+def _balanced_of_all(
+    mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix
+) -> IntArray:
     return _balanced_of(_in_a_session(mechanism, votes, ledger, X), X)
 
 
-def _balanced_at_a_discount(mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix) -> IntArray:
+def _balanced_at_a_discount(
+    mechanism: Watched, votes: VoteHistogram, ledger: Ledger, X: Matrix
+) -> IntArray:
     kept = _balanced_of(mechanism.release(votes, SimulationNoise(0)).labels, X)
-    ledger.account.reserve(Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept)))
+    ledger.account.reserve(
+        Queries(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=True), len(kept))
+    )
     return kept
 
 

@@ -24,14 +24,17 @@ _SIGMA, _THRESHOLD = 2.0, 6.0
 class FaultyArgmax(Mechanism):
     """A noisy argmax that claims discrete Gaussian noise of σ = 2 and does something else."""
 
-    fault: Callable[[VoteHistogram, NoiseSource], IntArray]  # returns labels from votes and a noise source
+    # Returns labels from votes and a noise source.
+    fault: Callable[[VoteHistogram, NoiseSource], IntArray]
     noises_votes_as_given = shows_every_answer = True
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is claimed to be."""
         return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query, wrongly."""
         self.check(votes, predictions)
         return Release(self.fault(votes, noise), self.event(votes, simulated=noise.simulated))
@@ -55,12 +58,16 @@ class FaultyCheck(Mechanism):
         check = ConfidenceCheck(_THRESHOLD, _SIGMA, n_classes, unit, simulated)
         return Composed((check, NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated)))
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer the queries that pass, wrongly."""
         self.check(votes, predictions)
         drawn = noise.discrete_gaussian(_SIGMA, (votes.n_queries,))
         passed = votes.counts.max(axis=1) + (drawn if self.noise_on_check else 0) >= _THRESHOLD
-        answers = np.argmax(votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
+        answers = np.argmax(
+            votes.counts + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1
+        )
         one = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated)
         check, answer = one.events if isinstance(one, Composed) else (one, one)
         checks, answered = self.report(passed)
@@ -78,12 +85,16 @@ def half_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
 
 def noise_of_0_7(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 0.7 of the σ that is claimed: a forgotten √2."""
-    return np.argmax(votes.counts + noise.discrete_gaussian(0.7 * _SIGMA, votes.counts.shape), axis=1)
+    return np.argmax(
+        votes.counts + noise.discrete_gaussian(0.7 * _SIGMA, votes.counts.shape), axis=1
+    )
 
 
 def noise_of_1_3(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Draw with 1.3 of the σ that is claimed: private, but not what the event says."""
-    return np.argmax(votes.counts + noise.discrete_gaussian(1.3 * _SIGMA, votes.counts.shape), axis=1)
+    return np.argmax(
+        votes.counts + noise.discrete_gaussian(1.3 * _SIGMA, votes.counts.shape), axis=1
+    )
 
 
 def inverse_scale(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -93,7 +104,9 @@ def inverse_scale(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
 
 def votes_in_reverse_order(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Reverse the order of the classes before the noise, so that a vote-dependent cost is of other counts."""
-    return np.argmax(votes.counts[:, ::-1] + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1)
+    return np.argmax(
+        votes.counts[:, ::-1] + noise.discrete_gaussian(_SIGMA, votes.counts.shape), axis=1
+    )
 
 
 def no_noise(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
@@ -115,7 +128,9 @@ def noise_after_the_argmax(votes: VoteHistogram, noise: NoiseSource) -> IntArray
     """Add noise to the winner's count only, once it has won."""
     winners = np.argmax(votes.counts, axis=1)
     noisy = votes.counts.copy()
-    noisy[np.arange(votes.n_queries), winners] += noise.discrete_gaussian(_SIGMA, (votes.n_queries,))
+    noisy[np.arange(votes.n_queries), winners] += noise.discrete_gaussian(
+        _SIGMA, (votes.n_queries,)
+    )
     return np.argmax(noisy, axis=1)
 
 
@@ -252,9 +267,13 @@ class Untold(Mechanism):
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what answering one query is claimed to be."""
-        return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated=False) if self.costs else Event()
+        return (
+            NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated=False) if self.costs else Event()
+        )
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query."""
         self.check(votes, predictions)
         return Release(right(votes, noise), self.event(votes, simulated=noise.simulated))
@@ -271,12 +290,16 @@ class Hiding(Mechanism):
         """Return what answering one query is."""
         return NoisyArgmaxGaussian(_SIGMA, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query, and show some of the answers."""
         drawn = right(votes, noise)
         every = np.ones(votes.n_queries, dtype=np.bool_)
         return Release(
-            np.where(drawn == 0, ABSTAIN, drawn), self.event(votes, simulated=noise.simulated), by_vote=every
+            np.where(drawn == 0, ABSTAIN, drawn),
+            self.event(votes, simulated=noise.simulated),
+            by_vote=every,
         )
 
 
@@ -291,10 +314,14 @@ class Changing(Mechanism):
         """Return what answering one query is, this time."""
         return NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
 
-    def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:
+    def release(
+        self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
+    ) -> Release:
         """Answer every query, and change."""
         drawn = noise.discrete_gaussian(self.sigma, votes.counts.shape)
-        release = Release(np.argmax(votes.counts + drawn, axis=1), self.event(votes, simulated=noise.simulated))
+        release = Release(
+            np.argmax(votes.counts + drawn, axis=1), self.event(votes, simulated=noise.simulated)
+        )
         self.sigma *= 0.999
         return release
 
@@ -334,7 +361,10 @@ _BY_LAW = (
 _BY_OTHERS = {
     "test_neighbors_are_as_close_as_it_claims": (half_noise, no_noise, inverse_scale),
     "test_every_release_draws_anew": (no_noise, the_same_noise_every_time, noise_shared_by_queries),
-    "test_queries_do_not_share_noise": (noise_drawn_for_half_of_the_queries, noise_shared_by_neighboring_queries),
+    "test_queries_do_not_share_noise": (
+        noise_drawn_for_half_of_the_queries,
+        noise_shared_by_neighboring_queries,
+    ),
     "test_a_query_by_itself_is_released_as_in_a_batch": (no_noise_on_single_queries,),
     "test_abstaining_teachers_change_nothing_else": (abstains_without_a_quorum,),
     "test_all_its_noise_comes_from_the_source": (noise_of_its_own,),

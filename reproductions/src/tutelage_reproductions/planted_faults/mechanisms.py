@@ -8,7 +8,11 @@ from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.testing.contract import MechanismContract
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.fault import Check, Fault
-from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, SinglePrecisionNoise
+from tutelage_reproductions.planted_faults.faulty import (
+    FaultyArgmax,
+    FaultyCheck,
+    SinglePrecisionNoise,
+)
 
 _DRAWS, _CONFIDENCE = 8_000, 1 - 1e-6
 _RIGHT_ARGMAX = FaultyArgmax(faulty.right)
@@ -18,7 +22,13 @@ _RIGHT_CHECK = FaultyCheck(True, faulty.as_it_happened)
 def _keeps_its_claim(neighbors: Neighbors, part: Part = "release") -> Check:
     def check(mechanism: Mechanism) -> bool:
         found = audit_mechanism(
-            mechanism, neighbors, delta=0.01, part=part, draws=_DRAWS, confidence=_CONFIDENCE, noise=SystemNoise()
+            mechanism,
+            neighbors,
+            delta=0.01,
+            part=part,
+            draws=_DRAWS,
+            confidence=_CONFIDENCE,
+            noise=SystemNoise(),
         )
         return found.passed
 
@@ -26,7 +36,9 @@ def _keeps_its_claim(neighbors: Neighbors, part: Part = "release") -> Check:
 
 
 def _keeps_its_law(counts: tuple[int, ...]) -> Check:
-    return lambda mechanism: audit_law(mechanism, counts, draws=_DRAWS, confidence=_CONFIDENCE).passed
+    return lambda mechanism: (
+        audit_law(mechanism, counts, draws=_DRAWS, confidence=_CONFIDENCE).passed
+    )
 
 
 def _keeps_contract(test: Callable[[MechanismContract], None]) -> Check:

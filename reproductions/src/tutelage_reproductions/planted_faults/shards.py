@@ -19,7 +19,8 @@ def _made_up() -> tuple[Matrix, IntArray, IntArray, Matrix]:
     """Return rows, labels and ids of people with two rows each, and queries."""
     random = np.random.default_rng(7)
     X, queries = random.random((_ROWS, 3)) - 0.5, random.random((300, 3)) - 0.5
-    y = (X[:, 0] + random.random(_ROWS) > 0.5).astype(np.int64)  # hard enough for every row to matter
+    # Hard enough for every row to matter.
+    y = (X[:, 0] + random.random(_ROWS) > 0.5).astype(np.int64)
     return X, y, np.arange(_ROWS) // 2, queries
 
 
@@ -43,7 +44,11 @@ def _each_on(rows_of: Callable[[IntArray], list[IntArray]]) -> MakeBallots:
         ballots = []
         for rows in rows_of(np.arange(len(X)) if ids is None else ids):
             alone = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
-            ballots.append(ensemble_of(ClassMeans(), n_classes=2, seed=0).fit_ballots(X[rows], y[rows], alone, queries))
+            ballots.append(
+                ensemble_of(ClassMeans(), n_classes=2, seed=0).fit_ballots(
+                    X[rows], y[rows], alone, queries
+                )
+            )
         return np.concatenate(ballots)
 
     return make_ballots
@@ -63,7 +68,10 @@ def _everything_to_all(ids: IntArray) -> list[IntArray]:
 
 def _with_the_next(ids: IntArray) -> list[IntArray]:
     shards = _right(ids)
-    return [np.concatenate([shards[place], shards[(place + 1) % _TEACHERS]]) for place in range(_TEACHERS)]
+    return [
+        np.concatenate([shards[place], shards[(place + 1) % _TEACHERS]])
+        for place in range(_TEACHERS)
+    ]
 
 
 def _resampled(ids: IntArray) -> list[IntArray]:

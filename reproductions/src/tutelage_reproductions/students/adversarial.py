@@ -13,8 +13,14 @@ from torch.nn.utils.parametrizations import weight_norm
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError, Problem
-from tutelage_reproductions.students.networks import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
+from tutelage.exceptions import InvalidParameterError
+from tutelage_reproductions.students.networks import (
+    AveragedNetwork,
+    NetworkStudent,
+    learned_by,
+    scores_of,
+    step_size,
+)
 
 _NOISE_SIZE = 100
 _FIRST_DEVIATION = 0.05
@@ -62,7 +68,12 @@ class Discriminator(nn.Module):
     unit: torch.Tensor
 
     def __init__(
-        self, n_features: int, hidden: tuple[int, ...], n_classes: int, input_noise: float, hidden_noise: float
+        self,
+        n_features: int,
+        hidden: tuple[int, ...],
+        n_classes: int,
+        input_noise: float,
+        hidden_noise: float,
     ) -> None:
         super().__init__()
         sizes = [n_features, *hidden, n_classes]
@@ -201,7 +212,9 @@ class AdversarialStudent(NetworkStudent):
     settled: float = 0.0
 
     def _module(self, n_classes: int) -> Discriminator:
-        return Discriminator(self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise)
+        return Discriminator(
+            self.n_features_in_, self.hidden, n_classes, self.input_noise, self.hidden_noise
+        )
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
         discriminator = self._module(n_classes).to(X.device).train()
@@ -210,14 +223,20 @@ class AdversarialStudent(NetworkStudent):
         generator = Generator(self.generator_units, low, high).to(X.device).train()
         networks = [discriminator, generator] if self.unlabeled_weight else [discriminator]
         optimizers = [
-            torch.optim.Adam(learned_by(network), lr=self.learning_rate, betas=_ADAM_BETAS, fused=True)
+            torch.optim.Adam(
+                learned_by(network), lr=self.learning_rate, betas=_ADAM_BETAS, fused=True
+            )
             for network in networks
         ]
         averaged = AveragedNetwork(discriminator, self.averaging)
         labeled = torch.nonzero(labels != ABSTAIN)[:, 0]
         classes = torch.full_like(labels, ABSTAIN)  # of the public rows, at the last look
-        for step in progress_bar(range(self.steps), "adversarial training", self.steps, shown=self.progress):
-            known = labeled[torch.randint(len(labeled), (self.labeled_batch_size,), device=X.device)]
+        for step in progress_bar(
+            range(self.steps), "adversarial training", self.steps, shown=self.progress
+        ):
+            known = labeled[
+                torch.randint(len(labeled), (self.labeled_batch_size,), device=X.device)
+            ]
             losses = self._losses(discriminator, generator, X, known, labels[known])
             descend(optimizers, losses, self.learning_rate * step_size(step, self.steps))
             averaged.update(discriminator)
@@ -247,13 +266,16 @@ class AdversarialStudent(NetworkStudent):
         unlabeled = unlabeled + self.entropy_weight * entropy(on_real).mean()
         labeled = corrected_loss(on_labeled, labels, self.label_noise).mean()
         _, of_real, of_generated = features.split(parts)
-        return [labeled + self.unlabeled_weight * unlabeled, matching_loss(of_real.detach(), of_generated)]
+        return [
+            labeled + self.unlabeled_weight * unlabeled,
+            matching_loss(of_real.detach(), of_generated),
+        ]
 
     def _check_settings(self) -> None:
         owner = type(self).__name__
         if not isinstance(self.hidden, tuple) or not self.hidden:
             raise InvalidParameterError(
-                Problem(f"{owner}.hidden", "be a tuple of at least one layer's size", f"{self.hidden!r}")
+                f"{owner}.hidden", "be a tuple of at least one layer's size", f"{self.hidden!r}"
             )
         for size in self.hidden:
             integer_at_least(size, 1, "hidden", owner)
@@ -269,7 +291,9 @@ class AdversarialStudent(NetworkStudent):
         positive(self.learning_rate, "learning_rate", owner)
 
 
-def descend(optimizers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
+def descend(
+    optimizers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float
+) -> None:
     """Let each optimizer take a step down its own loss, and no other's; all gradients come before the first step."""
     groups = [optimizer.param_groups[0] for optimizer in optimizers]
     gradients = [

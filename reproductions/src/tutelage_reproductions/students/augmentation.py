@@ -13,7 +13,7 @@ from torch.nn import functional
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import fit_student
 from tutelage_reproductions.students.networks import NetworkStudent, ResidualNetwork, network_from
 
@@ -69,9 +69,9 @@ class ImageAugmentation:
         shape = self.image_shape
         if not isinstance(shape, tuple) or len(shape) not in (2, 3):
             raise InvalidParameterError(
-                Problem(
-                    "ImageAugmentation.image_shape", "be (height, width) or (height, width, channels)", f"{shape!r}"
-                )
+                "ImageAugmentation.image_shape",
+                "be (height, width) or (height, width, channels)",
+                f"{shape!r}",
             )
         for size in shape:
             integer_at_least(size, 1, "image_shape", "ImageAugmentation")
@@ -89,7 +89,9 @@ class ImageAugmentation:
         gray = cls(image_shape)
         shift = 2 if min(image_shape[:2]) >= 16 else 1
         if len(image_shape) == 3:
-            return replace(gray, shift=shift, elastic=0.0, contrast=0.4, brightness=0.2, negative=0.3)
+            return replace(
+                gray, shift=shift, elastic=0.0, contrast=0.4, brightness=0.2, negative=0.3
+            )
         return replace(gray, shift=shift)
 
     def weak(self, rows: torch.Tensor) -> torch.Tensor:
@@ -106,7 +108,9 @@ class ImageAugmentation:
         """Return the rows bent, recolored and partly covered; shape (rows, features)."""
         images = self._images(rows)
         low, high = images.aminmax()
-        images = functional.grid_sample(images, self._places(images), padding_mode="border", align_corners=False)
+        images = functional.grid_sample(
+            images, self._places(images), padding_mode="border", align_corners=False
+        )
         if self.contrast or self.brightness:
             images = self._recolored(images, float(high - low))
         if self.negative:
@@ -124,17 +128,28 @@ class ImageAugmentation:
         n_images, channels, height, width = images.shape
         turn, across, down, sheared, right, lower = _between(6, n_images, images.device).unbind()
         angle = turn * math.radians(self.rotation)
-        wide, tall, sheared = 1 + across * self.scaling, 1 + down * self.scaling, sheared * self.shear
+        wide, tall, sheared = (
+            1 + across * self.scaling,
+            1 + down * self.scaling,
+            sheared * self.shear,
+        )
         # A shift of so many pixels is twice that over the side, on a scale from −1 to 1.
         right, lower = right * 2 * self.shift / width, lower * 2 * self.shift / height
         cos, sin = angle.cos(), angle.sin()
-        maps = torch.stack([cos * wide, sheared - sin * tall, right, sin * wide, cos * tall, lower], dim=1).reshape(
-            n_images, 2, 3
+        maps = torch.stack(
+            [cos * wide, sheared - sin * tall, right, sin * wide, cos * tall, lower], dim=1
+        ).reshape(n_images, 2, 3)
+        places = functional.affine_grid(
+            maps, [n_images, channels, height, width], align_corners=False
         )
-        places = functional.affine_grid(maps, [n_images, channels, height, width], align_corners=False)
         if self.elastic:
-            nodes = torch.randn(n_images, 2, _ELASTIC_GRID, _ELASTIC_GRID, device=images.device) * self.elastic
-            bent = functional.interpolate(nodes, (height, width), mode="bilinear", align_corners=True)
+            nodes = (
+                torch.randn(n_images, 2, _ELASTIC_GRID, _ELASTIC_GRID, device=images.device)
+                * self.elastic
+            )
+            bent = functional.interpolate(
+                nodes, (height, width), mode="bilinear", align_corners=True
+            )
             places = places + bent.permute(0, 2, 3, 1)
         return places
 
@@ -142,7 +157,9 @@ class ImageAugmentation:
         shape = images.shape[:2]
         factor, offset = _between(2, shape.numel(), images.device).reshape(2, *shape, 1, 1).unbind()
         mean = images.mean(dim=(2, 3), keepdim=True)
-        return (images - mean) * (1 + self.contrast * factor) + mean + self.brightness * span * offset
+        return (
+            (images - mean) * (1 + self.contrast * factor) + mean + self.brightness * span * offset
+        )
 
     def _covered(self, images: torch.Tensor) -> torch.Tensor:
         n_images, _, height, width = images.shape
@@ -150,7 +167,9 @@ class ImageAugmentation:
         reach = side * self.cover / 2
         lines = (torch.arange(height, device=images.device) + 0.5) / height
         columns = (torch.arange(width, device=images.device) + 0.5) / width
-        covered = ((lines - line).abs() < reach)[:, :, None] & ((columns - column).abs() < reach)[:, None, :]
+        covered = ((lines - line).abs() < reach)[:, :, None] & ((columns - column).abs() < reach)[
+            :, None, :
+        ]
         return torch.where(covered[:, None], images.mean(dim=(2, 3), keepdim=True), images)
 
 
@@ -187,7 +206,9 @@ class ImageStudent(NetworkStudent):
     bfloat16: bool = False
 
     def _module(self, n_classes: int) -> nn.Module:
-        factory = ResidualNetwork.for_images(self.image_shape) if self.factory is None else self.factory
+        factory = (
+            ResidualNetwork.for_images(self.image_shape) if self.factory is None else self.factory
+        )
         return network_from(factory, n_classes, type(self).__name__)
 
     def _scores(self, module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
@@ -199,14 +220,18 @@ class ImageStudent(NetworkStudent):
     def _changes(self) -> ImageAugmentation:
         """Return how images are changed, once rows were found to be such images."""
         owner, shape = type(self).__name__, self.image_shape
-        changes = ImageAugmentation.for_images(shape) if self.augmentation is None else self.augmentation
+        changes = (
+            ImageAugmentation.for_images(shape) if self.augmentation is None else self.augmentation
+        )
         if not isinstance(changes, ImageAugmentation):
             raise InvalidParameterError(
-                Problem(f"{owner}.augmentation", "be an ImageAugmentation", f"a {type(changes).__name__}")
+                f"{owner}.augmentation", "be an ImageAugmentation", f"a {type(changes).__name__}"
             )
         if changes.image_shape != shape:
             raise InvalidParameterError(
-                Problem(f"{owner}.image_shape", f"be that of its augmentation, {changes.image_shape!r}", f"{shape!r}")
+                f"{owner}.image_shape",
+                f"be that of its augmentation, {changes.image_shape!r}",
+                f"{shape!r}",
             )
         values = int(np.prod(shape))
         if values != self.n_features_in_:
@@ -222,7 +247,9 @@ class ImageStudent(NetworkStudent):
             return LabeledRows(rows, labels[rows])
         seed = int(torch.randint(2**31, ()))
         plain = X.cpu().numpy()
-        first = fit_student(self.first_student, plain, labels.cpu().numpy(), np.arange(n_classes), seed=seed)
+        first = fit_student(
+            self.first_student, plain, labels.cpu().numpy(), np.arange(n_classes), seed=seed
+        )
         started = torch.as_tensor(first.predict(plain), device=X.device)
         return LabeledRows(torch.arange(len(X), device=X.device), started)
 

@@ -103,15 +103,24 @@ class ConsistencyStudent(ImageStudent):
         averaged = AveragedNetwork(module, self.averaging)
         shares = _Shares(labeled.labels, n_classes)
         optimizer = optimizer_of(module, self.learning_rate, self.weight_decay)
-        for step in progress_bar(range(self.steps), "consistency training", self.steps, shown=self.progress):
+        for step in progress_bar(
+            range(self.steps), "consistency training", self.steps, shown=self.progress
+        ):
             optimizer.param_groups[0]["lr"] = self.learning_rate * step_size(step, self.steps)
             optimizer.zero_grad(set_to_none=True)
-            known, q = labeled.drawn(self.batch_size), robustness_at(step, self.steps, self.robustness)
+            known, q = (
+                labeled.drawn(self.batch_size),
+                robustness_at(step, self.steps, self.robustness),
+            )
             images = changes.weak(X[known.rows])
             if self.unlabeled_weight == 0:
                 loss = robust_loss(self._scores(module, images), known.labels, q).mean()
             else:
-                rows = X[torch.randint(len(X), (self.batch_size * self.unlabeled_ratio,), device=X.device)]
+                rows = X[
+                    torch.randint(
+                        len(X), (self.batch_size * self.unlabeled_ratio,), device=X.device
+                    )
+                ]
                 pseudo = self._pseudo_labels(averaged.module, shares, changes.weak(rows))
                 scores = self._scores(module, torch.cat([images, changes.strong(rows)]))
                 loss = robust_loss(scores[: len(images)], known.labels, q).mean()
@@ -121,10 +130,14 @@ class ConsistencyStudent(ImageStudent):
             averaged.update(module)
         return averaged.module
 
-    def _pseudo_labels(self, averaged: nn.Module, shares: "_Shares", images: torch.Tensor) -> torch.Tensor:
+    def _pseudo_labels(
+        self, averaged: nn.Module, shares: "_Shares", images: torch.Tensor
+    ) -> torch.Tensor:
         """Return the class of each image, −1 where the averaged network is not sure enough of it."""
         with torch.no_grad():
-            sureness, pseudo = shares.aligned(self._scores(averaged, images).softmax(dim=1)).max(dim=1)
+            sureness, pseudo = shares.aligned(self._scores(averaged, images).softmax(dim=1)).max(
+                dim=1
+            )
         return torch.where(sureness >= self.confidence, pseudo, ABSTAIN)
 
     def _check_settings(self) -> None:
@@ -138,7 +151,9 @@ class ConsistencyStudent(ImageStudent):
 
 def _disagreement(scores: torch.Tensor, pseudo: torch.Tensor) -> torch.Tensor:
     """Return the cross entropy with the pseudo-labels, those of −1 left out, over all rows."""
-    return functional.cross_entropy(scores, pseudo, ignore_index=ABSTAIN, reduction="sum") / len(scores)
+    return functional.cross_entropy(scores, pseudo, ignore_index=ABSTAIN, reduction="sum") / len(
+        scores
+    )
 
 
 class _Shares:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import ImageInput, device_named, drawing_from
 from tutelage.students.base import SemiSupervisedClassifier
 
@@ -63,7 +63,9 @@ class AveragedNetwork:
         """Take one more state of the network into the average."""
         self._steps += 1
         memory = min(self._memory, self._steps / (self._steps + _YOUNG))
-        for mine, theirs in zip(self.module.state_dict().values(), module.state_dict().values(), strict=True):
+        for mine, theirs in zip(
+            self.module.state_dict().values(), module.state_dict().values(), strict=True
+        ):
             if mine.is_floating_point():
                 mine.lerp_(theirs, 1 - memory)
             else:
@@ -72,14 +74,14 @@ class AveragedNetwork:
 
 def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str) -> nn.Module:
     """Return an untrained network of one's own, in the layout in which convolutions are fastest."""
-    made = factory(n_classes) if callable(factory) and not isinstance(factory, nn.Module) else factory
+    made = (
+        factory(n_classes) if callable(factory) and not isinstance(factory, nn.Module) else factory
+    )
     if not isinstance(made, nn.Module) or made is factory:
         raise InvalidParameterError(
-            Problem(
-                f"{owner}.factory",
-                "be a function that takes the number of classes and returns a new torch module",
-                f"a {type(factory).__name__}",
-            )
+            f"{owner}.factory",
+            "be a function that takes the number of classes and returns a new torch module",
+            f"a {type(factory).__name__}",
         )
     # A factory may return layers that it keeps: trained in place, they would carry one fit into the next.
     return copy.deepcopy(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  missing in torch's stubs
@@ -90,9 +92,13 @@ def learned_by(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def optimizer_of(module: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def optimizer_of(
+    module: nn.Module, learning_rate: float, weight_decay: float
+) -> torch.optim.Optimizer:
     """Return AdamW over what `module` learns, one fused step for all."""
-    return torch.optim.AdamW(learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True)
+    return torch.optim.AdamW(
+        learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True
+    )
 
 
 _ROWS_AT_ONCE = 256
@@ -143,12 +149,19 @@ class NetworkStudent(SemiSupervisedClassifier):
         with drawing_from(0):  # weights that are replaced at once, but drawing them must not show
             module = self._module(len(self.classes_)).to(device)
         restore(module, self.weights_)
-        return scores_of(module, torch.tensor(rows, dtype=torch.float32, device=device)).softmax(dim=1).cpu().numpy()
+        return (
+            scores_of(module, torch.tensor(rows, dtype=torch.float32, device=device))
+            .softmax(dim=1)
+            .cpu()
+            .numpy()
+        )
 
 
 def arrays_of(module: nn.Module) -> dict[str, npt.NDArray[np.generic]]:
     """Return copies of a network's parameters and buffers, by name."""
-    return {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}
+    return {
+        name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()
+    }
 
 
 def restore(module: nn.Module, arrays: dict[str, npt.NDArray[np.generic]]) -> None:
@@ -201,24 +214,25 @@ class ResidualNetwork:
     normalized over the batch, which mixes rows. Every image is standardized first, so rows may be bytes or fractions.
     """
 
-    image_shape: tuple[int, ...] = (28, 28)  # (height, width) or (height, width, channels) of the flattened rows
-    channels: tuple[int, ...] = (16, 32, 64)  # of each stage; the resolution is halved between stages
-    kernel: int = 5  # side length of the first stage's convolution, an odd number; all others have 3
+    # (height, width) or (height, width, channels) of the flattened rows.
+    image_shape: tuple[int, ...] = (28, 28)
+    # Of each stage; the resolution is halved between stages.
+    channels: tuple[int, ...] = (16, 32, 64)
+    # Side length of the first stage's convolution, an odd number; all others have 3.
+    kernel: int = 5
     dropout: float = 0.0  # share of the averaged features that are left out in training
 
     def __post_init__(self) -> None:
         shape, least = self.image_shape, 2 ** (len(self.channels) - 1)
         if not isinstance(shape, tuple) or len(shape) not in (2, 3) or min(shape[:2]) < least:
             raise InvalidParameterError(
-                Problem(
-                    "ResidualNetwork.image_shape",
-                    (
-                        f"be (height, width) or (height, width, channels), each side at least {least} "
-                        f"for {len(self.channels)}"
-                        " stages"
-                    ),
-                    f"{shape!r}",
-                )
+                "ResidualNetwork.image_shape",
+                (
+                    f"be (height, width) or (height, width, channels), each side at least {least} "
+                    f"for {len(self.channels)}"
+                    " stages"
+                ),
+                f"{shape!r}",
             )
 
     @classmethod
@@ -233,7 +247,9 @@ class ResidualNetwork:
         """Return an untrained network with one output per class."""
         colors = (*self.image_shape, 1)[2]
         layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardizedImages()]
-        for stage, (wide, narrow) in enumerate(zip((colors, *self.channels), self.channels, strict=False)):
+        for stage, (wide, narrow) in enumerate(
+            zip((colors, *self.channels), self.channels, strict=False)
+        ):
             kernel = 3 if stage else self.kernel
             layers += [nn.MaxPool2d(2)] if stage else []
             layers += [

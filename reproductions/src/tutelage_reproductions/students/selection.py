@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.selection import SEEDS, Medoids, PublicKnowledge, QuerySelector, flat_rows
 
 
@@ -53,7 +53,9 @@ class SiameseSimilarity(QuerySelector):
 
     def __post_init__(self) -> None:
         if self.same not in ("class", "image"):
-            raise InvalidParameterError(Problem("SiameseSimilarity.same", "be 'class' or 'image'", f"{self.same!r}"))
+            raise InvalidParameterError(
+                "SiameseSimilarity.same", "be 'class' or 'image'", f"{self.same!r}"
+            )
         for name in ("embedding", "steps"):
             integer_at_least(getattr(self, name), 1, name, "SiameseSimilarity")
         integer_at_least(self.batch_size, 2, "batch_size", "SiameseSimilarity")
@@ -65,11 +67,9 @@ class SiameseSimilarity(QuerySelector):
         n_features = X.reshape(len(X), -1).shape[1]
         if self.image_shape is not None and math.prod(self.image_shape) != n_features:
             raise InvalidParameterError(
-                Problem(
-                    "SiameseSimilarity.image_shape",
-                    f"multiply to the {n_features} features of a row",
-                    f"{self.image_shape!r}",
-                )
+                "SiameseSimilarity.image_shape",
+                f"multiply to the {n_features} features of a row",
+                f"{self.image_shape!r}",
             )
 
     def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
@@ -94,7 +94,9 @@ class SiameseSimilarity(QuerySelector):
                 f"SiameseSimilarity(same={self.same!r}) compares with labeled rows, of two classes at least if it is "
                 "to learn from them. Ask a first batch by another rule, such as Medoids."
             )
-        rows, groups = (X[known.answered], labels) if self.same == "class" else (X, np.arange(len(X)))
+        rows, groups = (
+            (X[known.answered], labels) if self.same == "class" else (X, np.arange(len(X)))
+        )
         network = train_siamese(
             rows,
             groups,
@@ -107,7 +109,9 @@ class SiameseSimilarity(QuerySelector):
         best, which = network.best_matches(X, X[known.answered])
         return best, labels[which]
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+    def _choose(
+        self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
+    ) -> IntArray:
         best, _ = self.best_matches(known, int(generator.integers(SEEDS)))
         return known.open[np.argsort(best[known.open], kind="stable")[:n_queries]]
 
@@ -154,17 +158,17 @@ class BinaryExperts(QuerySelector):
         """Refuse more disagreeing experts than there are classes besides one, and estimators without probabilities."""
         if self.at_least >= n_classes:
             raise InvalidParameterError(
-                Problem("BinaryExperts.at_least", f"be below the number of classes, {n_classes}", f"{self.at_least}")
+                "BinaryExperts.at_least",
+                f"be below the number of classes, {n_classes}",
+                f"{self.at_least}",
             )
         if self.estimator is not None and not (
             is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")
         ):
             raise InvalidParameterError(
-                Problem(
-                    "BinaryExperts.estimator",
-                    "be a scikit-learn classifier with `predict_proba`",
-                    f"a {type(self.estimator).__name__}",
-                )
+                "BinaryExperts.estimator",
+                "be a scikit-learn classifier with `predict_proba`",
+                f"a {type(self.estimator).__name__}",
             )
 
     def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:
@@ -182,7 +186,9 @@ class BinaryExperts(QuerySelector):
         """
         return self._among(self._scores(known, seed))
 
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
+    def _choose(
+        self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
+    ) -> IntArray:
         scores = self._scores(known, int(generator.integers(SEEDS)))[known.open]
         order = np.lexsort((scores.max(axis=1), ~self._among(scores)))
         return known.open[order[:n_queries]]
@@ -207,7 +213,9 @@ class BinaryExperts(QuerySelector):
         if estimator is None:
             estimator = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000))
         with threadpool_limits(1):  # so few rows only make threads wait for each other
-            experts = [fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes]
+            experts = [
+                fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes
+            ]
             return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
 
 
@@ -238,5 +246,6 @@ class TypiClust(Medoids):
 
     def _representative(self, X: FloatArray) -> int:
         n_neighbors = max(1, min(self.n_neighbors, len(X) // 2))
-        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]  # the first is the row itself
+        # The first is the row itself.
+        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]
         return int(nearest.sum(axis=1).argmin())

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
 
 _LEAF_SIZES = (1, 4, 16)
@@ -86,7 +86,9 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         known = isinstance(self.estimator, BaseEstimator)
-        tags.input_tags.allow_nan = self.estimator is None or (known and get_tags(self.estimator).input_tags.allow_nan)
+        tags.input_tags.allow_nan = self.estimator is None or (
+            known and get_tags(self.estimator).input_tags.allow_nan
+        )
         return tags
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -101,7 +103,10 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         seed = int(generator.integers(2**31))
         known = np.flatnonzero(labels != ABSTAIN)
         folds = _stratified(labels[known], self.folds, generator)
-        tests = [self._cross_fitted(candidate, X[known], labels[known], folds, seed) for candidate in candidates]
+        tests = [
+            self._cross_fitted(candidate, X[known], labels[known], folds, seed)
+            for candidate in candidates
+        ]
         best = int(np.argmax([_likelihood(test, labels[known]) for test in tests]))
         self.doubted_ = np.zeros(len(X), dtype=np.bool_)
         self.doubted_[known] = _doubted(tests[best], labels[known], self.doubt)
@@ -120,14 +125,14 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         usable = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
         if not usable or not hasattr(self.estimator, "predict_proba"):
             raise InvalidParameterError(
-                Problem(
-                    "SelfTrainingStudent.estimator",
-                    "be a scikit-learn classifier with predict_proba, for example RandomForestClassifier()",
-                    f"{self.estimator!r:.80}",
-                )
+                "SelfTrainingStudent.estimator",
+                "be a scikit-learn classifier with predict_proba, for example RandomForestClassifier()",
+                f"{self.estimator!r:.80}",
             )
 
-    def _cross_fitted(self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, seed: int) -> FloatArray:
+    def _cross_fitted(
+        self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, seed: int
+    ) -> FloatArray:
         """Return class probabilities of labeled rows from models trained without them, shape (rows, classes)."""
         found = np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
         for held in _parts(folds):
@@ -136,7 +141,13 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         return found
 
     def _helps(
-        self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, supervised: FloatArray, seed: int
+        self,
+        estimator: Any,
+        X: Matrix,
+        labels: IntArray,
+        folds: IntArray,
+        supervised: FloatArray,
+        seed: int,
     ) -> bool:
         """Return whether self-training predicts held-out released labels better than `supervised`, their test."""
         known = np.flatnonzero(labels != ABSTAIN)
@@ -150,7 +161,9 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
                 return False
             model = self._self_trained(estimator, X[rest], believed[rest], seed)
             answers[held] = model.predict(X[known[held]])
-        gain = (answers == labels[known]).astype(np.int64) - (supervised.argmax(axis=1) == labels[known])
+        gain = (answers == labels[known]).astype(np.int64) - (
+            supervised.argmax(axis=1) == labels[known]
+        )
         return bool(gain.sum() > 2 * np.sqrt(np.abs(gain).sum()))
 
     def _believed(self, labels: IntArray) -> IntArray:
@@ -162,7 +175,9 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         if len(np.unique(believed[known])) == 1:
             return fit_clone(estimator, X[known], believed[known], seed)
         at_once = math.ceil(np.sum(~known) / self.rounds)
-        rounds = SelfTrainingClassifier(estimator, criterion="k_best", k_best=at_once, max_iter=self.rounds)
+        rounds = SelfTrainingClassifier(
+            estimator, criterion="k_best", k_best=at_once, max_iter=self.rounds
+        )
         return fit_clone(rounds, X, believed, seed).estimator_
 
 

@@ -15,7 +15,8 @@ from tutelage_reproductions.students.networks import in_batches
 _HIDDEN = 128
 _JITTER = 0.2  # of the spread of a feature
 _LEARNING_RATE = 1e-3
-_BIAS = 3.0  # first log odds that rows with equal encodings are the same; training moves it by little
+# First log odds that rows with equal encodings are the same; training moves it by little.
+_BIAS = 3.0
 
 
 @final
@@ -29,7 +30,8 @@ class SiameseNetwork(nn.Module):
     def __init__(self, encoder: nn.Module, embedding: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.weights = nn.Parameter(torch.zeros(embedding))  # before softplus, which makes them positive
+        # Before softplus, which makes them positive.
+        self.weights = nn.Parameter(torch.zeros(embedding))
         self.bias = nn.Parameter(torch.tensor(_BIAS))
 
     def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -45,7 +47,9 @@ class SiameseNetwork(nn.Module):
         self.eval()
         with torch.inference_mode(), threadpool_limits(1):
             places, compared = self._places(X), self._places(references)
-            nearest = in_batches(lambda rows: torch.cdist(rows, compared, p=1).argmin(dim=1), places)
+            nearest = in_batches(
+                lambda rows: torch.cdist(rows, compared, p=1).argmin(dim=1), places
+            )
             odds = self.bias - (places - compared[nearest]).abs().sum(dim=1)
         return odds.sigmoid().double().numpy(), nearest.numpy()
 
@@ -69,19 +73,24 @@ def train_siamese(
     through the network in a version of its own: an image moved by up to two pixels, or features with jitter.
     """
     rows, generator = _tensor(X), np.random.default_rng(seed)
-    with drawing_from(seed), threadpool_limits(1):  # networks this small only wait for further threads
+    # Networks this small only wait for further threads.
+    with drawing_from(seed), threadpool_limits(1):
         network = SiameseNetwork(_encoder(X, image_shape, embedding), embedding).train()
         optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, fused=True)
         for _ in range(steps):
             one, other, same = _pairs(groups, batch_size, generator)
             optimizer.zero_grad(set_to_none=True)
             odds = network(rows[one], rows[other])
-            functional.binary_cross_entropy_with_logits(odds, torch.as_tensor(same, dtype=torch.float32)).backward()
+            functional.binary_cross_entropy_with_logits(
+                odds, torch.as_tensor(same, dtype=torch.float32)
+            ).backward()
             optimizer.step()
     return network
 
 
-def _pairs(groups: IntArray, batch_size: int, generator: np.random.Generator) -> tuple[IntArray, IntArray, IntArray]:
+def _pairs(
+    groups: IntArray, batch_size: int, generator: np.random.Generator
+) -> tuple[IntArray, IntArray, IntArray]:
     """Return the row numbers of both rows of each pair, and 1 where they are of one group, else 0."""
     _, indices = np.unique(groups, return_inverse=True)
     members, sizes = np.argsort(indices, kind="stable"), np.bincount(indices)
@@ -89,7 +98,9 @@ def _pairs(groups: IntArray, batch_size: int, generator: np.random.Generator) ->
     same = (np.arange(batch_size) % 2).astype(np.int64)
     first = generator.integers(len(sizes), size=batch_size)
     second = (first + (1 - same) * generator.integers(1, len(sizes), size=batch_size)) % len(sizes)
-    one, other = (members[starts[group] + generator.integers(sizes[group])] for group in (first, second))
+    one, other = (
+        members[starts[group] + generator.integers(sizes[group])] for group in (first, second)
+    )
     return one, other, same
 
 

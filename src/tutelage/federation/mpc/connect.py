@@ -37,7 +37,8 @@ class Endpoint:
     certificate_pem: str
 
 
-Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
+# Called again and again with the names of those still missing.
+Waiting = Callable[[tuple[str, ...]], object]
 
 
 class Met(NamedTuple):
@@ -60,7 +61,11 @@ class Handshake:
     """
 
     def __init__(
-        self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, listen: tuple[str, int] | None = None
+        self,
+        me: int,
+        endpoints: Sequence[Endpoint],
+        tls_key_pem: bytes,
+        listen: tuple[str, int] | None = None,
     ) -> None:
         self.me = me
         self.endpoints = endpoints
@@ -73,7 +78,8 @@ class Handshake:
         self._agreement = hashlib.sha256(_VERSION + b"".join(digests)).digest()
         self._met: dict[int, asyncio.Future[Met]] = {}
         self._writers: set[asyncio.StreamWriter] = set()
-        self._seen = dict.fromkeys(range(len(endpoints)), _NOBODY)  # what became of the last call, by place
+        # The outcome of the last call, by place.
+        self._seen = dict.fromkeys(range(len(endpoints)), _NOBODY)
 
     async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, Met]:
         """Return the connections to the other parties, by place, once all stand."""
@@ -144,7 +150,9 @@ class Handshake:
                 self._writers.add(writer)
                 if self._place_of(writer) == place:
                     writer.write(self._greeting(self.me))
-                    if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
+                    if await self._heard(reader, len(self._greeting(place))) == self._greeting(
+                        place
+                    ):
                         key = secrets.token_bytes(_KEY_BYTES)
                         writer.write(key)
                         self._met[place].set_result(Met(reader, writer, key))
@@ -215,7 +223,9 @@ def run_party(
     deadline = validation.positive(deadline, "deadline", "run_party")
     with suppress(RuntimeError):
         asyncio.get_running_loop()
-        raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
+        raise FederationError(
+            "run_party runs an event loop of its own. Call it from a thread in which none runs."
+        )
 
     async def run() -> Result:
         """Connect, run the body, and see to it that the others are through as well."""

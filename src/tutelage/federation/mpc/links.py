@@ -11,10 +11,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar, final
 
-from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError, Problem
+from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 
 
-def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
+def context_for(
+    mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool
+) -> ssl.SSLContext:
     """Return the settings of one end of a connection: TLS 1.3 alone, both ends show one of the certificates.
 
     Which end shows which is not checked here: compare what the other end shows with the certificate of the party it
@@ -33,14 +35,16 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
     encryption = serialization.BestAvailableEncryption(password)
     form_ = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     try:
-        encrypted = serialization.load_pem_private_key(key_pem, None).private_bytes(*form_, encryption)
+        encrypted = serialization.load_pem_private_key(key_pem, None).private_bytes(
+            *form_, encryption
+        )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "key.pem"
             path.write_bytes(mine.encode("ascii") + b"\n" + encrypted)
             context.load_cert_chain(path, password=password)
     except (ValueError, TypeError, ssl.SSLError):
         raise InvalidParameterError(
-            Problem("a computing party.tls_key_pem", "be the private key of this party's certificate")
+            "a computing party.tls_key_pem", "be the private key of this party's certificate"
         ) from None
     return context
 
@@ -75,7 +79,8 @@ class Failure:
         """Let the computation end with `error`, unless another came before."""
         if not self.raised.done():
             self.raised.set_exception(error)
-            self.raised.exception()  # it counts as seen, also where everything ends before somebody waits
+            # It counts as seen, also where everything ends before somebody waits.
+            self.raised.exception()
 
     async def unless(self, work: Awaitable[Result]) -> Result:
         """Return what `work` returns, unless something goes wrong before."""
@@ -131,7 +136,9 @@ class Link:
 
     def silent_for(self) -> float:
         """Return for how many seconds the message has been waited for that was asked for first; 0 if none is."""
-        return next((asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0)
+        return next(
+            (asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0
+        )
 
     async def listen(self) -> None:
         """Take in frames until the other party has finished; report whatever else ends them."""
@@ -147,7 +154,9 @@ class Link:
         """Take in one frame and return its kind."""
         kind, label, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
         # Messages that are not expected yet are kept within a limit.
-        full = len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
+        full = (
+            len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
+        )
         if length > MOST_BYTES or ((kind, label) not in self._awaited and full):
             raise ValueError("too much")
         payload = await self._reader.readexactly(length)

@@ -43,16 +43,21 @@ def load_mpyc() -> None:
     """Import MPyC and leave the program's command line, environment, logging and event loop as they were."""
     missing = [name for name in ("cryptography", "mpyc") if importlib.util.find_spec(name) is None]
     if missing:
-        raise FederationError(f"Computing parties need {' and '.join(missing)}: {install('federation')}.")
+        raise FederationError(
+            f"Computing parties need {' and '.join(missing)}: {install('federation')}."
+        )
     with _ONE_AT_A_TIME:
         command_line = sys.argv
         root = logging.getLogger()
         handlers = root.handlers[:]
         level = root.level
-        environment = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")}
+        environment = {
+            name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")
+        }
         sys.argv = ["", "--no-log", "--no-uvloop", "-M1"]
         try:
-            with ThreadPoolExecutor(1) as thread:  # of its own, since MPyC takes the thread's event loop
+            # Of its own, since MPyC takes the thread's event loop.
+            with ThreadPoolExecutor(1) as thread:
                 thread.submit(_import).result()
         finally:
             sys.argv = command_line
@@ -87,7 +92,16 @@ _DEGREE = 1
 _FIELD = finfields.GF(MODULUS)
 _KEEPERS_OF_RUNTIME = [
     importlib.import_module(f"mpyc.{name}")
-    for name in ("asyncoro", "sectypes", "mpctools", "random", "secgroups", "seclists", "secpols", "statistics")
+    for name in (
+        "asyncoro",
+        "sectypes",
+        "mpctools",
+        "random",
+        "secgroups",
+        "seclists",
+        "secpols",
+        "statistics",
+    )
 ]
 
 
@@ -115,7 +129,8 @@ class ArrayRuntime(Runtime):
             no_async=False,
             no_barrier=True,
             no_log=True,
-            mix32_64bit=True,  # field elements as bytes, never pickled, also where nothing here overrides MPyC
+            # Field elements as bytes, never pickled, also where nothing here overrides MPyC.
+            mix32_64bit=True,
             ssl=False,
         )
         super().__init__(me, parties, options)
@@ -127,7 +142,8 @@ class ArrayRuntime(Runtime):
         self._loop.set_exception_handler(self._failed)
         for module in _KEEPERS_OF_RUNTIME:
             setattr(module, "runtime", self)  # noqa: B010  as MPyC does for the one runtime that it makes
-        self._secure: Any = self.SecInt(1, MODULUS)  # of which every comparison says how many bits it means
+        # Of which every comparison says how many bits it means.
+        self._secure: Any = self.SecInt(1, MODULUS)
 
     def prfs(  # type: ignore[override]  MPyC caches it for ever
         self, bound: int
@@ -135,7 +151,9 @@ class ArrayRuntime(Runtime):
         """Return the pseudorandom functions with values below `bound`, one for each other party."""
         if bound not in self._functions:
             kind = PseudorandomElements if bound == MODULUS else thresha.PRF
-            self._functions[bound] = {pair: kind(key, bound) for pair, key in self._prss_keys.items()}
+            self._functions[bound] = {
+                pair: kind(key, bound) for pair, key in self._prss_keys.items()
+            }
         return self._functions[bound]
 
     def next_label(self) -> int:
@@ -159,7 +177,9 @@ class ArrayRuntime(Runtime):
         encoded = encode(flat)
         for place in receivers:
             self.links[place].send(label, encoded)
-        points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
+        points = {place: await self._received(place, label, flat.size) for place in senders} | {
+            self.pid: flat
+        }
         return _at_zero(points).reshape(shares.shape)
 
     async def reduced(self, shares: ElementArray) -> ElementArray:
@@ -177,7 +197,9 @@ class ArrayRuntime(Runtime):
         """Return shares of uniform elements that no party knows, without any message."""
         prfs = self.prfs(MODULUS)
         once = self._prss_uci()
-        return thresha.np_pseudorandom_share(_FIELD, PARTIES, self.pid, prfs, once, prod(shape)).value.reshape(shape)
+        return thresha.np_pseudorandom_share(
+            _FIELD, PARTIES, self.pid, prfs, once, prod(shape)
+        ).value.reshape(shape)
 
     def zeros(self, count: int) -> ElementArray:
         """Return shares of degree 2 of zeros, otherwise random."""
@@ -198,9 +220,15 @@ class ArrayRuntime(Runtime):
         drawing = [place for place in range(PARTIES) if place != label % PARTIES]
         here = {}
         if self.pid in drawing:
-            drawn = np.unpackbits(np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count)
+            drawn = np.unpackbits(
+                np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count
+            )
             here = {self.pid: self._dealt(label, drawn.astype(object))}
-        there = {place: await self._received(place, label, count) for place in drawing if place != self.pid}
+        there = {
+            place: await self._received(place, label, count)
+            for place in drawing
+            if place != self.pid
+        }
         one, other = (here | there).values()
         return (one + other - 2 * await self.reduced(one * other)) % MODULUS
 
@@ -218,7 +246,13 @@ class ArrayRuntime(Runtime):
 
     # No return types below: MPyC's decorator takes an annotation for the type of result that it is to make.
     @asyncoro.mpc_coro
-    async def output(self, x: Any, receivers: Any = None, threshold: int | None = None, raw: bool = False):  # noqa: ARG002
+    async def output(
+        self,
+        x: Any,
+        receivers: Any = None,  # noqa: ARG002
+        threshold: int | None = None,
+        raw: bool = False,  # noqa: ARG002
+    ):
         """Open an array of field elements to all parties, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
         return _FIELD.array(await self.opened(x.value, threshold or _DEGREE), check=False)
@@ -266,8 +300,12 @@ class ArrayRuntime(Runtime):
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Report that one of MPyC's tasks failed, and nothing of what its error says."""
-        if "mpc_coro" in context.get("message", "") and isinstance(context.get("exception"), Exception):
-            self._failure.report(FederationError("The parties' messages do not fit together. Nothing was opened."))
+        if "mpc_coro" in context.get("message", "") and isinstance(
+            context.get("exception"), Exception
+        ):
+            self._failure.report(
+                FederationError("The parties' messages do not fit together. Nothing was opened.")
+            )
 
     def _shut_off(self, *_arguments: Any, **_options: Any) -> None:
         raise NotImplementedError("MPyC would exchange pickled objects here.")

@@ -8,10 +8,17 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.exceptions import FederationError, InvalidParameterError, Problem
+from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc.links import FrameKind
 from tutelage.federation.mpc.runtime import ArrayRuntime
-from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, PARTIES, ElementArray, encode
+from tutelage.federation.sharing import (
+    MODULUS,
+    MOST_BITS,
+    MOST_TESTED_BITS,
+    PARTIES,
+    ElementArray,
+    encode,
+)
 
 REPETITIONS = 40
 _LIMB_BITS = 30
@@ -122,7 +129,7 @@ class Session:
         Blocks, of shape (queries, classes), are the votes and, with a threshold, those of the check.
         """
         if not 2 <= bits <= MOST_BITS:
-            raise InvalidParameterError(Problem("labels.bits", f"be from 2 to {MOST_BITS}", f"{bits}"))
+            raise InvalidParameterError("labels.bits", f"be from 2 to {MOST_BITS}", f"{bits}")
         await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
         _, queries, classes = blocks.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
@@ -140,7 +147,9 @@ class Session:
             shares.append(encode(fresh))
         return b"".join(shares)
 
-    async def oversized(self, vectors: ElementArray, bounds: Sequence[int], seed: bytes) -> list[bool]:
+    async def oversized(
+        self, vectors: ElementArray, bounds: Sequence[int], seed: bytes
+    ) -> list[bool]:
         """Tell which vectors have one of forty random projections beyond its bound.
 
         A vector with an entry beyond twice its bound, up to half the modulus, passes each with probability ½ at most.
@@ -156,7 +165,7 @@ class Session:
         bits = (2 * max(bounds)).bit_length()
         if bits > MOST_TESTED_BITS:
             most = 2 ** (MOST_TESTED_BITS - 1)
-            raise InvalidParameterError(Problem("oversized.bounds", f"be below {most}", f"{max(bounds)}"))
+            raise InvalidParameterError("oversized.bounds", f"be below {most}", f"{max(bounds)}")
         await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()])
         each = np.array(bounds, dtype=object)[:, np.newaxis]
         projections = await runtime.shared(_projections(vectors, seed))

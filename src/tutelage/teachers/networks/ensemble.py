@@ -17,7 +17,7 @@ from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, as_is
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
@@ -26,7 +26,8 @@ from tutelage.teachers.networks.sequential import Network, Weights
 from tutelage.teachers.networks.vectorized import Shard
 from tutelage.teachers.parallel import Job, Results, guarded, train_each
 
-_STACK = 250  # networks in one stack; more would not make small kernels larger, only take more memory
+# Networks in one stack; more would not make small kernels larger, only take more memory.
+_STACK = 250
 
 
 @final
@@ -61,7 +62,9 @@ class _Kept(NamedTuple):
     @property
     def file(self) -> FileForm:
         """Return how it is filed."""
-        return WeightsFile() if self.queries is None else BallotFile(len(self.queries), self.n_classes)
+        return (
+            WeightsFile() if self.queries is None else BallotFile(len(self.queries), self.n_classes)
+        )
 
     def of(self, weights: Weights | list[Weights]) -> Any:
         """Return what is kept of one network, or of each in a stack; of one without weights, abstentions."""
@@ -109,7 +112,7 @@ class NetworkTeachers(Ensemble):
     ) -> None:
         if not isinstance(network, Network):
             raise InvalidParameterError(
-                Problem("NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}")
+                "NetworkTeachers.network", "be a Network(factory)", f"a {type(network).__name__}"
             )
         super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
@@ -208,7 +211,9 @@ class NetworkTeachers(Ensemble):
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
         network = self._network
         _try_module(network, self._n_classes, row_shape)
-        if network.engine == "sequential" or (network.engine == "auto" and network.torch_device().type == "cpu"):
+        if network.engine == "sequential" or (
+            network.engine == "auto" and network.torch_device().type == "cpu"
+        ):
             return False
         try:
             _try_stack(network, self._n_classes, row_shape)
@@ -236,18 +241,16 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
             scores = module(torch.zeros((2, *row_shape), device=device))
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
-            Problem(
-                "Network.factory",
-                f"make a module that takes rows of shape {row_shape}",
-                fix=f"It raised {type(error).__name__}: {as_is(error)}",
-            )
+            "Network.factory",
+            f"make a module that takes rows of shape {row_shape}",
+            fix=f"It raised {type(error).__name__}: {as_is(error)}",
         ) from None
     got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
     if got != (2, n_classes):
         raise InvalidParameterError(
-            Problem(
-                "Network.factory", f"make a module that turns 2 rows into scores of shape (2, {n_classes})", f"{got}"
-            )
+            "Network.factory",
+            f"make a module that turns 2 rows into scores of shape (2, {n_classes})",
+            f"{got}",
         )
 
 
@@ -260,11 +263,9 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         vectorized.train(replace(network, epochs=1), shards, n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
-            Problem(
-                "Network.factory",
-                "make modules that torch can train together",
-                fix=f"Use engine='sequential'. It raised {type(error).__name__}: {as_is(error)}",
-            )
+            "Network.factory",
+            "make modules that torch can train together",
+            fix=f"Use engine='sequential'. It raised {type(error).__name__}: {as_is(error)}",
         ) from None
 
 
@@ -300,7 +301,9 @@ def _numbers(rows: Array, name: str) -> Matrix:
     with suppress(TypeError, ValueError), np.errstate(over="ignore"):
         matrix = np.ascontiguousarray(rows, dtype=np.float32)
     if matrix is None:
-        raise InvalidDataError(f"`{name}` must hold numbers. Encode text by categories that are public.")
+        raise InvalidDataError(
+            f"`{name}` must hold numbers. Encode text by categories that are public."
+        )
     if rows.dtype.kind == "c" or not np.isfinite(matrix).all():
         raise InvalidDataError(
             f"`{name}` must hold finite numbers in single precision. Fill what is missing with a public value, such as "

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from tutelage._internal.typing import Ballots
 from tutelage._internal.validation import integer_at_least, number_between, positive
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import device_named, drawing_from
 
 if TYPE_CHECKING:
@@ -73,11 +73,9 @@ class Network:
     def __post_init__(self) -> None:
         if not callable(self.factory) or isinstance(self.factory, nn.Module):
             raise InvalidParameterError(
-                Problem(
-                    "Network.factory",
-                    "be a function that takes the number of classes and returns a new torch module",
-                    f"a {type(self.factory).__name__}",
-                )
+                "Network.factory",
+                "be a function that takes the number of classes and returns a new torch module",
+                f"a {type(self.factory).__name__}",
             )
         integer_at_least(self.epochs, 1, "epochs", "Network")
         integer_at_least(self.batch_size, 2, "batch_size", "Network")
@@ -85,7 +83,7 @@ class Network:
         number_between(self.weight_decay, 0, 1, "weight_decay", "Network")
         if self.engine not in ("auto", "sequential", "vectorized"):
             raise InvalidParameterError(
-                Problem("Network.engine", "be 'auto', 'sequential' or 'vectorized'", f"{self.engine!r}")
+                "Network.engine", "be 'auto', 'sequential' or 'vectorized'", f"{self.engine!r}"
             )
         self.torch_device()
 
@@ -114,7 +112,7 @@ class Network:
             module = self.factory(n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
-                Problem("Network.factory", "return a torch module", f"a {type(module).__name__}")
+                "Network.factory", "return a torch module", f"a {type(module).__name__}"
             )
         # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.
         return copy.deepcopy(module)
@@ -168,7 +166,10 @@ def train(network: Network, X: torch.Tensor, y: torch.Tensor, n_classes: int, se
 
 def weights_of(module: nn.Module) -> Weights:
     """Return a copy of the weights of a module."""
-    return {name: value.detach().clone() for name, value in [*module.named_parameters(), *module.named_buffers()]}
+    return {
+        name: value.detach().clone()
+        for name, value in [*module.named_parameters(), *module.named_buffers()]
+    }
 
 
 def vote(network: Network, weights: Weights, X_public: torch.Tensor, n_classes: int) -> Ballots:

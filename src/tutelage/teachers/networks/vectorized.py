@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.typing import ABSTAIN, Ballots
-from tutelage.exceptions import InvalidParameterError, Problem
+from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
 from tutelage.teachers.networks.sequential import (
     ADAM_BETAS,
@@ -54,12 +54,10 @@ def refuse_unstackable(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
             raise InvalidParameterError(
-                Problem(
-                    "Network.factory",
-                    "make modules that compute each row of a batch by itself, because teachers are trained together",
-                    f"a {type(part).__name__}",
-                    "Use GroupNorm, or engine='sequential'.",
-                )
+                "Network.factory",
+                "make modules that compute each row of a batch by itself, because teachers are trained together",
+                f"a {type(part).__name__}",
+                "Use GroupNorm, or engine='sequential'.",
             )
 
 
@@ -84,15 +82,24 @@ def train(network: Network, shards: Sequence[Shard], n_classes: int, seed: int) 
             found = gradients(weights, X[places].float(), y[places], step.counts)
             weights = optimizer.step(weights, found, step)
     state = weights | fixed
-    return [{name: value[number].clone() for name, value in state.items()} for number in range(len(shards))]
+    return [
+        {name: value[number].clone() for name, value in state.items()}
+        for number in range(len(shards))
+    ]
 
 
-def vote(network: Network, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int) -> Ballots:
+def vote(
+    network: Network, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int
+) -> Ballots:
     """Return the class of each network's largest score for each row, shape (teachers, rows)."""
     module = network.module(n_classes, 0).to(X_public.device).eval()
-    stacked = {name: torch.stack([one[name].to(X_public.device) for one in weights]) for name in weights[0]}
+    stacked = {
+        name: torch.stack([one[name].to(X_public.device) for one in weights]) for name in weights[0]
+    }
     scores = vmap(
-        lambda state, rows: functional_call(module, state, (rows,)), in_dims=(0, None), randomness="different"
+        lambda state, rows: functional_call(module, state, (rows,)),
+        in_dims=(0, None),
+        randomness="different",
     )
     ballots = torch.full((len(weights), len(X_public)), ABSTAIN, dtype=torch.int16)
     with torch.inference_mode():
@@ -139,12 +146,17 @@ class _StackedAdamW:
     """AdamW (Loshchilov and Hutter 2019) on stacked weights: elementwise, so it is one optimizer per teacher."""
 
     def __init__(self, weights: Weights, decay: float) -> None:
-        self._moments = {name: (torch.zeros_like(value), torch.zeros_like(value)) for name, value in weights.items()}
+        self._moments = {
+            name: (torch.zeros_like(value), torch.zeros_like(value))
+            for name, value in weights.items()
+        }
         self._decay = decay
 
     def step(self, weights: Weights, gradients: Weights, step: _Step) -> Weights:
         """Return the weights after one step; those of teachers that have finished stay."""
-        return {name: self._moved(name, value, gradients[name], step) for name, value in weights.items()}
+        return {
+            name: self._moved(name, value, gradients[name], step) for name, value in weights.items()
+        }
 
     def _moved(
         self,
@@ -154,7 +166,9 @@ class _StackedAdamW:
         step: _Step,
     ) -> torch.Tensor:
         shape = -1, *[1] * (weights.dim() - 1)
-        rate, learns, number = (part.view(shape) for part in (step.learning_rate, step.learns, step.number))
+        rate, learns, number = (
+            part.view(shape) for part in (step.learning_rate, step.learns, step.number)
+        )
         first, second = ADAM_BETAS
         mean, square = self._moments[name]
         mean.lerp_(gradient, 1 - first)
