@@ -131,7 +131,7 @@ def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
         try:
             model.check(case.private, "ill", X_public=case.public, insist=case.insist, **given)
         except PreflightError as error:
-            refused = error.said()
+            refused = error.sentences()
     return list(refused), [
         str(one.message) for one in told if issubclass(one.category, PreflightWarning)
     ]
@@ -517,7 +517,7 @@ def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_s
     for asked in (model.check, model.fit):
         with pytest.raises(PreflightError) as refused:
             asked(cells, days)
-        (said,) = refused.value.said()
+        (said,) = refused.value.sentences()
         assert READ_OFF + named in said
         assert not re.search(r"0\.\d|west", said)  # no cell is quoted
     assert not list(tmp_path.iterdir())
@@ -620,7 +620,7 @@ def test_all_problems_of_parameters_are_told_at_once():
     ):
         with pytest.raises(InvalidParameterError) as refused:
             made()
-        assert len(refused.value.said()) == problems
+        assert len(refused.value.sentences()) == problems
 
 
 INSIDE = """

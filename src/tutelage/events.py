@@ -39,7 +39,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     UnsupportedEventError,
-    shown,
+    quote,
 )
 from tutelage.privacy import PrivacyUnit
 
@@ -62,7 +62,7 @@ def _bound_of_ballot(value: object, name: str, owner: str) -> int:
 
 def _truth_value(value: object, name: str, owner: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidParameterError(f"{owner}.{name}", "be True or False", shown(value))
+        raise InvalidParameterError(f"{owner}.{name}", "be True or False", quote(value))
     return value
 
 

@@ -14,24 +14,23 @@ _MOST_LETTERS = 60
 _SWITCHES = ("insist",)  # parameters that sentences say how to turn on
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
-    plain = value is None or isinstance(value, Real | str)
-    return (
-        repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
-    )
+    if value is None or isinstance(value, Real | str):
+        text = repr(value)
+        if len(text) <= _MOST_LETTERS:
+            return text
+    return f"a {type(value).__name__}"
 
 
 def _for_owner(text: str) -> str:
     """Return text for the owner of private rows; without numbers outside of names in a notebook, which is stored."""
     if "ipykernel" not in sys.modules:
         return text
-    shown = re.sub(r"('[^']*'|`[^`]*`)|(?<!\w)\d([\d.,]*\d)?", lambda found: found[1] or "…", text)
-    return (
-        shown
-        if shown == text
-        else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
-    )
+    stored = re.sub(r"('[^']*'|`[^`]*`)|(?<!\w)\d([\d.,]*\d)?", lambda match: match[1] or "…", text)
+    if stored == text:
+        return text
+    return f"{stored} Notebooks are stored, so numbers are shown only outside of a notebook."
 
 
 _OF_FIT = "PATEClassifier.fit"  # to what the parameters belong that findings about rows name
@@ -47,9 +46,9 @@ class Naming(Protocol):
 
 def in_python(owner: str, name: str, *, first: bool = True) -> str:
     """Return how a program calls a parameter."""
-    called = name if name.startswith("-") or " " in name else f"`{name}`"
     if name in _SWITCHES and not first:
-        called = f"`{name}=True`"
+        return f"`{name}=True`"
+    called = name if name.startswith("-") or " " in name else f"`{name}`"
     return f"{called} of {owner}" if owner and first else called
 
 
@@ -73,33 +72,38 @@ class Problem(NamedTuple):
     got: str = ""
     fix: str = ""
 
-    def said(self, words: Naming = in_python) -> str:
+    def sentence(self, naming: Naming = in_python) -> str:
         """Return the sentence in the words of an interface."""
         owner, _, name = self.name.rpartition(".")
-        owner, name = (
-            (owner, name) if name.isidentifier() or name.startswith("-") else ("", self.name)
-        )
-        must, fix = (_in_words(text, owner, words) for text in (self.must, self.fix))
-        parts = (f"{words(owner, name)} must {must}.", f"Got {self.got}." if self.got else "", fix)
-        return " ".join(filter(None, parts))
+        if not (name.isidentifier() or name.startswith("-")):
+            owner = ""
+            name = self.name
+
+        text = f"{naming(owner, name)} must {_in_words(self.must, owner, naming)}."
+        if self.got:
+            text += f" Got {self.got}."
+        if self.fix:
+            text += f" {_in_words(self.fix, owner, naming)}"
+        return text
 
 
 class _Others(dict[str, str]):
     """The other parameters that a sentence names, in the words of an interface."""
 
-    def __init__(self, owner: str, words: Naming) -> None:
+    def __init__(self, owner: str, naming: Naming) -> None:
         super().__init__()
-        self._owner, self._words = owner, words
+        self._owner = owner
+        self._naming = naming
 
     def __missing__(self, name: str) -> str:
-        return self._words(self._owner, name, first=False)
+        return self._naming(self._owner, name, first=False)
 
 
-def _in_words(text: str, owner: str, words: Naming) -> str:
-    return Template(text).safe_substitute(_Others(owner, words))
+def _in_words(text: str, owner: str, naming: Naming) -> str:
+    return Template(text).safe_substitute(_Others(owner, naming))
 
 
-def as_is(text: object) -> str:
+def literal(text: object) -> str:
     """Return text for a sentence of a problem in which no sign names a parameter."""
     return str(text).replace("$", "$$")
 
@@ -122,12 +126,12 @@ class TutelageError(Exception):
         super().__init_subclass__()
         cls.code = code or cls.code
 
-    def said(self, _words: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, _naming: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
         return tuple(map(str, self.args))
 
     def __str__(self) -> str:
-        return "\n".join(self.said())
+        return "\n".join(self.sentences())
 
 
 class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter"):
@@ -156,9 +160,9 @@ class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter")
         error.problems = tuple(problems)
         return error
 
-    def said(self, words: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, naming: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
-        return tuple(dict.fromkeys(problem.said(words) for problem in self.problems))
+        return tuple(dict.fromkeys(problem.sentence(naming) for problem in self.problems))
 
 
 class InvalidDataError(TutelageError, ValueError, code="invalid-data"):
@@ -172,9 +176,9 @@ class UnknownParameterError(InvalidParameterError, TypeError, code="unknown-para
 class PreflightError(InvalidDataError, code="preflight"):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
 
-    def said(self, words: Naming = in_python, /) -> tuple[str, ...]:
+    def sentences(self, naming: Naming = in_python, /) -> tuple[str, ...]:
         """Return a text for each problem, one sentence or more, in the words of an interface."""
-        return tuple(_for_owner(_in_words(problem, _OF_FIT, words)) for problem in self.args)
+        return tuple(_for_owner(_in_words(problem, _OF_FIT, naming)) for problem in self.args)
 
 
 class OverlappingShardsError(InvalidDataError, code="overlapping-shards"):
@@ -285,12 +289,12 @@ class RepeatedFitWarning(UserWarning):
 class PreflightWarning(UserWarning):
     """A check of the rows before the first release found something for their owner to look at."""
 
-    def said(self, words: Naming = in_python) -> str:
+    def sentence(self, naming: Naming = in_python) -> str:
         """Return the warning in the words of an interface."""
-        return _for_owner(_in_words(str(self.args[0]), _OF_FIT, words))
+        return _for_owner(_in_words(str(self.args[0]), _OF_FIT, naming))
 
     def __str__(self) -> str:
-        return self.said()
+        return self.sentence()
 
 
 class UndeclaredClassesWarning(PreflightWarning):

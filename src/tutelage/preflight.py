@@ -20,7 +20,7 @@ from scipy import stats
 from tutelage._internal.records import Names, by_identity
 from tutelage._internal.typing import Array, FloatArray, Hidden, IntArray, Mask, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
-from tutelage.exceptions import as_is
+from tutelage.exceptions import literal
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
@@ -153,13 +153,13 @@ def preflight(sight: Sight, *, insist: bool = False) -> Found:
         *(one for one, is_large in overlaps.items() if is_large),
         *sight.read_off(),
     ]
-    refusals = [*map(as_is, found)]
+    refusals = [*map(literal, found)]
     found = [one for one, is_large in overlaps.items() if one and not is_large]
     found += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
-    warned = [*map(as_is, found)]
+    warned = [*map(literal, found)]
     if sight.unused_labels is not None:
         warned.append(
-            f"Column '{as_is(sight.unused_labels)}' of the public rows holds labels, and the student does not learn "
+            f"Column '{literal(sight.unused_labels)}' of the public rows holds labels, and the student does not learn "
             "from them. If everyone may see these labels, name it as $y_public: the student then starts from a model "
             "of them, at no cost."
         )
@@ -265,7 +265,7 @@ def _undecided_unit(sight: Sight) -> Iterator[str]:
         if name.startswith("column ") and name in sight.numbers:  # of an array
             fix = fix.replace("name this column", "pass this column by itself")
         yield (
-            f"Column '{as_is(name)}' of the private rows repeats as the id of a person does. Choose the privacy unit "
+            f"Column '{literal(name)}' of the private rows repeats as the id of a person does. Choose the privacy unit "
             f"now, because the ledger fixes it: {fix}"
         )
 

@@ -21,7 +21,7 @@ from tutelage.exceptions import (
     LedgerOvertakenError,
     PreflightError,
     RepeatedFitWarning,
-    as_is,
+    literal,
 )
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.beginning import Whom
@@ -264,7 +264,7 @@ class PreparedRelease(Private):
         is_new = name not in boundary.ledger.register.rooms(self.most)
         few = few_take_part(taking_part, self.method.mechanism, name) if is_new else None
         if few is not None and not self.once.insist:
-            raise PreflightError(f"{as_is(few)} {TO_INSIST}")
+            raise PreflightError(f"{literal(few)} {TO_INSIST}")
         boundary.require_room(self.method, self.public)
         boundary.prepared = self.method.prepare(self.public, people.only(taking_part))
 

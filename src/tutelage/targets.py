@@ -19,7 +19,7 @@ from tutelage._internal.records import by_identity, by_keywords, frozen
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, quote
 from tutelage.tables import by_value, column_array, is_missing, is_number, spelled
 
 STEPS = 2**16  # of the range of a number
@@ -93,7 +93,7 @@ class Goal:
             raise InvalidParameterError(
                 "goal",
                 f"be {', '.join(known)}, or a recall such as recall at 5 %",
-                shown(self.name),
+                quote(self.name),
             )
 
     @property
@@ -165,7 +165,7 @@ class Goal:
             raise InvalidParameterError(
                 "PATEClassifier.class_weight",
                 "map class values to positive numbers, as in {'yes': 10}",
-                shown(class_weight),
+                quote(class_weight),
                 "Each key must be one of the classes.",
             )
         return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))
@@ -260,7 +260,7 @@ class Classes:
             yield Problem(
                 "PATEClassifier.classes",
                 "be a list of class values, or a mapping",
-                shown(self.values),
+                quote(self.values),
             )
         elif self.values is not None:
             labels = self.values
@@ -425,7 +425,7 @@ class Numbers:
             raise InvalidParameterError(
                 "PATERegressor.target_range",
                 "be the lowest and the highest possible value, as in [0, 100]",
-                shown(ends),
+                quote(ends),
                 "Take both from public knowledge, not from private rows.",
             )
         low, high = (int(end) if isinstance(end, Integral) else float(end) for end in ends)

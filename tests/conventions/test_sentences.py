@@ -103,7 +103,9 @@ def test_a_program_can_tell_errors_apart_without_their_sentences():
     error = exceptions.InvalidParameterError("plan.epsilon", "be above 0", "-1", "Raise $epsilon.")
     assert (error.code, error.parameter) == ("invalid-parameter", "epsilon")
     assert str(error) == "`epsilon` of plan must be above 0. Got -1. Raise `epsilon`."
-    assert error.said(on_command_line) == ("--epsilon must be above 0. Got -1. Raise --epsilon.",)
+    assert error.sentences(on_command_line) == (
+        "--epsilon must be above 0. Got -1. Raise --epsilon.",
+    )
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 import msgspec
 
-from tutelage.exceptions import InvalidDataError, TutelageError, shown
+from tutelage.exceptions import InvalidDataError, TutelageError, quote
 
 FORMAT = 1  # of every kind of file
 Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -86,7 +86,7 @@ def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file
         raise damaged
     if (found := content.pop("format")) != FORMAT:
         raise AnotherFormatError(
-            f"A {kind} file has another format ({shown(found)}); read it with the version of tutelage that made it."
+            f"A {kind} file has another format ({quote(found)}); read it with the version of tutelage that made it."
         )
     return content
 

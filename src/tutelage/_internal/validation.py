@@ -16,7 +16,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     Problem,
-    shown,
+    quote,
 )
 
 MOST_VOTES = 1e15
@@ -39,7 +39,7 @@ def local_epsilon(value: object, owner: str) -> float:
 def integer_at_least(value: object, minimum: int, name: str, owner: str) -> int:
     """Return `value` as an int if it is an integer that is not below `minimum`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < minimum:
-        raise InvalidParameterError(f"{owner}.{name}", f"be an integer >= {minimum}", shown(value))
+        raise InvalidParameterError(f"{owner}.{name}", f"be an integer >= {minimum}", quote(value))
     return int(value)
 
 
@@ -117,7 +117,7 @@ def _number(
         with suppress(OverflowError):  # an integer of hundreds of digits
             if fits(number := float(value)):
                 return number
-    raise InvalidParameterError(f"{owner}.{name}", rule, shown(value))
+    raise InvalidParameterError(f"{owner}.{name}", rule, quote(value))
 
 
 def hmac_key(key: bytes, owner: str) -> bytes:

@@ -16,7 +16,7 @@ from tutelage.audit.mechanism import (
     lower_bound,
 )
 from tutelage.ballots import BallotSum
-from tutelage.exceptions import InvalidParameterError, shown
+from tutelage.exceptions import InvalidParameterError, quote
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import round_up
@@ -87,7 +87,7 @@ def audit_sum(
     along = np.array(ballot)
     if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
         raise InvalidParameterError(
-            f"{owner}.ballot", "be a vector of whole numbers that are not all 0", shown(ballot)
+            f"{owner}.ballot", "be a vector of whole numbers that are not all 0", quote(ballot)
         )
     norm_squared = int(along @ along)
     source = known_noise(noise, owner)

@@ -237,7 +237,9 @@ def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
     if category.__module__.startswith("tutelage."):
-        told = message.said(on_command_line) if isinstance(message, PreflightWarning) else message
+        told = (
+            message.sentence(on_command_line) if isinstance(message, PreflightWarning) else message
+        )
         remark(f"warning: {told}")
     else:
         _show_as_python_does(message, category, *place, **more)
@@ -304,7 +306,7 @@ def main() -> None:
         except TutelageError as error:
             _refuse(
                 2 if isinstance(error, ConfigError | InvalidParameterError) else 1,
-                *error.said(on_command_line),
+                *error.sentences(on_command_line),
             )
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")

@@ -311,7 +311,7 @@ def _answer(topic: str, suggested: str | None) -> str:
             if text:
                 check_statements({topic: text})
         except TutelageError as error:
-            remark(" ".join((*error.said(on_command_line), "Type it again.")))
+            remark(" ".join((*error.sentences(on_command_line), "Type it again.")))
         else:
             return text
 

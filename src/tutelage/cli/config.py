@@ -351,7 +351,7 @@ def config_of(settings: Entries, base: Path) -> RunConfig:
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
-            problems["public"] = [*error.said(on_command_line)]
+            problems["public"] = [*error.sentences(on_command_line)]
     sentences = [one for found in problems.values() for one in found]
     # A check is left out if a section that it looks at has problems of its own.
     for sections, check in _CHECKS:
@@ -360,7 +360,7 @@ def config_of(settings: Entries, base: Path) -> RunConfig:
         try:
             sentences += check(config) or ()
         except (ConfigError, InvalidParameterError) as error:
-            sentences += error.said(on_command_line)
+            sentences += error.sentences(on_command_line)
     if sentences:
         raise ConfigError(*dict.fromkeys(sentences))
     return config
@@ -376,7 +376,7 @@ def _schema_of(config: RunConfig) -> Schema:
     try:
         return Schema.learn(read_table(config.input_file("public")).without(no_features))
     except InvalidDataError as error:
-        raise ConfigError(*error.said(on_command_line)) from None
+        raise ConfigError(*error.sentences(on_command_line)) from None
 
 
 def read_schema(path: Path) -> Schema:

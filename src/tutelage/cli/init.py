@@ -102,7 +102,7 @@ class _Questions:
             try:
                 return read(require_printable(typed, "An answer"))
             except TutelageError as error:
-                say(" ".join(error.said(on_command_line)), err=True)
+                say(" ".join(error.sentences(on_command_line)), err=True)
                 self._wrong += 1
                 if self._wrong >= _MOST_WRONG and not sys.stdin.isatty():
                     raise
@@ -356,7 +356,7 @@ def _look(config: RunConfig) -> None:
         data = load_sources(config)
         prepared(config, data)
     except TutelageError as error:
-        for problem in error.said(on_command_line):
+        for problem in error.sentences(on_command_line):
             remark(f"warning: `tutelage run` would refuse this: {problem}")
 
 

@@ -109,7 +109,7 @@ def entries_in(
         try:
             found[key] = read(value, types[key], key, where)
         except (ConfigError, InvalidParameterError) as error:
-            problems[key] = [*error.said(on_command_line)]
+            problems[key] = [*error.sentences(on_command_line)]
     return found, problems
 
 

@@ -27,8 +27,8 @@ from tutelage.exceptions import (
     Problem,
     TutelageError,
     UndeclaredClassesWarning,
-    as_is,
-    shown,
+    literal,
+    quote,
 )
 from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
@@ -210,14 +210,14 @@ class Inputs(Parameters):
                     yield Problem(
                         f"{self._owner}.fit.{place}",
                         "not be a column of the schema, because those columns are features",
-                        fix=f"Remove {as_is(repr(name))} from the schema.",
+                        fix=f"Remove {literal(repr(name))} from the schema.",
                     )
         proposal = rows.once.proposal
         if not isinstance(proposal, Proposal | None):
             yield Problem(
                 f"{self._owner}.prepare.proposal",
                 "be a Proposal of tutelage.publishing",
-                shown(proposal),
+                quote(proposal),
             )
         method = self.method
         if proposal is not None and not (
@@ -546,7 +546,7 @@ class Inputs(Parameters):
             raise InvalidParameterError(
                 f"{self._owner}.prepare.scored",
                 f"be less than the {len(public.rows)} public rows, and not negative",
-                shown(scored),
+                quote(scored),
             )
         private, table = numbered_as(public, X)
         wanted = LearnedMap() if run.teacher_map is None and not run.trains else run.teacher_map
@@ -560,7 +560,7 @@ class Inputs(Parameters):
                 ).feature_map(wanted)
             except ValueError as error:  # about public rows and settings only
                 raise InvalidParameterError(
-                    f"{self._owner}.features", "fit the public rows", fix=as_is(error)
+                    f"{self._owner}.features", "fit the public rows", fix=literal(error)
                 ) from None
             run = replace(
                 run,
@@ -695,7 +695,7 @@ class Inputs(Parameters):
         kind = type(error).__name__
         if self.target_.origin == "private" and not isinstance(error, TutelageError):
             return f"It raised {kind}, whose message may quote private class values. To see it, declare $classes."
-        return f"It raised {kind}: {as_is(error)}"
+        return f"It raised {kind}: {literal(error)}"
 
     def _least_noise(self, run: Resolved) -> float | None:
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""

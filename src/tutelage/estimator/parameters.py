@@ -23,7 +23,7 @@ from tutelage._internal.validation import (
     probability,
     problems_in,
 )
-from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, shown
+from tutelage.exceptions import InvalidParameterError, Problem, UnknownParameterError, quote
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import ColumnMap, LearnedMap, require_no_columns
 from tutelage.features.schema import Schema
@@ -153,7 +153,7 @@ def _problems_of_once(once: Once, owner: str) -> Iterator[Problem]:
     """Yield problems of the arguments of one fit."""
     for name, (kind, rule) in _TYPES_OF_FIT.items():
         if not isinstance(value := getattr(once, name), kind):
-            yield Problem(f"{owner}.fit.{name}", f"be {rule}", shown(value))
+            yield Problem(f"{owner}.fit.{name}", f"be {rule}", quote(value))
 
 
 def _place_of(name: str, known: list[str]) -> str:
@@ -262,7 +262,7 @@ class Parameters(BaseEstimator):
             raise InvalidParameterError(
                 f"{self._owner}.method",
                 "be a method of tutelage.methods, such as NoisyMoments() or TeacherVotes(teacher)",
-                shown(self.method),
+                quote(self.method),
             )
         return self.method or self._default_method
 
@@ -291,7 +291,7 @@ class Parameters(BaseEstimator):
         """Yield problems of single parameters; none quotes what may be rows, ids or votes."""
         for name, (kind, rule) in _TYPES.items():
             if not isinstance(value := getattr(self, name), kind):
-                yield Problem(f"{self._owner}.{name}", f"be {rule}", shown(value))
+                yield Problem(f"{self._owner}.{name}", f"be {rule}", quote(value))
         for name, check in _NUMBERS.items():
             value = getattr(self, name)
             if hasattr(value, "fit"):
@@ -307,7 +307,7 @@ class Parameters(BaseEstimator):
         yield from self._problems_of_target()
         kind, rule = self._columns
         if not isinstance(self.columns, kind | None):
-            yield Problem(f"{self._owner}.columns", f"be {rule}", shown(self.columns))
+            yield Problem(f"{self._owner}.columns", f"be {rule}", quote(self.columns))
         if not isinstance(self.features, LearnedMap | None):
             yield from problems_in(
                 partial(require_public_map, self.features, self._owner, "features")

@@ -18,7 +18,7 @@ from sklearn.utils import InputTags, Tags, TargetTags
 
 from tutelage._internal.records import Entries, Names, frozen
 from tutelage._internal.typing import Array, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, as_is, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal, quote
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
     COMMA,
@@ -104,7 +104,7 @@ class PublicColumns(PublicFeatureMap):
                 "PublicColumns.learn.names",
                 "be a sequence of names",
                 f"{names!r}",
-                f"Pass [{as_is(repr(names))}].",
+                f"Pass [{literal(repr(names))}].",
             )
         table = named_cells(public, names)
         if table is None:
@@ -249,8 +249,8 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
                 "PublicColumns.learn.kinds",
-                f"give column '{as_is(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
-                shown(kind),
+                f"give column '{literal(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
+                quote(kind),
             )
 
 
@@ -294,7 +294,7 @@ class LearnedMap:
     def __post_init__(self) -> None:
         if self.name not in (None, *FEATURE_MAPS):
             raise InvalidParameterError(
-                "LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", shown(self.name)
+                "LearnedMap.name", f"be one of {', '.join(FEATURE_MAPS)}", quote(self.name)
             )
         takers = {"components": ("pca", "images"), "image_shape": ("images",)}
         for setting, maps in takers.items():

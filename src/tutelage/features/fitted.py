@@ -37,7 +37,7 @@ from sklearn.preprocessing import (
 )
 
 from tutelage._internal.typing import Array, FloatArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, literal
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
@@ -155,7 +155,7 @@ class PublicTransformer(_Vouched):
             raise InvalidParameterError(
                 "PublicTransformer.learn.transformer",
                 "support cloning, and fitting on the public rows without labels",
-                fix=f"It raised {type(error).__name__}: {as_is(error)}",
+                fix=f"It raised {type(error).__name__}: {literal(error)}",
             ) from None
         made = cls.__new__(cls)
         vars(made).update(

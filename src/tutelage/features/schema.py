@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from tutelage._internal.records import Entries, Names
 from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, as_is, shown
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    Problem,
+    literal,
+    quote,
+)
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
 from tutelage.tables import (
@@ -79,7 +85,7 @@ class Schema(PublicFeatureMap):
             raise InvalidParameterError(
                 "Schema.columns",
                 f"be a mapping of column names to ranges or categories, with 1 to {_MOST_COLUMNS} columns",
-                shown(self.columns),
+                quote(self.columns),
             )
         problems = [*filter(None, map(_problem_of, self.columns, self.columns.values()))]
         if problems:
@@ -330,7 +336,7 @@ def _problem_of(name: object, column: object) -> Problem | None:
     ranges = (
         f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
     )
-    return Problem("Schema.columns", f"give {as_is(shown(name))} {ranges}", shown(column))
+    return Problem("Schema.columns", f"give {literal(quote(name))} {ranges}", quote(column))
 
 
 def edges_of(column: Sequence[Any]) -> FloatArray:

@@ -11,7 +11,7 @@ from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
 from tutelage._internal.records import named
 from tutelage.digests import canonical
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, quote
 from tutelage.ledger.disk import held_folder
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
@@ -29,7 +29,7 @@ def member_name(value: object, owner: str) -> str:
         raise InvalidParameterError(
             f"{owner}.name",
             "be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit",
-            shown(value),
+            quote(value),
         )
     return value
 
@@ -38,7 +38,7 @@ def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     """Return `value` if it is a string of this number of lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
         raise InvalidParameterError(
-            f"{owner}.{name}", f"be {digits} lower-case hex digits", shown(value)
+            f"{owner}.{name}", f"be {digits} lower-case hex digits", quote(value)
         )
     return value
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tutelage._internal.extras import install
 from tutelage._internal.records import frozen, record_in
-from tutelage.exceptions import FederationError, InvalidParameterError, shown
+from tutelage.exceptions import FederationError, InvalidParameterError, quote
 from tutelage.federation.documents import document, member_name, read_within, write_again, write_new
 
 SERVER = "server"  # FLARE's own name for it
@@ -82,7 +82,7 @@ class Kit:
     def __post_init__(self) -> None:
         member_name(self.name, "a kit")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*:[0-9]{1,5}", self.server):
-            raise InvalidParameterError("a kit.server", "be HOST:PORT", shown(self.server))
+            raise InvalidParameterError("a kit.server", "be HOST:PORT", quote(self.server))
 
 
 @frozen

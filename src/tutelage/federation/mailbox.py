@@ -26,7 +26,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     StaleBatchError,
-    shown,
+    quote,
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
@@ -159,7 +159,7 @@ def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageErro
     for name, wanted in plain(expected).items():
         if (got := content[name]) != wanted:
             return ForgedMessageError(
-                f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}."
+                f"`{name}` of a message from {sender.name} must be {wanted}. Got {quote(got)}."
             )
     return damaged
 

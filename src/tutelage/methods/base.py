@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.events import Event, Repeated
-from tutelage.exceptions import InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidParameterError, Problem, quote
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import require_no_columns
 from tutelage.methods.needs import Needs
@@ -97,7 +97,7 @@ class Method(ABC):
         if isinstance(seen, str):
             if seen != "rows":
                 yield Problem(
-                    f"{owner}.student_features", "be 'rows' or a public feature map", shown(seen)
+                    f"{owner}.student_features", "be 'rows' or a public feature map", quote(seen)
                 )
         elif seen is not None:
             for check in (require_public_map, require_no_columns):

@@ -12,7 +12,7 @@ from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, quote
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.methods.requests import Answer, Asking, Request, first_places
 from tutelage.students import fit_student
@@ -127,7 +127,7 @@ class Rounds:
             raise InvalidParameterError(
                 "ask_in_rounds.student",
                 "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
-                shown(student),
+                quote(student),
             )
         confidence = getattr(self.mechanism, "confidence", 1.0)
         if confidence * self.n_classes <= 1:

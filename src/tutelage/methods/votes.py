@@ -13,7 +13,7 @@ from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event, Repeated, of_queries
-from tutelage.exceptions import InvalidParameterError, Problem, shown
+from tutelage.exceptions import InvalidParameterError, Problem, quote
 from tutelage.methods.base import Method
 from tutelage.methods.requests import (
     Asking,
@@ -135,7 +135,7 @@ class VotesOnQueries(Method):
             raise InvalidParameterError(
                 f"{type(self).__name__}.selection",
                 "be the name of a selection rule, or a QuerySelector",
-                shown(self.selection),
+                quote(self.selection),
             )
         if self.rule.needs_answers and self.rounds == 1:
             raise InvalidParameterError(

@@ -5,7 +5,7 @@ from typing import final
 from tutelage._internal.records import frozen
 from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Filter, limit_of
-from tutelage.exceptions import InvalidParameterError, shown
+from tutelage.exceptions import InvalidParameterError, quote
 from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals, require_trials
 from tutelage.methods.base import with_student
@@ -65,7 +65,7 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
     """
     if not isinstance(method, Method):
         raise InvalidParameterError(
-            "plan.method", "be a method of tutelage.methods, such as TeacherVotes()", shown(method)
+            "plan.method", "be a method of tutelage.methods, such as TeacherVotes()", quote(method)
         )
     require_trials(method)
     if method.student is None:

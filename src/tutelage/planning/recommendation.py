@@ -9,7 +9,7 @@ from msgspec import structs
 from tutelage._internal import drawing
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.records import Entries, Names, frozen
-from tutelage.exceptions import InvalidParameterError, as_is
+from tutelage.exceptions import InvalidParameterError, literal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
@@ -223,7 +223,7 @@ class Plan:
             raise InvalidParameterError(
                 "Plan.parameters.despite_plan",
                 "be True to continue, because the plan recommends no release",
-                fix=as_is(self.obstacle),
+                fix=literal(self.obstacle),
             )
         return {
             "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]

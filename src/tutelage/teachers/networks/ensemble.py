@@ -17,7 +17,7 @@ from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, as_is
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
@@ -243,7 +243,7 @@ def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) ->
         raise InvalidParameterError(
             "Network.factory",
             f"make a module that takes rows of shape {row_shape}",
-            fix=f"It raised {type(error).__name__}: {as_is(error)}",
+            fix=f"It raised {type(error).__name__}: {literal(error)}",
         ) from None
     got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
     if got != (2, n_classes):
@@ -265,7 +265,7 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         raise InvalidParameterError(
             "Network.factory",
             "make modules that torch can train together",
-            fix=f"Use engine='sequential'. It raised {type(error).__name__}: {as_is(error)}",
+            fix=f"Use engine='sequential'. It raised {type(error).__name__}: {literal(error)}",
         ) from None
 
 
