@@ -29,7 +29,7 @@ from tutelage import (
 )
 from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.ballots import OneHot, Vector, sum_of_cells
-from tutelage.digests import data_digest, spelled_out
+from tutelage.digests import data_digest, plain_settings
 from tutelage.events import Composed, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -122,7 +122,7 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
 
         driven(whole.method.steps(whole.public), answer, lambda asked: asked.make())
         names = "rows", "teacher_rows", "student_rows", "classes", "unit", "n_teachers"
-        return spelled_out([getattr(whole.public, one) for one in names]), seen
+        return plain_settings([getattr(whole.public, one) for one in names]), seen
 
     everybody = np.ones(300, dtype=bool)
     assert (
@@ -175,7 +175,7 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
     spell = (
         "from tutelage.digests import *; from sklearn.ensemble import *; from tutelage.students import *; "
         + (
-            "print(canonical(spelled_out([{'b': 1.5, 'a': 1}, RandomForestClassifier(3), NoisySumClassifier()])))"
+            "print(canonical(plain_settings([{'b': 1.5, 'a': 1}, RandomForestClassifier(3), NoisySumClassifier()])))"
         )
     )
     command = [sys.executable, "-c", spell]

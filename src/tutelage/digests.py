@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.tables import Cells, Table, by_value, spelled
+from tutelage.tables import Cells, Table, by_value, cell_text
 
 _HEAP_TYPE = 1 << 9  # the flag of a class that is written in Python
 _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
@@ -55,7 +55,7 @@ def canonical(content: Any) -> str:
     )
 
 
-def spelled_out(value: Any) -> Any:
+def plain_settings(value: Any) -> Any:
     """Return settings as plain values: the same in every process, on every machine, under all versions of libraries.
 
     Raises `TypeError` for what has no such spelling: a function without a name, or a generator of random numbers.
@@ -67,15 +67,15 @@ def spelled_out(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         content = value.tobytes()
         if value.dtype == object:
-            content = canonical([spelled_out(cell) for cell in value.ravel().tolist()]).encode()
+            content = canonical([plain_settings(cell) for cell in value.ravel().tolist()]).encode()
         return ["array", value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
     if isinstance(value, Mapping):
         return [
             "mapping",
-            sorted([spelled_out(name), spelled_out(one)] for name, one in value.items()),
+            sorted([plain_settings(name), plain_settings(one)] for name, one in value.items()),
         ]
     if isinstance(value, list | tuple):
-        return [spelled_out(one) for one in value]
+        return [plain_settings(one) for one in value]
     name = getattr(value, "__qualname__", None)
     if name is not None and "<" not in name and not hasattr(value, "__self__"):
         return f"{value.__module__}.{name}"
@@ -91,7 +91,7 @@ def spelled_out(value: Any) -> Any:
         raise TypeError  # what it does is not in attributes that can be read
     slots = (one for parent in kind.__mro__ for one in getattr(parent, "__slots__", ()))
     given = {one: getattr(value, one) for one in [*slots, *getattr(value, "__dict__", {})]}
-    return [f"{kind.__module__}.{kind.__qualname__}", spelled_out(given)]
+    return [f"{kind.__module__}.{kind.__qualname__}", plain_settings(given)]
 
 
 def query_hashes(
@@ -239,10 +239,10 @@ def _cells(cells: Cells) -> _Spelled:
         return found
     if cells.dtype.kind in "bM":
         values, place = np.unique(cells, return_inverse=True)
-        return _texts([spelled(value) for value in values.tolist()])[place]
+        return _texts([cell_text(value) for value in values.tolist()])[place]
     values = cells.tolist()
     if set(map(type, values)) != {str}:
-        values = [spelled(value) for value in values]
+        values = [cell_text(value) for value in values]
     return _texts(values)
 
 

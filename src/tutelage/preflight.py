@@ -24,7 +24,7 @@ from tutelage.exceptions import literal
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
-from tutelage.tables import MOMENT, Cells, Table, by_value, spelled
+from tutelage.tables import MOMENT, Cells, Table, by_value, cell_text
 
 _FEWEST_PUBLIC_ROWS = 5
 _FEWEST_ROWS_OF_CLASS = 3
@@ -624,7 +624,7 @@ def _are_codes(cells: Cells) -> bool:
     """Return whether most cells are short texts with letters, as codes and names are, and many are repeated."""
     if cells.dtype.kind not in "OU":
         return False
-    texts = [spelled(cell) for cell in cells.tolist()]
+    texts = [cell_text(cell) for cell in cells.tolist()]
     times = Counter(texts)
     if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
         return False
@@ -699,7 +699,7 @@ def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
 def _comparable_cells(cells: Cells) -> list[Any]:
     """Return cells as a list; objects as texts, as not all of them can be compared or have a hash."""
     values = cells.tolist()
-    return [*map(spelled, values)] if cells.dtype == object else values
+    return [*map(cell_text, values)] if cells.dtype == object else values
 
 
 @final

@@ -107,7 +107,7 @@ class Table:
 
     def texts(self, name: str) -> list[str]:
         """Return the cells of column `name` as text, the same for every form of a table."""
-        return [spelled(cell) for cell in self.column(name).tolist()]
+        return [cell_text(cell) for cell in self.column(name).tolist()]
 
     def parts(self, at_once: int) -> Iterator["Table"]:
         """Yield the rows as tables of at most `at_once` rows, from top to bottom."""
@@ -589,7 +589,7 @@ def _pandas_column(series: Any) -> _Column:
         return _arrow_column(pa.table({"": series}).column(0))
     known = [*series.cat.categories]
     kind = _of_categories(_type_of_cells(np.array(known, dtype=object)))
-    order = tuple(map(spelled, known)) if series.cat.ordered else ()
+    order = tuple(map(cell_text, known)) if series.cat.ordered else ()
     return _Column(_coded(known, series.cat.codes.to_numpy()), kind, order)
 
 
@@ -611,7 +611,7 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
             types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
         )
         order = coded.unify_dictionaries().chunk(0).dictionary.to_pylist() if has_order else ()
-        return _Column(np.concatenate(chunks), _type_of(found), tuple(map(spelled, order)))
+        return _Column(np.concatenate(chunks), _type_of(found), tuple(map(cell_text, order)))
     is_plain = types.is_integer(found) or types.is_boolean(found)
     if types.is_timestamp(found) or types.is_date(found):
         cells = values.to_numpy().astype("datetime64[us]")
@@ -624,7 +624,7 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
 
 def _coded(known: list[Any], codes: Array) -> Cells:
     """Return the cell of each code; -1 stands for an empty one."""
-    cells = [cell if isinstance(cell, str | bytes) else spelled(cell) for cell in known]
+    cells = [cell if isinstance(cell, str | bytes) else cell_text(cell) for cell in known]
     return np.array([*cells, None], dtype=object)[codes]
 
 
@@ -729,7 +729,7 @@ def is_missing(cell: Any) -> bool:
         return False
 
 
-def spelled(cell: Any) -> str:
+def cell_text(cell: Any) -> str:
     """Return a cell as text: an empty one as none, and whole numbers and days in one way."""
     try:
         if isinstance(cell, str):
@@ -760,7 +760,7 @@ def by_value(cell: Any) -> str:
 
     Libraries change the type of a whole column because of a single cell in it, and with the type how all are spelled.
     """
-    text = spelled(cell)
+    text = cell_text(cell)
     if text.casefold() in ("true", "false"):
         return text.capitalize()
     try:
@@ -768,7 +768,7 @@ def by_value(cell: Any) -> str:
             moment = datetime.fromisoformat(text)
             if moment.tzinfo is not None:
                 moment = moment.astimezone(UTC).replace(tzinfo=None)
-            return spelled(moment)
+            return cell_text(moment)
         number = float(text)
     except (OverflowError, ValueError):
         return text

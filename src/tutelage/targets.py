@@ -20,7 +20,7 @@ from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, quote
-from tutelage.tables import by_value, column_array, is_missing, is_number, spelled
+from tutelage.tables import by_value, cell_text, column_array, is_missing, is_number
 
 STEPS = 2**16  # of the range of a number
 _LARGEST = 2**53  # whole numbers are floats, too
@@ -205,7 +205,7 @@ class ClassCodes:
                 raise InvalidDataError(MISSING_LABEL)
             declared = "public labels" if self.origin == "public" else "declared `classes`"
             cause = cause_of_unknown(
-                {spelled(one) for one in values if _value(one) not in by_text}, [*self.places]
+                {cell_text(one) for one in values if _value(one) not in by_text}, [*self.places]
             )
             raise InvalidDataError(
                 f"The private labels hold a value that is not among the {declared}{cause}"
@@ -476,7 +476,7 @@ def _whole(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _value(label: Any) -> str:
     """Return a label by its value, or as it is spelled where a float would have other digits."""
-    text = spelled(label)
+    text = cell_text(label)
     is_long = is_number(text) and not abs(float(text)) <= _LARGEST
     return text if is_long or "_" in text else by_value(label)
 

@@ -21,7 +21,7 @@ from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
-from tutelage.digests import canonical, data_digest, spelled_out
+from tutelage.digests import canonical, data_digest, plain_settings
 from tutelage.estimator.inputs import Inputs, Rows, Taken, labeled
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
 from tutelage.exceptions import (
@@ -556,5 +556,5 @@ class Estimator(Inputs):
                 run.noise.simulated,
                 data_digest(*public).hex(),
             ]
-            return hashlib.sha256(canonical(spelled_out(whole)).encode()).hexdigest()
+            return hashlib.sha256(canonical(plain_settings(whole)).encode()).hexdigest()
         return secrets.token_hex(32)

@@ -23,10 +23,10 @@ from tutelage.tables import (
     Table,
     as_table,
     by_value,
+    cell_text,
     column_array,
     is_missing,
     is_number,
-    spelled,
 )
 
 TEXT = "text"
@@ -45,7 +45,7 @@ _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.
 _SIMPLE = (str, Real, Decimal, date, time)
 
 Categories = npt.NDArray[np.str_]
-Kind = str | Categories
+ColumnKind = str | Categories
 """A word, or the categories."""
 
 
@@ -153,7 +153,7 @@ def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
 # Kinds of public columns
 
 
-def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
+def kind_of(table: Table, name: str, *, short_texts: bool = False) -> ColumnKind:
     """Return the kind of a public column: a word, or its categories; short texts, such as ids, are refused or text."""
     cells = table.column(name)
     if cells.dtype.kind in "iufM" and np.any(cells == cells):  # one is filled: no NaN, NaT
@@ -199,7 +199,7 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
     )
 
 
-def require_kind(table: Table, name: str, kind: Kind) -> None:
+def require_kind(table: Table, name: str, kind: ColumnKind) -> None:
     """Refuse public cells that are not of the declared kind."""
     cells = table.column(name)
     column = f"Column '{name}' of the public rows"
@@ -212,7 +212,7 @@ def require_kind(table: Table, name: str, kind: Kind) -> None:
     for value in strange.tolist():
         if not _is_empty(value):
             raise InvalidDataError(
-                f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(value)!r}."
+                f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {cell_text(value)!r}."
             )
 
 
@@ -220,7 +220,7 @@ def categories_of(table: Table, name: str) -> Categories:
     """Return the categories of a public column, sorted or in their order."""
     cells = table.column(name)
     filled = _filled(cells)
-    known = set(map(spelled, filled))
+    known = set(map(cell_text, filled))
     if name in table.levels:
         order = [level for level in table.levels[name] if level in known]
     elif all(map(_is_truth, filled)):

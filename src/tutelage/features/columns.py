@@ -43,11 +43,11 @@ from tutelage.features.texts import text_features
 from tutelage.tables import (
     Table,
     as_table,
+    cell_text,
     column_array,
     is_lazy,
     is_missing,
     require_same_types,
-    spelled,
 )
 
 
@@ -127,7 +127,7 @@ class PublicColumns(PublicFeatureMap):
             else:
                 kind = given[name]
                 if not isinstance(kind, str):
-                    kind = np.array([spelled(value) for value in kind])
+                    kind = np.array([cell_text(value) for value in kind])
                 require_kind(table, name, kind)
             if isinstance(kind, str) and kind != "category":
                 words[name] = kind
@@ -246,7 +246,7 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
         values = (
             [*kind] if isinstance(kind, Sequence | np.ndarray) and not isinstance(kind, str) else []
         )
-        if not values or len(set(map(spelled, values))) < len(values):
+        if not values or len(set(map(cell_text, values))) < len(values):
             raise InvalidParameterError(
                 "PublicColumns.learn.kinds",
                 f"give column '{literal(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
@@ -465,7 +465,7 @@ def labels_of_public(X_public: Any, y: Any) -> Array | None:
         y = table.column(y)
     cells = np.asarray([] if y is None else column_array(y))
     known = cells[[not is_missing(cell) for cell in cells.tolist()]]
-    return known if len(set(map(spelled, known.tolist()))) > 1 else None
+    return known if len(set(map(cell_text, known.tolist()))) > 1 else None
 
 
 def dense_rows(rows: Any) -> Any:

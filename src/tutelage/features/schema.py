@@ -31,10 +31,10 @@ from tutelage.tables import (
     Table,
     as_table,
     by_value,
+    cell_text,
     chosen_by_a_cell,
     is_number,
     require_type,
-    spelled,
 )
 
 _EVEN = 16  # bins of a number, of one width
@@ -274,7 +274,7 @@ def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     if _is_range(column):
         whole = all(isinstance(end, Integral) for end in column)
     elif all(
-        is_number(one) and spelled(float(one)) == one and abs(float(one)) <= _LARGEST
+        is_number(one) and cell_text(float(one)) == one and abs(float(one)) <= _LARGEST
         for one in column
     ):
         whole = all(float(one) % 1 == 0 for one in column)
@@ -351,7 +351,7 @@ def edges_of(column: Sequence[Any]) -> FloatArray:
 
 def _named(column: Sequence[Any]) -> list[str]:
     if not _is_range(column):
-        return [spelled(one) for one in column]
+        return [cell_text(one) for one in column]
     edges = edges_of(column).tolist()
     if np.all(np.diff(edges) == 1):
         return [f"{edge:g}" for edge in edges]

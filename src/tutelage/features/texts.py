@@ -50,10 +50,10 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
         "dtype": np.float32,
     }
     vectorizers = {
-        "words": Terms(stop_words="english", **shared),
-        "letters": Terms(analyzer="char_wb", ngram_range=(3, 5), **shared),
+        "words": TermWeights(stop_words="english", **shared),
+        "letters": TermWeights(analyzer="char_wb", ngram_range=(3, 5), **shared),
     }
-    known = list[tuple[str, Terms]]()
+    known = list[tuple[str, TermWeights]]()
     for name, part in vectorizers.items():
         with suppress(ValueError):  # nothing is left
             part.fit(texts)
@@ -73,7 +73,7 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
 
 
 @final
-class Terms(TfidfVectorizer):
+class TermWeights(TfidfVectorizer):
     """TF-IDF that is stored as one text of all terms: a file with an entry for each of them takes a minute to write."""
 
     vocabulary_: dict[str, int]

@@ -12,7 +12,7 @@ import numpy as np
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
-from tutelage.digests import data_digest, spelled_out
+from tutelage.digests import data_digest, plain_settings
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.schema import Schema
@@ -194,7 +194,7 @@ class SumsOverSchema(NoisySums):
             )
         columns = []
         for (name, column), bins in zip(schema.columns.items(), schema.bins, strict=True):
-            columns.append([name, spelled_out(column), bins])
+            columns.append([name, plain_settings(column), bins])
         about: list[Any] = [self.name, columns]
         if public.labels is not None:
             about += [data_digest(public.rows, public.labels).hex(), "targets"]

@@ -47,7 +47,7 @@ _TRUSTED = (
     "tutelage.features.scored.BesideScores",
     "tutelage.features.scored.PublicModel",
     "tutelage.features.scored.ScoredRows",
-    "tutelage.features.texts.Terms",
+    "tutelage.features.texts.TermWeights",
     "tutelage.students.additive.AdditiveClassifier",
     "tutelage.students.additive_mean.AdditiveRegressor",
     "tutelage.students.forest.ForestStudent",
