@@ -20,7 +20,7 @@ from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidPar
 from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import Additive, NoisyMoments
-from tutelage.methods.additive import _LONGEST, residuals_in_steps
+from tutelage.methods.additive import _LONGEST, _residuals_in_steps
 from tutelage.methods.requests import Answer, driven
 from tutelage.methods.sums import PeopleReady
 from tutelage.partition import Shards
@@ -245,7 +245,7 @@ def test_a_person_of_very_many_rows_casts_the_mean_of_all_of_them(small_requests
 @given(st.lists(st.floats(-40, 40), min_size=2, max_size=6), st.data())
 def test_residuals_are_whole_and_no_longer_than_allowed(scores, data):
     label = data.draw(st.integers(0, len(scores) - 1))
-    found = residuals_in_steps(np.array([scores]), np.array([label])).astype(object)
+    found = _residuals_in_steps(np.array([scores]), np.array([label])).astype(object)
     assert (found**2).sum() <= _LONGEST**2
     assert found[0, label] >= 0
 

@@ -23,7 +23,7 @@ from tutelage.exceptions import (
     PreflightError,
 )
 from tutelage.features import Schema
-from tutelage.methods.additive_mean import _LONGEST, residuals_in_steps
+from tutelage.methods.additive_mean import _LONGEST, _residuals_in_steps
 from tutelage.students.stacking import joint_norm, joint_steps
 from tutelage.targets import STEPS
 
@@ -52,7 +52,7 @@ def of(seed: int = 0, **more: Any) -> PATERegressor:
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, STEPS)), min_size=1, max_size=20))
 def test_residuals_are_whole_and_no_longer_than_allowed(given_rows):
     expected, labels = np.array(given_rows).T
-    assert np.abs(residuals_in_steps(expected, labels.astype(int))).max() <= _LONGEST
+    assert np.abs(_residuals_in_steps(expected, labels.astype(int))).max() <= _LONGEST
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1))

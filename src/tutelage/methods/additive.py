@@ -1,7 +1,7 @@
 """Without public rows: three noisy sums over a public schema, from which an additive model follows."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, sqrt
@@ -15,10 +15,11 @@ from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import data_digest, plain_settings
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features.public_numbers import PublicStart
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.over_releases import Average, Past, Summed, Turn, newest
+from tutelage.methods.over_releases import AveragedSum, Past, Turn, newest
 from tutelage.methods.requests import Asking, Facts, Outcome, Public, Sizes, Steps
 from tutelage.methods.sums import (
     BallotOfRows,
@@ -29,103 +30,50 @@ from tutelage.methods.sums import (
     sum_of_joint,
 )
 from tutelage.people.blocks import PeopleBlock
-from tutelage.students.additive import Effects, Scores, Weighing, by_bins
+from tutelage.students.additive import Effects, Scores, TableOfEffects, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
-_COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
+_COUNTS = 2 * 0.45
+_RESIDUALS = 0.25
+_WEIGHTS = 0.3
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
 _PEOPLE_OF_BIN = 8.0  # deviations of the noise
-_MOST_MERGED = 3  # doublings of the width of bins
+_MOST_DOUBLINGS = 3  # of the width of bins
 
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
-Taught = Asking[tuple[Any, dict[Any, float] | None]]
+Taught = Asking[tuple[TableOfEffects, dict[Any, float] | None]]
 """Asks for the sums of a release; returns the student and its class weights."""
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
-_WrongOf = Callable[[IntArray, PeopleBlock], IntArray]
-"""Return the residuals of the effects, in whole steps, shape (rows, outputs), by the groups of rows and these."""
+_JointBallots = Callable[[Matrix, IntArray], IntArray]
+"""Return the ballots of gradient and Gram matrix of rows, by their bins and labels."""
 
 
-def _counts_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
-    """Return the ballots that say, for each column, in which bin a person is, and of which class.
+def place_in_sum(cells: Sequence[IntArray], bins: Matrix) -> IntArray:
+    """Return the place in a sum over the cells of all columns at which each bin of each row counts.
 
-    `parts` says toward which number of its column each bin counts.
+    `cells` says in which cell of its column each bin counts.
     """
-    cells = rows.labels[:, None] * form.shape[1] + cells_of(parts, rows.rows)
-    return cells, np.full(cells.shape, _STEPS)
+    return _first_places([cell[-1] + 1 for cell in cells]) + by_bins(cells, bins)
 
 
-def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
-    """Return the place of each cell among the cells of all columns, in which its bin is counted."""
-    return firsts([one[-1] + 1 for one in parts]) + by_bins(parts, bins)
+def _first_places(sizes: Sequence[int]) -> IntArray:
+    """Return where each of several parts of such sizes begins."""
+    return np.cumsum([0, *sizes])[:-1]
 
 
-def residuals_of(effects: Effects, wrong_of: _WrongOf, form: Vector, rows: PeopleBlock) -> Entries:
-    """Return the ballots that say, for each column, in which group a person is, and what the effects get wrong."""
-    groups = effects.rows(rows.rows)
-    places = firsts(map(len, effects.tables)) + groups
-    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, None]  # rows, columns, classes
-    return cells, np.broadcast_to(wrong_of(groups, rows)[:, None], cells.shape)
-
-
-def wrong_by(scores: Scores, groups: IntArray, rows: PeopleBlock) -> IntArray:
-    """Return what scores get wrong, shape (rows, classes), in whole steps."""
-    return residuals_in_steps(scores.start(groups), rows.labels)
-
-
-def joint_sum(
-    ballots_of: Callable[[Matrix, IntArray], IntArray],
-    n_weights: int,
-    block: PeopleBlock,
-    form: Vector,
-) -> BallotSum:
-    """Return the sum of the ballots of gradient and Gram matrix, by bins and labels."""
-    return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
-
-
-def joint_of(weighing: Weighing, bins: Matrix, labels: IntArray) -> IntArray:
-    """Return the ballots that say how much of the scores and of the correction to believe."""
-    rows = weighing.scores.rows(bins)
-    chances = chances_of(weighing.scores.start(rows))
-    return joint_ballots(weighing.explained(rows), weighing.radius, chances, chances, labels)
-
-
-def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
-    """Return 1 for the class of each row and 0 for the others, less their chances, in whole steps of limited length."""
-    wrong = np.eye(scores.shape[1])[labels] - chances_of(scores)
-    steps = np.trunc(wrong * _RESIDUAL_STEPS)
-    # Of whole numbers: exact in any order.
-    lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))
-    return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
-
-
-def merged(n_bins: int, people: float, *, ordered: bool) -> IntArray:
-    """Return the cell in which each bin of a column is counted: where noise would hide them, with its neighbors.
-
-    `people` is about how many there are, in deviations of the noise on the count of a bin.
-    """
-    level = 0
-    while ordered and level < _MOST_MERGED and _PEOPLE_OF_BIN * n_bins > people * 2**level:
-        level += 1
-    # The lowest bin, mostly of many people, stays alone.
-    places = (np.arange(n_bins) + 2**level - 1) >> level
-    places[-1] = places[-2] + 1
-    return places
-
-
-class Begun(NamedTuple):
-    """All that the sums of a question are about; public."""
+class ColumnCells(NamedTuple):
+    """The cells of a public schema that the sums of a question are over; public."""
 
     schema: Schema
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
     n_cells: int  # of all columns
-    turns: list[Turn]  # earlier releases, and this one
-    start: Any  # what rows with public targets say, if there are any
+    start: PublicStart | None  # what rows with public targets say, if there are any
 
 
 class SumsOverSchema(NoisySums):
@@ -165,57 +113,83 @@ class SumsOverSchema(NoisySums):
 
     def steps(self, public: Public) -> Steps:
         """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
-        begun = yield from self._begun(public)
+        schema = public.schema
+        if schema is None:
+            raise InvalidParameterError(
+                "PATEClassifier.columns",
+                f"be set to a Schema if the method is {type(self).__name__}",
+            )
+        turns = yield from self.turns(public, self._about(public, schema))
+        cells = self._cells(public, schema, turns[0].n)
+        start = yield from self.start(public, turns[0])
+        n_cells = sum(int(cell[-1]) + 1 for cell in cells)
+        columns = ColumnCells(schema, cells, n_cells, start)
         student, class_weight = yield from newest(
-            begun.turns, partial(self.student_of, public, begun)
+            turns,
+            partial(
+                self.student_of,
+                public,
+                columns,
+            ),
         )
         nobody = np.empty(0, np.int64)
         return Outcome(
             queries=nobody,
             labels=nobody,
             rounds=(0,),
-            n_teachers=begun.turns[-1].n,
+            n_teachers=turns[-1].n,
             student=student,
             class_weight=class_weight,
         )
 
     @abstractmethod
-    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
+    def student_of(
+        self,
+        public: Public,
+        columns: ColumnCells,
+        turn: Turn,
+        past: Past,
+    ) -> Taught:
         """Return the student by the sums of a release and of those before, and how much classes count in it."""
 
-    def _begun(self, public: Public) -> Asking[Begun]:
-        """Return what the sums are about: cells in which the noise of the first sum hides few people."""
-        schema = public.schema
-        sizes = public.sizes
-        if schema is None:
-            raise InvalidParameterError(
-                "PATEClassifier.columns",
-                f"be set to a Schema if the method is {type(self).__name__}",
-            )
-        columns = []
-        for (name, column), bins in zip(schema.columns.items(), schema.bins, strict=True):
+    def _about(self, public: Public, schema: Schema) -> list[Any]:
+        """Return the public facts that the sums of a question are known by."""
+        columns = list[list[Any]]()
+        for (name, column), bins in zip(
+            schema.columns.items(),
+            schema.bins,
+            strict=True,
+        ):
             columns.append([name, plain_settings(column), bins])
         about: list[Any] = [self.name, columns]
         if public.labels is not None:
             about += [data_digest(public.rows, public.labels).hex(), "targets"]
-        turns = yield from self.turns(public, about)
+        return about
+
+    def _cells(
+        self,
+        public: Public,
+        schema: Schema,
+        n_people: int,
+    ) -> tuple[IntArray, ...]:
+        """Return cells in which the noise of the first sum hides few people: the cell of each bin of each column."""
+        sizes = public.sizes
         # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer.
         people = inf
         if public.release is None:
             share, _ = self.most(sizes)[0]
-            people = turns[0].n / (self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share))
-        start = yield from self.start(public, turns[0])
-        cells = tuple(
-            merged(n_bins, people, ordered=ordered)
-            for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True)
-        )
-        return Begun(schema, cells, sum(int(one[-1]) + 1 for one in cells), turns, start)
+            noise = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
+            people = n_people / noise
+        cells = list[IntArray]()
+        for n_bins, ordered in zip(schema.bins, schema.ordered, strict=True):
+            cells.append(_cell_of_bins(n_bins, people, ordered=ordered))
+        return tuple(cells)
 
-    def start(self, _public: Public, _first: Turn, /) -> Asking[Any]:
+    def start(self, _public: Public, _first: Turn, /) -> Asking[PublicStart | None]:
         """Return what public rows say before anything is asked, if they have targets."""
         yield from ()
 
-    def asked(
+    def _ask(
         self,
         sizes: Sizes,
         past: Past,
@@ -223,11 +197,11 @@ class SumsOverSchema(NoisySums):
         turn: Turn,
         form: Vector,
         sum_of: SumOf,
-    ) -> Asking[Summed]:
-        """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.asked`."""
+    ) -> Asking[AveragedSum]:
+        """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.ask`."""
         share, _ = self.most(sizes)[place]
         total = None if place else self.event_of_sums(sizes)
-        return turn.asked(
+        return turn.ask(
             self._sum(share),
             form,
             BallotOfRows(sum_of),
@@ -235,10 +209,92 @@ class SumsOverSchema(NoisySums):
             total=total,
         )
 
+    def _ask_residuals(
+        self,
+        sizes: Sizes,
+        past: Past,
+        turn: Turn,
+        effects: _AnyEffects,
+        residuals_of: Callable[[_AnyEffects, IntArray, PeopleBlock], IntArray],
+    ) -> Asking[tuple[_AnyEffects, AveragedSum]]:
+        """Ask for the second sum: what the effects get wrong in each group. Return them averaged over releases, too.
+
+        `residuals_of` returns the residuals of rows, shape (rows, outputs), by the effects and the groups of the rows.
+        """
+        n_groups = [len(table) for table in effects.tables]
+        form = self._form_of_residuals(sizes, sum(n_groups))
+        n_outputs, in_row = form.shape
+
+        def entries(block: PeopleBlock) -> Entries:
+            # groups: (rows, columns); cells: (rows, columns, outputs); residuals: (rows, outputs)
+            groups = effects.groups_of(block.rows)
+            places = _first_places(n_groups) + groups
+            cells = np.arange(n_outputs) * in_row + places[:, :, None]
+            residuals = residuals_of(effects, groups, block)
+            return cells, np.broadcast_to(residuals[:, None], cells.shape)
+
+        residuals = yield from self._ask(
+            sizes, past, 1, turn, form, partial(sum_of_entries, entries)
+        )
+        tables = past["tables"].with_mean(np.concatenate(effects.tables), turn.n)
+        per_column = np.split(tables, np.cumsum(n_groups)[:-1])
+        return replace(effects, tables=tuple(per_column)), residuals
+
+    @abstractmethod
+    def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
+        """Return the form of ballots of residuals: of each column one residual, for each output."""
+
+    def _ask_joint(
+        self,
+        sizes: Sizes,
+        past: Past,
+        turn: Turn,
+        n_weights: int,
+        ballots_of: _JointBallots,
+    ) -> Asking[AveragedSum]:
+        """Ask for the third sum, of gradient and Gram matrix: how much of the effects and corrections to believe."""
+
+        def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
+            return sum_of_joint(
+                ballots_of,
+                n_weights,
+                block.rows,
+                block,
+                form.unit,
+            )
+
+        return self._ask(
+            sizes,
+            past,
+            2,
+            turn,
+            form_of_joint(n_weights, sizes.unit),
+            sum_of,
+        )
+
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release: who casts ballots, and what the student is."""
         student = "none; the student is a table of effects for the cells of a public schema"
         return super().facts(n_teachers, n_rounds)._replace(selection=student)
+
+
+def _cell_of_bins(
+    n_bins: int,
+    people: float,
+    *,
+    ordered: bool,
+) -> IntArray:
+    """Return the cell in which each bin of a column is counted: where noise would hide them, with its neighbors.
+
+    `people` is about how many there are, in deviations of the noise on the count of a bin.
+    """
+    level = 0
+    while ordered and level < _MOST_DOUBLINGS and _PEOPLE_OF_BIN * n_bins > people * 2**level:
+        level += 1
+    # The lowest bin, mostly of many people, stays alone.
+    cells = (np.arange(n_bins) + 2**level - 1) >> level
+    cells[-1] = cells[-2] + 1
+    return cells
 
 
 @final
@@ -266,63 +322,131 @@ class Additive(SumsOverSchema):
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
+        n_weights = n_columns + 1 + sizes.n_classes
         return [
             (_COUNTS, _form_of_counts(sizes, n_bins)),
-            (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
-            (_WEIGHTS, form_of_joint(n_columns + 1 + sizes.n_classes, sizes.unit)),
+            (_RESIDUALS, self._form_of_residuals(sizes, n_bins + n_columns)),
+            (_WEIGHTS, form_of_joint(n_weights, sizes.unit)),
         ]
 
-    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
-        """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        sizes = public.sizes
-        asked = partial(self.asked, sizes, past)
-        form = _form_of_counts(sizes, begun.n_cells)
-        ballots = partial(sum_of_entries, partial(_counts_of, begun.cells, form))
-        counts, sigma, of_next = yield from asked(0, turn, form, ballots)
-        of_counts = counts, sigma, _STEPS, begun.cells, begun.schema.ordered
-        scores = Scores.of(*of_counts)
-        if public.release is not None:
-            scores = scores.by_cell(*of_counts)
-        form = form_of_residuals(sizes, sum(map(len, scores.tables)))
-        wrong_of = partial(wrong_by, scores)
-        ballots = partial(sum_of_entries, partial(residuals_of, scores, wrong_of, form))
-        residuals, sigma, of_next = yield from asked(1, of_next, form, ballots)
-        scores = averaged(scores, past["tables"], turn.n)
-        corrected = scores.corrected(residuals, sigma, _RESIDUAL_STEPS)
-        weighing = Weighing.of(scores.less_sure(residuals, _RESIDUAL_STEPS), *corrected)
-        form = form_of_joint(weighing.n_weights, public.unit)
-        ballots = partial(joint_sum, partial(joint_of, weighing), weighing.n_weights)
-        weights, sigma, _ = yield from asked(2, of_next, form, ballots)
-        part = past["part"].with_mean(weighing.scores.part, turn.n)
-        weighing = replace(weighing, scores=replace(weighing.scores, part=part))
-        student: Any = weighing.classifier(weights[0], sigma, turn.n, public.classes, begun.schema)
-        if public.weights is None:
-            return student, None
-        weights = public.weights.of(scores.shares)
-        return weighted(student, weights), dict(
-            zip(public.classes.tolist(), weights.tolist(), strict=True)
+    def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
+        """Return the form of ballots of residuals: of each column one residual, for each class."""
+        return Vector(
+            (sizes.n_classes, n_groups),
+            len(sizes.bins) * _LONGEST**2,
+            sizes.unit,
         )
 
+    def student_of(
+        self,
+        public: Public,
+        columns: ColumnCells,
+        turn: Turn,
+        past: Past,
+    ) -> Taught:
+        """Ask for counts, for what scores by these get wrong, and for the weights of both."""
+        sizes = public.sizes
+        counts = yield from self._ask(
+            sizes,
+            past,
+            0,
+            turn,
+            _form_of_counts(sizes, columns.n_cells),
+            partial(
+                sum_of_entries,
+                partial(
+                    _counts,
+                    columns.cells,
+                    columns.n_cells,
+                ),
+            ),
+        )
+        scores = Scores.of(
+            counts.values,
+            counts.sigma,
+            _STEPS,
+            columns.cells,
+            columns.schema.ordered,
+            by_cell=public.release is not None,
+        )
 
-def averaged(found: _AnyEffects, average: Average, n_people: int) -> _AnyEffects:
-    """Return scores or means with tables that are averaged as the sums of what these get wrong are."""
-    ends = np.cumsum([len(table) for table in found.tables])[:-1]
-    mean = average.with_mean(np.concatenate(found.tables), n_people)
-    return replace(found, tables=tuple(np.split(mean, ends)))
+        scores, residuals = yield from self._ask_residuals(
+            sizes, past, counts.turn, scores, _residuals
+        )
+        corrections = scores.corrections(
+            residuals.values,
+            residuals.sigma,
+            _RESIDUAL_STEPS,
+        )
+        weighing = Weighing.of(scores.less_sure(residuals.values, _RESIDUAL_STEPS), *corrections)
+
+        weights = yield from self._ask_joint(
+            sizes, past, residuals.turn, weighing.n_weights, partial(_joint_ballots, weighing)
+        )
+        part = past["part"].with_mean(weighing.scores.part, turn.n)
+        weighing = replace(weighing, scores=replace(weighing.scores, part=part))
+        student = weighing.classifier(
+            weights.values[0], weights.sigma, turn.n, public.classes, columns.schema
+        )
+        if public.weights is None:
+            return student, None
+        class_weights = public.weights.of(scores.shares)
+        by_class = zip(
+            public.classes.tolist(),
+            class_weights.tolist(),
+            strict=True,
+        )
+        return weighted(student, class_weights), dict(by_class)
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that count: of each column one number, of at most a whole count."""
+    norm_squared = len(sizes.bins) * _STEPS**2
     return Vector(
-        (sizes.n_classes, n_bins), len(sizes.bins) * _STEPS**2, sizes.unit, nonnegative=True
+        (sizes.n_classes, n_bins),
+        norm_squared,
+        sizes.unit,
+        nonnegative=True,
     )
 
 
-def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
-    """Return the form of ballots of residuals: of each column one residual, for each class."""
-    return Vector((sizes.n_classes, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
+def _counts(
+    cells: tuple[IntArray, ...],
+    n_cells: int,
+    block: PeopleBlock,
+) -> Entries:
+    """Return the ballots that say, for each column, in which cell a person is, and of which class."""
+    entries = block.labels[:, None] * n_cells + place_in_sum(cells, block.rows)
+    return entries, np.full(entries.shape, _STEPS)
 
 
-def firsts(sizes: Any) -> IntArray:
-    """Return where each of several parts of such sizes begins."""
-    return np.cumsum([0, *sizes])[:-1]
+def _residuals(
+    scores: Scores,
+    groups: IntArray,
+    block: PeopleBlock,
+) -> IntArray:
+    """Return what scores get wrong, shape (rows, classes), in whole steps."""
+    return _residuals_in_steps(scores.start(groups), block.labels)
+
+
+def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
+    """Return 1 for the class of each row and 0 for the others, less their chances, in whole steps of limited length."""
+    # scores: (rows, classes); labels: (rows,)
+    wrong = np.eye(scores.shape[1])[labels] - chances_of(scores)
+    steps = np.trunc(wrong * _RESIDUAL_STEPS)
+    # Of whole numbers: exact in any order.
+    lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))
+    shorter = np.minimum(1, _LONGEST / np.maximum(lengths, 1))
+    return np.trunc(steps * shorter).astype(np.int64)
+
+
+def _joint_ballots(
+    weighing: Weighing,
+    bins: Matrix,
+    labels: IntArray,
+) -> IntArray:
+    """Return the ballots that say how much of the scores and of the correction to believe."""
+    groups = weighing.scores.groups_of(bins)
+    chances = chances_of(weighing.scores.start(groups))
+    design = weighing.design(groups)
+    return joint_ballots(design, weighing.radius, chances, chances, labels)

@@ -12,16 +12,7 @@ from tutelage.ballots import Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import (
-    Begun,
-    Entries,
-    SumsOverSchema,
-    Taught,
-    averaged,
-    cells_of,
-    joint_sum,
-    residuals_of,
-)
+from tutelage.methods.additive import ColumnCells, Entries, SumsOverSchema, Taught, place_in_sum
 from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.requests import Asking, Learned, Public, Sizes
 from tutelage.methods.sums import form_of_joint, sum_of_entries
@@ -40,43 +31,12 @@ from tutelage.targets import STEPS, Numbers
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.
-_SUMS, _RESIDUALS, _WEIGHTS, _ERRORS = 2 * 0.42, 0.23, 0.28, 2 * 0.07
+_SUMS = 2 * 0.42
+_RESIDUALS = 0.23
+_WEIGHTS = 0.28
+_ERRORS = 2 * 0.07
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
-
-
-def _sums_of(parts: tuple[IntArray, ...], form: Vector, rows: PeopleBlock) -> Entries:
-    """Return the ballots that say, for each column, in which bin a person is, and how large the number is."""
-    within = cells_of(parts, rows.rows)
-    high = np.broadcast_to(rows.labels[:, None], within.shape)
-    return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
-
-
-def wrong_by(means: Means, groups: IntArray, rows: PeopleBlock) -> IntArray:
-    """Return what effects get wrong, shape (rows, 1), in whole steps."""
-    expected = means.start(groups, means.known(rows.rows))
-    return residuals_in_steps(expected, rows.labels)[:, None]
-
-
-def joint_of(fitting: Fitting, bins: Matrix, labels: IntArray) -> IntArray:
-    """Return the ballots that say how much of the effects and of the correction to believe."""
-    rows = fitting.means.rows(bins)
-    known = fitting.means.known(bins)
-    wrong = residuals_in_steps(fitting.means.start(rows, known), labels) / _LONGEST
-    return joint_steps(fitting.shown(rows, known), wrong)
-
-
-def _errors_of(regressor: AdditiveRegressor, form: Vector, rows: PeopleBlock) -> Entries:
-    """Return the ballots that say how far the number of a person lies from what is predicted."""
-    expected = regressor.predict(rows.rows)
-    part = np.searchsorted(regressor.parts_, expected, side="right")
-    place = np.searchsorted(EDGES, rows.labels / STEPS - expected, side="right") - 1
-    cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
-    return cells[:, None], np.full((len(cells), 1), STEPS)
-
-
-def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
-    """Return numbers less what is expected, in whole steps, cut at the largest residual."""
-    return np.clip(np.trunc(labels - expected * STEPS), -_LONGEST, _LONGEST).astype(np.int64)
+_N_ERRORS = len(EDGES) - 1  # bins of a histogram
 
 
 @final
@@ -98,7 +58,11 @@ class AdditiveMean(SumsOverSchema):
 
     name = "additive-mean"
     title = "additive model of a number"
-    needs = SumsOverSchema.needs._replace(target=Numbers, start=True, weights=False)
+    needs = SumsOverSchema.needs._replace(
+        target=Numbers,
+        start=True,
+        weights=False,
+    )
     mechanism: NoisySum | None = None
     student: Any = None
 
@@ -106,65 +70,170 @@ class AdditiveMean(SumsOverSchema):
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
         n_columns = len(sizes.bins)
+        n_weights = n_columns + 2 + sizes.labeled
         return [
             (_SUMS, _form_of_sums(sizes, n_bins)),
-            (_RESIDUALS, form_of_residuals(sizes, n_bins + n_columns)),
-            (_WEIGHTS, form_of_joint(n_columns + 2 + sizes.labeled, sizes.unit)),
+            (_RESIDUALS, self._form_of_residuals(sizes, n_bins + n_columns)),
+            (_WEIGHTS, form_of_joint(n_weights, sizes.unit)),
             (_ERRORS, _form_of_errors(sizes)),
         ]
+
+    def _form_of_residuals(self, sizes: Sizes, n_groups: int) -> Vector:
+        """Return the form of ballots of residuals: one for each column."""
+        return Vector((1, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
 
     def start(self, public: Public, first: Turn, /) -> Asking[PublicStart | None]:
         """Return what public targets say, if there are any; of these rows, the bins are `rows`."""
         if public.labels is None:
             return None
-        of_public = public.rows, public.labels / STEPS
+        rows = public.rows
+        shares = public.labels / STEPS
         stored = yield Learned(
-            canonical(first.subject), lambda: PublicStart.learn(*of_public).to_bytes()
+            canonical(first.subject),
+            lambda: PublicStart.learn(rows, shares).to_bytes(),
         )
-        return PublicStart.from_bytes(stored, *of_public)
+        return PublicStart.from_bytes(stored, rows, shares)
 
-    def student_of(self, public: Public, begun: Begun, turn: Turn, past: Past) -> Taught:
+    def student_of(
+        self,
+        public: Public,
+        columns: ColumnCells,
+        turn: Turn,
+        past: Past,
+    ) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = public.sizes
-        form = _form_of_sums(sizes, begun.n_cells)
-        ballots = partial(sum_of_entries, partial(_sums_of, begun.cells, form))
-        sums, sigma, of_next = yield from self.asked(sizes, past, 0, turn, form, ballots)
-        of_sums = sums, sigma, STEPS, begun.cells, begun.schema.ordered
-        means = Means.of(*of_sums)
-        if public.release is not None:
-            means = means.by_cell(*of_sums)
-        means = means.beside(begun.start)
-        form = form_of_residuals(sizes, sum(map(len, means.tables)))
-        ballots = partial(
-            sum_of_entries, partial(residuals_of, means, partial(wrong_by, means), form)
+        sums = yield from self._ask(
+            sizes,
+            past,
+            0,
+            turn,
+            _form_of_sums(sizes, columns.n_cells),
+            partial(
+                sum_of_entries,
+                partial(
+                    _sums,
+                    columns.cells,
+                    columns.n_cells,
+                ),
+            ),
         )
-        residuals, sigma, of_next = yield from self.asked(sizes, past, 1, of_next, form, ballots)
-        means = averaged(means, past["tables"], turn.n)
-        of_effects, of_public = past["parts"].with_mean(np.array(means.begun), turn.n).tolist()
+        means = Means.of(
+            sums.values,
+            sums.sigma,
+            STEPS,
+            columns.cells,
+            columns.schema.ordered,
+            by_cell=public.release is not None,
+        )
+        means = means.beside(columns.start)
+
+        means, residuals = yield from self._ask_residuals(
+            sizes,
+            past,
+            sums.turn,
+            means,
+            _residuals,
+        )
+        parts = past["parts"].with_mean(np.array(means.start_parts), turn.n)
+        of_effects, of_public = parts.tolist()
         means = replace(means, parts=(of_effects, of_public))
-        fitting = Fitting.of(means, *means.corrected(residuals, sigma, STEPS))
-        form = form_of_joint(fitting.n_weights, public.unit)
-        ballots = partial(joint_sum, partial(joint_of, fitting), fitting.n_weights)
-        weights, sigma, of_next = yield from self.asked(sizes, past, 2, of_next, form, ballots)
-        of_people = noisy_means(weights[0], sigma, turn.n)
-        regressor = fitting.regressor(*of_people, turn.n, begun.schema)
-        form = _form_of_errors(sizes)
-        ballots = partial(sum_of_entries, partial(_errors_of, regressor, form))
-        errors, sigma, _ = yield from self.asked(sizes, Past(Average), 3, of_next, form, ballots)
+        corrections = means.corrections(residuals.values, residuals.sigma, STEPS)
+        fitting = Fitting.of(means, *corrections)
+
+        weights = yield from self._ask_joint(
+            sizes, past, residuals.turn, fitting.n_weights, partial(_joint_ballots, fitting)
+        )
+        equations, noise = noisy_means(weights.values[0], weights.sigma, turn.n)
+        regressor = fitting.regressor(equations, noise, turn.n, columns.schema)
+
+        errors = yield from self._ask(
+            sizes,
+            Past(Average),
+            3,
+            weights.turn,
+            _form_of_errors(sizes),
+            partial(sum_of_entries, partial(_errors, regressor)),
+        )
         low, high = map(float, public.classes[:2])
-        return with_histograms(regressor, errors / STEPS, sigma / STEPS, (low, high)), None
+        histograms = errors.values / STEPS
+        return with_histograms(
+            regressor,
+            histograms,
+            errors.sigma / STEPS,
+            (low, high),
+        ), None
 
 
 def _form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that add up numbers: of each column two, how far from the upper and the lower end."""
-    return Vector((2, n_bins), len(sizes.bins) * STEPS**2, sizes.unit, nonnegative=True)
-
-
-def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
-    """Return the form of ballots of residuals: one for each column."""
-    return Vector((1, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
+    return Vector(
+        (2, n_bins),
+        len(sizes.bins) * STEPS**2,
+        sizes.unit,
+        nonnegative=True,
+    )
 
 
 def _form_of_errors(sizes: Sizes) -> Vector:
     """Return the form of ballots that say how far a number lies from its prediction: a whole count in one bin."""
-    return Vector((N_PARTS, len(EDGES) - 1), STEPS**2, sizes.unit, nonnegative=True)
+    return Vector((N_PARTS, _N_ERRORS), STEPS**2, sizes.unit, nonnegative=True)
+
+
+def _sums(
+    cells: tuple[IntArray, ...],
+    n_cells: int,
+    block: PeopleBlock,
+) -> Entries:
+    """Return the ballots that say, for each column, in which cell a person is, and how large the number is."""
+    # within, high: (rows, columns)
+    within = place_in_sum(cells, block.rows)
+    high = np.broadcast_to(block.labels[:, None], within.shape)
+    return np.hstack([within, n_cells + within]), np.hstack([STEPS - high, high])
+
+
+def _residuals(
+    means: Means,
+    groups: IntArray,
+    block: PeopleBlock,
+) -> IntArray:
+    """Return what effects get wrong, shape (rows, 1), in whole steps."""
+    expected = means.start(groups, means.public_shares(block.rows))
+    return _residuals_in_steps(expected, block.labels)[:, None]
+
+
+def _residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
+    """Return numbers less what is expected, in whole steps, cut at the largest residual."""
+    # expected, labels: (rows,)
+    steps = np.trunc(labels - expected * STEPS)
+    return np.clip(steps, -_LONGEST, _LONGEST).astype(np.int64)
+
+
+def _joint_ballots(
+    fitting: Fitting,
+    bins: Matrix,
+    labels: IntArray,
+) -> IntArray:
+    """Return the ballots that say how much of the effects and of the correction to believe."""
+    groups = fitting.means.groups_of(bins)
+    shares = fitting.means.public_shares(bins)
+    expected = fitting.means.start(groups, shares)
+    wrong = _residuals_in_steps(expected, labels) / _LONGEST
+    return joint_steps(fitting.short_design(groups, shares), wrong)
+
+
+def _errors(regressor: AdditiveRegressor, block: PeopleBlock) -> Entries:
+    """Return the ballots that say how far the number of a person lies from its prediction."""
+    # expected, part, place, cells: (rows,)
+    expected = regressor.predict(block.rows)
+    part = np.searchsorted(regressor.parts_, expected, side="right")
+    place = (
+        np.searchsorted(
+            EDGES,
+            block.labels / STEPS - expected,
+            side="right",
+        )
+        - 1
+    )
+    cells = part * _N_ERRORS + np.clip(place, 0, _N_ERRORS - 1)
+    return cells[:, None], np.full((len(cells), 1), STEPS)

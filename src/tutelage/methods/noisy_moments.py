@@ -338,7 +338,7 @@ class NoisyMoments(NoisySums):
             radius = student.radius(basis.vectors, basis.start)
             sum_of = partial(_sum_of_vectors, teacher, student, radius, n_scores)
             scale = teacher.scale(radius) * n_people
-            values, sigma, turn = yield from turn.asked(
+            values, sigma, turn = yield from turn.ask(
                 NoisySum(teacher.noise_of_round(noise, number)),
                 form,
                 basis.ballot(sum_of=sum_of, number=number),
@@ -355,7 +355,7 @@ class NoisyMoments(NoisySums):
         mechanism, form = self._stacking(public.sizes)
         ballot = basis.ballot(sum_of=partial(_sum_of_stacking, stacking), number=self.rounds)
         turn = turn._replace(subject=[*turn.subject, "stacking"])
-        values, sigma, _ = yield from turn.asked(mechanism, form, ballot, past["stacking"])
+        values, sigma, _ = yield from turn.ask(mechanism, form, ballot, past["stacking"])
         return rounds, stacking.classifier(values[0], sigma, n_people)
 
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import sqrt
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from tutelage._internal.typing import Matrix
 from tutelage.ballots import Vector
@@ -16,6 +16,8 @@ from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import Asking, Request, Result
+
+_Number = TypeVar("_Number", float, Matrix)
 
 
 @final
@@ -27,7 +29,12 @@ class Average:
         self._total: Any = 0.0
         self._weight = 0.0
 
-    def with_sum(self, values: Matrix, sigma: float, n: float) -> tuple[Matrix, float]:
+    def with_sum(
+        self,
+        values: Matrix,
+        sigma: float,
+        n: float,
+    ) -> tuple[Matrix, float]:
         """Return the average with one more sum of size `n`, as such a sum, and the deviation of its noise."""
         self._total += n * values
         self._weight += n * n
@@ -36,14 +43,16 @@ class Average:
             mean = self._total * (n / self._weight)
         return mean, sigma * n / sqrt(self._weight)
 
-    def with_mean(self, values: Any, n: float) -> Any:
+    def with_mean(self, value: _Number, n: float) -> _Number:
         """Return the average with one more value that belongs to such a sum."""
-        self._total += n * n * values
+        self._total += n * n * value
         self._weight += n * n
-        return values if self._weight == n * n else self._total / self._weight
+        if self._weight == n * n:
+            return value
+        return self._total / self._weight
 
 
-class Summed(NamedTuple):
+class AveragedSum(NamedTuple):
     """A sum, averaged over releases; public."""
 
     values: Matrix
@@ -51,7 +60,7 @@ class Summed(NamedTuple):
     turn: "Turn"  # by which the next sum is known: its ballots follow from this one
 
 
-class NoAnswerError(Exception):
+class _NoAnswerError(Exception):
     """An earlier release has no answer to one of its requests."""
 
 
@@ -62,7 +71,7 @@ class Turn(NamedTuple):
     n: int  # about how many people its sums are over
     earlier: bool = False  # whether its sums are recalled, and not asked for
 
-    def asked(
+    def ask(
         self,
         mechanism: NoisySum,
         form: Vector,
@@ -71,10 +80,10 @@ class Turn(NamedTuple):
         *,
         size: float | None = None,
         total: Event | None = None,
-    ) -> Asking[Summed]:
+    ) -> Asking[AveragedSum]:
         """Ask for a sum, or recall it, and return its average with those before.
 
-        `size` is by default the number of people. A sum of an earlier release that has no answer is a `NoAnswerError`.
+        `size` is by default the number of people. A sum of an earlier release that has no answer is a `_NoAnswerError`.
         """
         answer = yield Request(
             mechanism=mechanism,
@@ -85,26 +94,31 @@ class Turn(NamedTuple):
             total=None if self.earlier else total,
         )
         if answer is None:
-            raise NoAnswerError
+            raise _NoAnswerError
         sigma = answer.sigma or mechanism.most(form, simulated=False).sigma
         released = answer.values.reshape(form.shape)
         average.answers.append(released)
         values, sigma = average.with_sum(released, sigma, size or self.n)
+
         # By whole numbers: those of an average may have other last digits on another machine.
         known = data_digest(*average.answers).hex()
-        return Summed(values, sigma, Turn([*self.subject, known], self.n, self.earlier))
+        return AveragedSum(
+            values,
+            sigma,
+            Turn([*self.subject, known], self.n, self.earlier),
+        )
 
 
 Past = defaultdict[str, Average]  # by the name of what is averaged
 
 
 def newest(
-    turns: Sequence[Turn], made_by: Callable[[Turn, Past], Asking[Result]]
+    turns: Sequence[Turn], result_of: Callable[[Turn, Past], Asking[Result]]
 ) -> Asking[Result]:
-    """Ask for the sums of one release after the other, and return what was made of the newest with all its answers."""
+    """Ask for the sums of one release after the other, and return the result of the newest that has all answers."""
     past = Past(Average)
-    made = None
+    result = None
     for turn in turns:
-        with suppress(NoAnswerError):
-            made = yield from made_by(turn, past)
-    return made  # type: ignore[return-value]  this release is the last, and has all
+        with suppress(_NoAnswerError):
+            result = yield from result_of(turn, past)
+    return result  # type: ignore[return-value]  this release is the last, and has all

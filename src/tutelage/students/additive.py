@@ -5,11 +5,10 @@ sum says how much of each column's score and of the correction to believe (`tute
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import sqrt
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.drawing import escape
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Mask, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
@@ -33,7 +32,11 @@ _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
-_PARTS = np.geomspace(0.005, _HALF, 40)  # candidates, where columns say nearly the same
+_PARTS = np.geomspace(
+    0.005,
+    _HALF,
+    40,
+)  # candidates, where columns say nearly the same
 # Candidates for how much further scores are from their mean than by chance.
 _STRETCHES = np.geomspace(1, 20, 40)
 _LEAST_CHANCE = 1e-300  # which has a logarithm
@@ -41,7 +44,16 @@ _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
 _PRIOR_ROWS = 10
-_SPREADS = np.append(0.0, np.exp(np.arange(-10, 3, 0.5)))  # of effects, as variances
+_SPREADS = np.append(
+    0.0,
+    np.exp(
+        np.arange(
+            -10,
+            3,
+            0.5,
+        )
+    ),
+)  # of effects, as variances
 
 Columns = tuple[FloatArray, ...]  # an array for each column
 
@@ -72,8 +84,8 @@ class TableOfEffects(BaseEstimator, ABC):
         schema: Schema,
     ) -> Self:
         """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
-        self.effects_ = _picked(effects, groups)
-        self.noise_ = _picked(noise, groups)
+        self.effects_ = _entries_at(groups, effects)
+        self.noise_ = _entries_at(groups, noise)
         self.cells_ = schema.cells
         self.ordered_ = list(schema.ordered)
         return self
@@ -87,7 +99,7 @@ class TableOfEffects(BaseEstimator, ABC):
                 f"X of {type(self).__name__} must be bins of shape (rows, {self.n_features_in_}). Use the whole "
                 "student, which takes rows as `fit` did."
             )
-        return self.intercept_ + summed(self.effects_, rows.astype(np.int64))
+        return self.intercept_ + sum_of_effects(self.effects_, rows.astype(np.int64))
 
     def effects(self) -> list[dict[str, Any]]:
         """Return the table: for each bin its column, its cells in words, and what it adds to each output.
@@ -97,18 +109,24 @@ class TableOfEffects(BaseEstimator, ABC):
         takes the table as it is. The first line is what every row begins from; its noise is not estimated.
         """
         check_is_fitted(self)
-        first = {
+        first_line: dict[str, Any] = {
             "column": "",
             "cells": "every row",
             "effects": self._by_output(self.intercept_),
             "noise": None,
         }
+        lines = [first_line]
         columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
-        lines = [first]
         for (column, cells), effects, doubts in columns:
-            for cell, one, noise in zip(cells, effects, doubts, strict=True):
-                line = {"column": column, "cells": cell, "effects": self._by_output(one)}
-                lines.append(line | {"noise": self._by_output(_BAND * noise)})
+            for cell, effect, doubt in zip(cells, effects, doubts, strict=True):
+                lines.append(
+                    {
+                        "column": column,
+                        "cells": cell,
+                        "effects": self._by_output(effect),
+                        "noise": self._by_output(_BAND * doubt),
+                    }
+                )
         return lines
 
     def _by_output(self, numbers: FloatArray) -> dict[str, float]:
@@ -120,45 +138,61 @@ class TableOfEffects(BaseEstimator, ABC):
         Cells that are empty or unknown are left out: mostly, their effect is noise. Of two classes the second one is
         looked at, and of several the one that the column moves furthest.
         """
-        found = list[tuple[str, str, str, str, float]]()
-        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
-            shown = effects[:-1]
-            distances = np.ptp(shown, axis=0)
+        influences = list[tuple[str, str, str, str, float]]()
+        for (column, cells), effects in zip(
+            self.cells_.items(),
+            self.effects_,
+            strict=True,
+        ):
+            distances = np.ptp(effects[:-1], axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
-            looked_at = shown[:, place]
-            low = _named(cells, looked_at == looked_at.min())
-            high = _named(cells, looked_at == looked_at.max())
-            if distances[place] > 0:
-                found.append((column, self.outputs[place], low, high, float(distances[place])))
-        return sorted(found, key=lambda one: -one[-1])[:_MOST_SHOWN]
+            distance = float(distances[place])
+            if distance > 0:
+                of_cells = effects[:-1, place]
+                low = _range_in_words(cells, of_cells == of_cells.min())
+                high = _range_in_words(cells, of_cells == of_cells.max())
+                influences.append((column, self.outputs[place], low, high, distance))
+        return sorted(influences, key=lambda influence: -influence[-1])[:_MOST_SHOWN]
 
     def curves(self) -> list[Curve]:
         """Return the effects of the columns that move rows furthest, to be drawn; cells are left out as above.
 
         Categories come by their effects; of many, those with large ones.
         """
-        found = list[Curve]()
+        curves = list[Curve]()
         for column, output, *_ in self.influences()[:_MOST_DRAWN]:
             place = list(self.cells_).index(column)
-            of = self.outputs.index(output)
-            effects = self.effects_[place][:-1, of]
-            noise = _BAND * self.noise_[place][:-1, of]
-            chosen = np.arange(len(effects))
+            output_place = self.outputs.index(output)
+            effects = self.effects_[place][:-1, output_place]
+            noise = _BAND * self.noise_[place][:-1, output_place]
+            shown = np.arange(len(effects))
             if not self.ordered_[place]:
                 large = np.argsort(-np.abs(effects), kind="stable")[:_MOST_SHOWN]
-                chosen = large[np.argsort(-effects[large], kind="stable")]
-            cells = [self.cells_[column][one] for one in chosen.tolist()]
-            drawn = (_rounded(numbers[chosen]) for numbers in (effects, noise))
-            found.append(Curve(column, output, self.ordered_[place], cells, *drawn))
-        return found
+                shown = large[np.argsort(-effects[large], kind="stable")]
+            curves.append(
+                Curve(
+                    column,
+                    output,
+                    self.ordered_[place],
+                    [self.cells_[column][cell] for cell in shown.tolist()],
+                    _to_four_digits(effects[shown]),
+                    _to_four_digits(noise[shown]),
+                )
+            )
+        return curves
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return what notebooks show: the curves, without a script."""
         if not hasattr(self, "effects_"):
             return f"<pre>{escape(repr(self))}</pre>"
-        return render("curves.jinja", "html", curves=self.curves(), scores=len(self.outputs) > 1)
+        return render(
+            "curves.jinja",
+            "html",
+            curves=self.curves(),
+            scores=len(self.outputs) > 1,
+        )
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return the same to notebooks that ask for all forms: scikit-learn has a form of its own."""
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
@@ -170,7 +204,7 @@ class AdditiveClassifier(ClassifierMixin, TableOfEffects):
     `PATEClassifier(columns=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
     """
 
-    classes_: npt.NDArray[Any]
+    classes_: Array
 
     @property
     def outputs(self) -> list[str]:
@@ -191,66 +225,46 @@ class AdditiveClassifier(ClassifierMixin, TableOfEffects):
         """Return the probability of each class, shape (rows, classes)."""
         return chances_of(self.totals(X))
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: npt.ArrayLike) -> Array:
         """Return the likeliest class value of each row."""
         return self.classes_[self.totals(X).argmax(axis=1)]
 
 
-def _rounded(numbers: FloatArray) -> list[float]:
-    return [float(f"{one:.4g}") for one in numbers.tolist()]
+def _to_four_digits(numbers: FloatArray) -> list[float]:
+    return [float(f"{number:.4g}") for number in numbers.tolist()]
 
 
-def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
+def _range_in_words(cells: list[str], is_chosen: Mask) -> str:
     """Return the first and the last of some cells, in words; of intervals their ends."""
-    first, *others = [
-        cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen
-    ]
-    if not others:
+    places = np.flatnonzero(is_chosen).tolist()
+    first = cells[places[0]]
+    last = cells[places[-1]]
+    if len(places) == 1:
         return first
     low, *upper = first.split(" to ")
-    *lower, high = others[-1].split(" to ")
-    return f"{low} to {high}" if upper and lower and is_number(low) else f"{first} … {others[-1]}"
+    *lower, high = last.split(" to ")
+    if upper and lower and is_number(low):
+        return f"{low} to {high}"
+    return f"{first} … {last}"
 
 
-def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
-    """Return the sum of the effects of each row's bins, column by column: exact by row."""
-    found = np.zeros((len(rows), effects[0].shape[1]))
-    for effect, places in zip(effects, rows.T, strict=True):
-        found += effect[np.clip(places, 0, len(effect) - 1)]
-    return found
+def sum_of_effects(effects: Sequence[FloatArray], groups: IntArray) -> FloatArray:
+    """Return the sum of the effects of each row's groups or bins, column by column: exact by row."""
+    # effects: (groups, outputs) of each column; groups: (rows, columns); total: (rows, outputs)
+    total = np.zeros((len(groups), effects[0].shape[1]))
+    for effect, places in zip(effects, groups.T, strict=True):
+        total += effect[np.clip(places, 0, len(effect) - 1)]
+    return total
 
 
 def by_bins(numbers: Sequence[IntArray], bins: Matrix) -> IntArray:
     """Return the number that each bin of each column has, for each cell."""
-    rows = bins.astype(np.int64)
-    return np.column_stack(_picked(numbers, rows.T))
+    return np.column_stack(_entries_at(bins.astype(np.int64).T, numbers))
 
 
-def _picked(tables: Iterable[Matrix], places: Iterable[IntArray]) -> list[Any]:
+def _entries_at(places: Iterable[IntArray], tables: Iterable[Array]) -> list[Array]:
     """Return the entries at the places of each table."""
-    return [table[one] for table, one in zip(tables, places, strict=True)]
-
-
-class Noisy(NamedTuple):
-    """Noisy sums over the cells of a column, and groups of these that the noise does not hide."""
-
-    sums: FloatArray  # shape (outputs, cells)
-    sigma: float
-    group: IntArray  # of each cell; the last number stands for none
-    n_groups: int
-    walk: int  # how many groups, the first ones, are intervals in a row
-
-    def by_group(self) -> Pair:
-        """Return the sums of the groups, shape (groups, outputs), and the deviation of their noise."""
-        sums = np.zeros((self.n_groups + 1, len(self.sums)))
-        np.add.at(sums, self.group, self.sums.T)
-        n_cells = np.bincount(self.group, minlength=len(sums))[:, None]
-        return sums[:-1], self.sigma * np.sqrt(n_cells[:-1])
-
-
-def _sizes_of(cells: Sequence[IntArray]) -> list[int]:
-    """Return how many cells each column has."""
-    return [int(cell[-1]) + 1 for cell in cells]
+    return [table[place] for place, table in zip(places, tables, strict=True)]
 
 
 @by_identity
@@ -259,100 +273,121 @@ class Effects(ABC):
 
     # Group of each bin of each column; the last number is that of bins of no group.
     groups: tuple[IntArray, ...]
-    tables: Columns  # effect of each group, for each class if there are classes
+    tables: Columns  # effect of each group, shape (groups, outputs)
     doubts: Columns  # deviations of these effects, by the noise
     sizes: Columns  # about how many people each group has
     # How many groups of each column, the first ones, are intervals that follow each other.
     walks: tuple[int, ...]
+    # Of the classes; or, where numbers from 0 to 1 are predicted, of their distances to 1 and to 0.
+    shares: FloatArray
 
     @classmethod
     def of(
         cls,
-        sums: IntArray,
+        sums: FloatArray,
         sigma: float,
         scale: int,
         cells: Sequence[IntArray],
         ordered: Sequence[bool],
+        *,
+        by_cell: bool,
     ) -> Self:
         """Return the effects by noisy sums over the cells of all columns, in steps of `scale` to a person.
 
         `sums` are counts of each class, or sums of 1 − u and u, where numbers are u; their shape is (…, cells).
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
+        With `by_cell` each cell has an effect of its own, that of its group: all releases of a question have these.
         """
-        sizes = _sizes_of(cells)
+        sizes = [int(cell[-1]) + 1 for cell in cells]
         per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
-        totals = [one.sum(axis=1) / scale for one in per_column]
-        total = np.average(totals, axis=0, weights=1 / np.array(sizes))
-        estimate, about = cls._estimate(total)
-        groups = list[IntArray]()
+        totals = [column.sum(axis=1) / scale for column in per_column]
+        shares = cls._shares(
+            np.average(
+                totals,
+                axis=0,
+                weights=1 / np.array(sizes),
+            )
+        )
+        noise = sigma * sqrt(len(sums))
+
+        groups = list[IntArray]()  # of the cells
         walks = list[int]()
-        found = list[list[FloatArray]]()
-        for one, cell, follow in zip(per_column, cells, ordered, strict=True):
-            runs, walk = grouped(one.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
-            group = np.full(one.shape[1], len(runs))
-            for number, places in enumerate(runs):
-                group[places] = number
-            groups.append(group[cell])
+        tables = list[FloatArray]()
+        doubts = list[FloatArray]()
+        people = list[FloatArray]()
+        for column, is_range in zip(per_column, ordered, strict=True):
+            group, n_groups, walk = _group_cells(
+                column.sum(axis=0).tolist(),
+                noise,
+                is_range,
+            )
+            group_sums = np.zeros((n_groups + 1, len(sums)))
+            np.add.at(group_sums, group, (column / scale).T)
+            n_cells = np.bincount(group, minlength=len(group_sums))[:, None]
+            group_noise = sigma / scale * np.sqrt(n_cells[:-1])
+            table, doubt, size = cls._estimate(
+                shares,
+                group_sums[:-1],
+                group_noise,
+                walk,
+            )
+            groups.append(group)
             walks.append(walk)
-            column = Noisy(one / scale, sigma / scale, group, len(runs), walk)
-            # Of no group zeros.
-            found.append([np.pad(each, ((0, 1), (0, 0))) for each in estimate(column)])
-        tables, doubts, people = zip(*found, strict=True)
+            # Cells of no group have zeros.
+            tables.append(np.pad(table, ((0, 1), (0, 0))))
+            doubts.append(np.pad(doubt, ((0, 1), (0, 0))))
+            people.append(np.pad(size[:, 0], (0, 1)))
         # Or else, by sums that somebody made up, a ballot could fail by its rows.
         np.asarray_chkfinite(np.vstack(tables))
-        make: Any = cls
-        return make(
-            tuple(groups),
-            tables,
-            doubts,
-            tuple(one[:, 0] for one in people),
-            tuple(walks),
-            about,
+
+        if by_cell:
+            per_cell = np.maximum(sums.sum(axis=0), noise) / scale
+            each = zip(sizes, ordered, strict=True)
+            return cls(
+                groups=tuple(cells),
+                tables=tuple(_entries_at(groups, tables)),
+                doubts=tuple(_entries_at(groups, doubts)),
+                sizes=tuple(np.split(per_cell, np.cumsum(sizes)[:-1])),
+                walks=tuple(size - 1 if is_range else 0 for size, is_range in each),
+                shares=shares,
+            )
+        return cls(
+            groups=tuple(_entries_at(cells, groups)),
+            tables=tuple(tables),
+            doubts=tuple(doubts),
+            sizes=tuple(people),
+            walks=tuple(walks),
+            shares=shares,
         )
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], Any]:
-        """Return what gives the effects of a column, their doubts and how many people they have, and what it knows.
+    def _shares(totals: FloatArray) -> FloatArray:
+        """Return the shares of the outputs by the sums over all people."""
 
-        `totals` are the sums over all people.
+    @staticmethod
+    @abstractmethod
+    def _estimate(
+        shares: FloatArray,
+        sums: FloatArray,
+        noise: FloatArray,
+        walk: int,
+    ) -> Columns:
+        """Return the effect of each group of a column, its doubt, and about how many people it has.
+
+        `sums`, shape (groups, outputs), have `noise`, shape (groups, 1).
         """
 
-    def rows(self, bins: Matrix) -> IntArray:
+    def groups_of(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
 
-    def by_cell(
-        self,
-        sums: FloatArray,
-        sigma: float,
-        scale: int,
-        cells: tuple[IntArray, ...],
-        ordered: Sequence[bool],
-    ) -> Self:
-        """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
-        sizes = _sizes_of(cells)
-        firsts = [
-            np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)
-        ]
-        groups = _picked(self.groups, firsts)
-        people = np.maximum(sums.sum(axis=0), sigma * sqrt(len(sums))) / scale
-        return replace(
-            self,
-            groups=cells,
-            tables=tuple(_picked(self.tables, groups)),
-            doubts=tuple(_picked(self.doubts, groups)),
-            sizes=tuple(np.split(people, np.cumsum(sizes)[:-1])),
-            walks=tuple(
-                size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)
-            ),
-        )
-
-    def explained_by(self, corrections: Columns, rows: IntArray) -> list[FloatArray]:
+    def explanations(self, corrections: Columns, groups: IntArray) -> list[FloatArray]:
         """Return the effect of each column at each row, and the sum of the corrections."""
-        return [*_picked(self.tables, rows.T), summed(corrections, rows)]
+        effects = _entries_at(groups.T, self.tables)
+        return [*effects, sum_of_effects(corrections, groups)]
 
-    def repaired(
+    def _corrections(
         self,
         wrong: FloatArray,
         weights: Sequence[FloatArray],
@@ -364,35 +399,36 @@ class Effects(ABC):
 
         `weights` are how much an effect moves each sum. `free` is the share of its variance that the noise has left.
         """
-        found = list[Pair]()
-        per_column = np.split(wrong, np.cumsum(list(map(len, self.tables)))[:-1])
-        for off, weight, size, walk in zip(
-            per_column,
+        corrections = list[FloatArray]()
+        doubts = list[FloatArray]()
+        ends = np.cumsum([len(table) for table in self.tables])[:-1]
+        columns = zip(
+            np.split(wrong, ends),
             weights,
             self.sizes,
             self.walks,
             strict=True,
-        ):
-            known = size > 0
-            left = off[known]
-            by = weight[known]
+        )
+        for residuals, weight, size, walk in columns:
+            has_people = size > 0
+            left = residuals[has_people]
+            by = weight[has_people]
             # The intercept follows from the rest.
             left = left - by * (left.sum(axis=0) / by.sum(axis=0))
-            prior = prior_of(size[known], walk)
-            correction = np.zeros_like(off)
-            doubt = np.zeros_like(off)
-            correction[known], doubt[known] = expected_effects(
+            correction = np.zeros_like(residuals)
+            doubt = np.zeros_like(residuals)
+            correction[has_people], doubt[has_people] = expected_effects(
                 left / by,
                 1 / by,
                 (noise / by) ** 2 * free,
-                prior,
+                prior_of(size[has_people], walk),
                 variance,
             )
-            found.append((correction, doubt))
-        corrections, doubts = zip(*found, strict=True)
-        return corrections, doubts
+            corrections.append(correction)
+            doubts.append(doubt)
+        return tuple(corrections), tuple(doubts)
 
-    def believed(
+    def weighted_effects(
         self,
         corrections: Columns,
         doubts: Columns,
@@ -400,22 +436,21 @@ class Effects(ABC):
         moved: FloatArray,
     ) -> tuple[list[FloatArray], list[FloatArray]]:
         """Return the effects and their doubts, by a weight for each column and then one for the correction."""
+        # weights, moved: (columns and correction, ...)
         effects = list[FloatArray]()
         noise = list[FloatArray]()
-        d = len(self.tables)
-        tables = zip(
-            weights[:d],
-            moved[:d],
-            self.tables,
-            self.doubts,
-            corrections,
-            doubts,
-            strict=True,
-        )
-        for weight, move, table, doubt, correction, of_it in tables:
-            effects.append(weight * table + weights[d] * correction)
-            variances = (weight * doubt) ** 2 + (move * table) ** 2 + (weights[d] * of_it) ** 2
-            noise.append(np.sqrt(variances + (moved[d] * correction) ** 2))
+        last = len(self.tables)
+        for place, (table, correction) in enumerate(
+            zip(
+                self.tables,
+                corrections,
+                strict=True,
+            )
+        ):
+            effects.append(weights[place] * table + weights[last] * correction)
+            variances = (weights[place] * self.doubts[place]) ** 2 + (moved[place] * table) ** 2
+            variances = variances + (weights[last] * doubts[place]) ** 2
+            noise.append(np.sqrt(variances + (moved[last] * correction) ** 2))
         return effects, noise
 
 
@@ -424,48 +459,78 @@ class Effects(ABC):
 class Scores(Effects):
     """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
 
-    shares: FloatArray  # of the classes
     part: float = _HALF  # of the scores, that later sums begin from
 
-    @classmethod
-    def _estimate(cls, totals: FloatArray) -> tuple[Callable[[Noisy], Columns], FloatArray]:
+    @staticmethod
+    def _shares(totals: FloatArray) -> FloatArray:
         people = np.maximum(totals, 1.0)
-        shares = people / people.sum()
-        return partial(_scored, shares), shares
+        return people / people.sum()
+
+    @staticmethod
+    def _estimate(
+        shares: FloatArray,
+        sums: FloatArray,
+        noise: FloatArray,
+        walk: int,
+    ) -> Columns:
+        """Return the score of each group for each class, its doubt, and about how many people it has."""
+        # sums, beyond, effects, scores: (groups, classes); noise, people: (groups, 1)
+        m = len(shares)
+        total = sums.sum(axis=1, keepdims=True)
+        people = np.maximum(total, noise * sqrt(m))
+        scale = np.sqrt(shares * (1 - shares))
+        beyond = (sums - shares * total) / people / scale
+        of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
+        prior = prior_of(people[:, 0], walk)
+        effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior)
+
+        # As many times their share as the classes have in all; the logarithms less their mean are the scores.
+        times_share = 1 + scale * effects / shares
+        moved = scale * doubts / shares
+        scores = np.log(np.maximum(times_share, _LEAST_SHARE))
+        low = np.log(np.maximum(times_share - moved, _LEAST_SHARE))
+        high = np.log(np.maximum(times_share + moved, _LEAST_SHARE))
+        scores -= scores.mean(axis=1, keepdims=True)
+
+        # The noise of the classes adds up to none.
+        centered = np.eye(m) - 1 / m
+        spread = (centered * ((high - low) / 2)[:, None]) @ centered
+        return scores, np.sqrt((spread**2).sum(axis=2) * m / (m - 1)), people
 
     @property
     def base(self) -> FloatArray:
         """Logarithm of the share of each class, less their mean."""
-        return np.log(self.shares) - np.log(self.shares).mean()
+        logarithms = np.log(self.shares)
+        return logarithms - logarithms.mean()
 
-    def start(self, rows: IntArray) -> FloatArray:
+    def start(self, groups: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        return self.base + self.part * summed(self.tables, rows)
+        return self.base + self.part * sum_of_effects(self.tables, groups)
 
-    def less_sure(self, residuals: IntArray, scale: float) -> Self:
+    def less_sure(self, residuals: FloatArray, scale: float) -> Self:
         """Return these scores with a smaller part if the noisy residuals show that their sum is too sure.
 
         Columns that say nearly the same, such as opinions, count several times. They do not in made-up rows. So the
         distance of these from the mean of their class, which the counts tell, is stretched until their residuals agree
         with the scores as much as those of people. The part is the one by which their classes are likeliest.
         """
+        # residuals: (classes, groups); totals, means, hot: (made-up rows, classes)
         n_people = np.mean([size.sum() for size in self.sizes])
         agreements = residuals.T / scale * np.vstack(self.tables)
         agreement = float(agreements.sum()) / n_people
         labels, totals, means = self._made_up_by_class()
-        each = np.arange(len(labels))
         hot = np.eye(len(self.shares))[labels]
 
-        def off(stretch: float) -> float:
+        def disagreement(stretch: float) -> float:
             scores = means + stretch * (totals - means)
             wrong = hot - chances_of(self.base + self.part * scores)
             return float(abs((wrong * scores).sum(axis=1).mean() - agreement))
 
-        stretch = min(_STRETCHES.tolist(), key=off)
+        stretch = min(_STRETCHES.tolist(), key=disagreement)
         likely = means + stretch * (totals - means)
 
         def surprise(part: float) -> float:
-            chances = chances_of(self.base + part * likely)[each, labels]
+            chances = chances_of(self.base + part * likely)[np.arange(len(labels)), labels]
             return -float(np.log(np.maximum(chances, _LEAST_CHANCE)).sum())
 
         return replace(self, part=min(_PARTS.tolist(), key=surprise))
@@ -479,41 +544,49 @@ class Scores(Effects):
         m = len(self.shares)
         labels = np.sort(rng.choice(m, _MADE_UP, p=self.shares))
         counts = np.bincount(labels, minlength=m).tolist()
-        totals, means = np.zeros((2, len(labels), m))
+        totals = np.zeros((len(labels), m))
+        means = np.zeros((len(labels), m))
         for table, size in zip(self.tables, self.sizes, strict=True):
             chances = size * np.exp(table).T  # classes, groups
             chances /= chances.sum(axis=1, keepdims=True)
-            rows = [
-                rng.choice(len(size), count, p=one)
-                for count, one in zip(counts, chances, strict=True)
-            ]
-            totals += table[np.concatenate(rows)]
+            groups = list[IntArray]()
+            for count, of_groups in zip(counts, chances, strict=True):
+                groups.append(rng.choice(len(size), count, p=of_groups))
+            totals += table[np.concatenate(groups)]
             means += (chances @ table)[labels]
         return labels, totals, means
 
-    def corrected(
-        self,
-        residuals: IntArray,
-        sigma: float,
-        scale: float,
+    def corrections(
+        self, residuals: FloatArray, sigma: float, scale: float
     ) -> tuple[Columns, Columns]:
         """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups).
 
         The second value is their doubts.
         """
+        # chances, spreads: (made-up rows, classes); wrong: (groups, classes)
         made_up = made_up_rows(self.sizes)
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
         weights = list[FloatArray]()
-        for places, size, table in zip(made_up.T, self.sizes, self.tables, strict=True):
+        for groups, size, table in zip(
+            made_up.T,
+            self.sizes,
+            self.tables,
+            strict=True,
+        ):
             within = np.zeros_like(table)
-            np.add.at(within, places, spreads)
-            rows = np.bincount(places, minlength=len(size))[:, None]
+            np.add.at(within, groups, spreads)
+            rows = np.bincount(groups, minlength=len(size))[:, None]
             spread = (within + _PRIOR_ROWS * spreads.mean(axis=0)) / (rows + _PRIOR_ROWS)
             weights.append(size[:, None] * np.maximum(spread, _LEAST_VARIANCE))
         wrong = residuals.T / scale
         wrong -= wrong.mean(axis=1, keepdims=True)
-        return self.repaired(wrong, weights, sigma / scale, 1 - 1 / len(self.shares))
+        return self._corrections(
+            wrong,
+            weights,
+            sigma / scale,
+            1 - 1 / len(self.shares),
+        )
 
 
 @final
@@ -524,7 +597,7 @@ class Weighing:
     scores: Scores
     corrections: Columns
     doubts: Columns  # of the corrections
-    radius: float
+    radius: float = 1.0
 
     @classmethod
     def of(
@@ -538,136 +611,134 @@ class Weighing:
         # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
         # chosen by trial.
         shorter = (scores.part / _HALF) ** 2
-        corrections, doubts = (
-            tuple(shorter * one for one in each) for each in (corrections, doubts)
+        ballot = cls(
+            scores,
+            tuple(shorter * correction for correction in corrections),
+            tuple(shorter * doubt for doubt in doubts),
         )
-        made = cls(scores, corrections, doubts, 1.0)
-        return replace(made, radius=radius_of(made.explained(made_up_rows(scores.sizes))))
+        return replace(ballot, radius=radius_of(ballot.design(made_up_rows(scores.sizes))))
 
     @property
     def n_weights(self) -> int:
         """How many weights there are: one for each column, for the correction, and for each class."""
         return len(self.corrections) + 1 + len(self.scores.base)
 
-    def explained(self, rows: IntArray) -> FloatArray:
+    def design(self, groups: IntArray) -> FloatArray:
         """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
-        return with_biases(np.stack(self.scores.explained_by(self.corrections, rows), axis=2))
+        explanations = self.scores.explanations(self.corrections, groups)
+        return with_biases(np.stack(explanations, axis=2))
 
     def classifier(
         self,
         total: IntArray,
         sigma: float,
         n_people: int,
-        classes: npt.NDArray[Any],
+        classes: Array,
         schema: Schema,
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
-        d = len(self.corrections)
+        n_columns = len(self.corrections)
         times_radius = weights_of(total, sigma, n_people, (self.n_weights,))
         weights, moved = np.array(times_radius) / self.radius
-        biases = weights[d + 1 :]
-        weights[:d] += self.scores.part
-        by_group, noise = self.scores.believed(self.corrections, self.doubts, weights, moved)
-        made = AdditiveClassifier()
-        made.classes_ = np.asarray(classes)
-        made.intercept_ = self.scores.base + biases - biases.mean()
-        made.n_features_in_ = d
-        return made.with_table(by_group, noise, self.scores.groups, schema)
+        biases = weights[n_columns + 1 :]
+        weights[:n_columns] += self.scores.part
+        effects, noise = self.scores.weighted_effects(
+            self.corrections,
+            self.doubts,
+            weights,
+            moved,
+        )
+        student = AdditiveClassifier()
+        student.classes_ = np.asarray(classes)
+        student.intercept_ = self.scores.base + biases - biases.mean()
+        student.n_features_in_ = n_columns
+        return student.with_table(effects, noise, self.scores.groups, schema)
 
 
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
     """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
     rng = np.random.default_rng(0)
-    return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes])
-
-
-def grouped(
-    totals: Sequence[int],
-    noise: float,
-    *,
-    ordered: bool,
-) -> tuple[list[list[int]], int]:
-    """Return groups of bins by noisy totals, in whole steps: few, and such that the noise does not hide them.
-
-    The last bin holds cells that are empty or unknown. It may be in no group. The second value is how many groups, the
-    first ones, follow each other.
-    """
-    *bins, other = totals
-    if ordered:
-        runs = _runs(bins, noise)
-        last = [[len(bins)]] if other > _FULL * noise else []
-        return runs + last, len(runs)
-    order = sorted(range(len(totals)), key=lambda place: -totals[place])
-    alone = [place for place in order[: _MOST_GROUPS - 1] if totals[place] > _FULL * noise]
-    rest = [place for place in range(len(totals)) if place not in alone]
-    groups = [[place] for place in alone]
-    if rest:
-        groups.append(rest)
-    return groups, 0
-
-
-def _runs(totals: list[int], noise: float) -> list[list[int]]:
-    """Return neighboring bins together; one that has more than half of all stays alone."""
-    positive = [max(total, 0) for total in totals]
-    large = [2 * total > sum(positive) for total in positive]
-    share = (
-        sum(total for total, alone in zip(positive, large, strict=True) if not alone) / _MOST_GROUPS
-    )
-
-    def holds(places: list[int], at_least: float) -> bool:
-        return large[places[0]] or sum(positive[one] for one in places) >= max(
-            at_least, _FULL * noise * sqrt(len(places))
+    columns = [
+        rng.choice(
+            len(size),
+            _MADE_UP,
+            p=size / size.sum(),
         )
+        for size in sizes
+    ]
+    return np.column_stack(columns)
+
+
+def _group_cells(
+    totals: list[int],
+    noise: float,
+    is_range: bool,
+) -> tuple[IntArray, int, int]:
+    """Return the group of each cell by noisy totals, in whole steps: few, such that the noise does not hide them.
+
+    The last cell holds what is empty or unknown. It may be in no group, which the last number stands for. The second
+    value is how many groups there are, and the third how many of them, the first ones, follow each other.
+    """
+    last = len(totals) - 1
+    is_full = [total > _FULL * noise for total in totals]
+    if is_range:
+        groups = _neighboring_cells(totals[:-1], noise)
+        walk = len(groups)
+        if is_full[last]:
+            groups.append([last])
+    else:
+        largest = sorted(range(len(totals)), key=lambda cell: -totals[cell])[: _MOST_GROUPS - 1]
+        groups = [[cell] for cell in largest if is_full[cell]]
+        rest = [cell for cell in range(len(totals)) if [cell] not in groups]
+        walk = 0
+        if rest:
+            groups.append(rest)
+    group_of_cell = np.full(len(totals), len(groups))
+    for group, cells in enumerate(groups):
+        group_of_cell[cells] = group
+    return group_of_cell, len(groups), walk
+
+
+def _neighboring_cells(totals: list[int], noise: float) -> list[list[int]]:
+    """Return neighboring cells together; one that has more than half of all stays alone."""
+    positive = [max(total, 0) for total in totals]
+    stays_alone = [2 * total > sum(positive) for total in positive]
+    shared = sum(total for cell, total in enumerate(positive) if not stays_alone[cell])
+    share = shared / _MOST_GROUPS
+
+    def is_full(cells: list[int], least: float) -> bool:
+        total = sum(positive[cell] for cell in cells)
+        hidden = _FULL * noise * sqrt(len(cells))
+        return stays_alone[cells[0]] or total >= max(least, hidden)
 
     runs = list[list[int]]()
-    for place, alone in enumerate(large):
-        if not runs or alone or holds(runs[-1], share):
-            runs.append([place])
+    for cell, alone in enumerate(stays_alone):
+        if not runs or alone or is_full(runs[-1], share):
+            runs.append([cell])
         else:
-            runs[-1].append(place)
-    found = list[list[int]]()
+            runs[-1].append(cell)
+
+    groups = list[list[int]]()
     for run in runs:
-        if found and not holds(run, 0.0) and not large[found[-1][0]]:
-            found[-1] += run
+        if groups and not is_full(run, 0.0) and not stays_alone[groups[-1][0]]:
+            groups[-1] += run
         else:
-            found.append(run)
-    return found
-
-
-def _scored(shares: FloatArray, noisy: Noisy) -> Columns:
-    """Return the score of each group for each class, its doubt, and about how many people it has."""
-    m = len(shares)
-    counts, noise = noisy.by_group()
-    total = counts.sum(axis=1, keepdims=True)
-    people = np.maximum(total, noise * sqrt(m))
-    scale = np.sqrt(shares * (1 - shares))
-    beyond = (counts - shares * total) / people / scale
-    of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
-    effects, doubts = expected_effects(
-        beyond,
-        1 / people,
-        of_noise,
-        prior_of(people[:, 0], noisy.walk),
-    )
-    # As many times their share as the classes have in all; the logarithms less their mean are the scores.
-    found = 1 + scale * effects / shares
-    moved = scale * doubts / shares
-    low, scores, high = (
-        np.log(np.maximum(found + move, _LEAST_SHARE)) for move in (-moved, 0, moved)
-    )
-    scores -= scores.mean(axis=1, keepdims=True)
-    # The noise of the classes adds up to none.
-    centered = np.eye(m) - 1 / m
-    spread = (centered * ((high - low) / 2)[:, None]) @ centered
-    return scores, np.sqrt((spread**2).sum(axis=2) * m / (m - 1)), people
+            groups.append(run)
+    return groups
 
 
 def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
     """Return the prior covariance of the effects of groups: a random walk along numbers; their mean is 0."""
+    # sizes: (groups,); factor: (groups, groups)
     factor = np.eye(len(sizes))
     factor[:walk, :walk] = np.tril(np.ones((walk, walk))) / sqrt(max(walk, 1))
     factor = factor - (sizes / sizes.sum()) @ factor
     return factor @ factor.T
+
+
+def _diagonal_matrices(columns: FloatArray) -> FloatArray:
+    """Return a matrix for each column, which is its diagonal."""
+    return np.array([np.diag(column) for column in columns.T])
 
 
 def expected_effects(
@@ -682,24 +753,27 @@ def expected_effects(
     `around` and `noise` are the variances of what was seen, by the people, in units of `variance`, and by the noise.
     The second array is the doubt: the deviation of the effects that would be expected without noise from these.
     """
+    # seen, noise: (groups, outputs); prior: (groups, groups); exact, covariance: (spreads, outputs, groups, groups)
     deviation = sqrt(variance)
-    by_noise = (noise / variance).T
-    spreads = _SPREADS[:, None, None, None]
-    exact = spreads * prior + np.array(
-        [np.diag(one) for one in np.broadcast_to(around, noise.shape).T]
-    )
-    covariance = exact + np.array([np.diag(one) for one in by_noise])
+    by_noise = noise / variance
+    of_effects = _SPREADS[:, None, None, None] * prior
+    exact = of_effects + _diagonal_matrices(np.broadcast_to(around, noise.shape))
+    covariance = exact + _diagonal_matrices(by_noise)
     factor = np.linalg.cholesky(covariance)
-    told = (seen / deviation).T[..., None]
-    squares = (np.linalg.solve(factor, told) ** 2).sum(axis=(1, 2, 3))
-    surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + squares
+    observed = (seen / deviation).T[..., None]
+    squares = (np.linalg.solve(factor, observed) ** 2).sum(axis=(1, 2, 3))
+    logarithms = np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2))
+    surprise = 2 * logarithms + squares
+
     # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
     surprise[1:] += 2 * np.log(len(_SPREADS) - 1)
     likely = np.exp(-(surprise - surprise.min()) / 2)
     likely /= likely.sum()
-    expected = (spreads * (prior @ np.linalg.solve(covariance, told)))[..., 0]
+    expected = _SPREADS[:, None, None, None] * (prior @ np.linalg.solve(covariance, observed))
+    effects = np.tensordot(likely, expected[..., 0], 1)
+
     # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
-    by_spread = spreads * prior
-    given = np.linalg.solve(covariance, by_spread) * np.linalg.solve(exact, by_spread)
-    doubts = np.sqrt(np.tensordot(likely, (given * by_noise[..., None]).sum(axis=2), 1))
-    return deviation * np.tensordot(likely, expected, 1).T, deviation * doubts.T
+    given = np.linalg.solve(covariance, of_effects) * np.linalg.solve(exact, of_effects)
+    variances = (given * by_noise.T[..., None]).sum(axis=2)
+    doubts = np.sqrt(np.tensordot(likely, variances, 1))
+    return deviation * effects.T, deviation * doubts.T

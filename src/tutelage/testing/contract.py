@@ -1,7 +1,7 @@
 """Contract of mechanisms, as tests that its author can run."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from math import exp
 from typing import ClassVar
@@ -64,11 +64,11 @@ class MechanismContract:
     )
     prediction: ClassVar[tuple[float, ...] | None] = None
     draws: ClassVar[int] = 5_000
-    _drawn: ClassVar[dict[object, tuple[Mechanism, Release]]]
+    _releases: ClassVar[dict[object, tuple[Mechanism, Release]]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._drawn = {}
+        cls._releases = {}
 
     def law(self, counts: IntArray) -> FloatArray:
         """Return the probability of each class, and last of an abstention, for one query with these votes."""
@@ -77,7 +77,8 @@ class MechanismContract:
     def test_what_it_announces_has_a_cost_for_all_votes(self) -> None:
         """A ledger can reserve it."""
         event = self.event_of_one(np.array(self.histograms[0]))
-        costs = data_independent.rdp(event, np.array([1.5, 3.0, 30.0])).values
+        orders = np.array([1.5, 3.0, 30.0])
+        costs = data_independent.rdp(event, orders).values
         assert np.all(np.isfinite(costs))
         assert np.all(costs > 0)
 
@@ -90,12 +91,16 @@ class MechanismContract:
                 announced = counted([self.mechanism.event(votes, simulated=False)])
                 happened = counted([release.event])
                 assert not happened - announced
+
                 checks = _checks_in(announced)
                 assert _checks_in(happened) == checks
-                answers = happened.total() - checks.total()
-                # Any number.
-                campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)
-                assert campaign or answers == release.voted.sum()
+
+                # A campaign may answer any number of queries.
+                is_campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)
+                if not is_campaign:
+                    answers = happened.total() - checks.total()
+                    assert answers == release.voted.sum()
+
                 if self.prediction is None:
                     assert not np.any(release.answered & ~release.voted)
                 if not checks:
@@ -113,19 +118,23 @@ class MechanismContract:
         """The same seed gives the same labels, whatever was released before."""
         first = self._labels(300, SimulationNoise(1))
         self._labels(300, SimulationNoise(2))
-        assert np.array_equal(self._labels(300, SimulationNoise(1)), first)
+        again = self._labels(300, SimulationNoise(1))
+        assert np.array_equal(again, first)
 
     def test_every_release_draws_anew(self) -> None:
         """Two releases of near ties differ, and neither is one label throughout."""
         first = self._labels(500, SystemNoise())
-        assert not np.array_equal(first, self._labels(500, SystemNoise()))
+        second = self._labels(500, SystemNoise())
+        assert not np.array_equal(first, second)
         assert len(np.unique(first)) > 1
 
     def test_seeded_noise_is_told(self) -> None:
         """An event says whether its noise could be replayed."""
         votes = self._votes(self.histograms[0], 5)
-        assert self._release(votes, SimulationNoise(0)).event.is_simulated
-        assert not self._release(votes, SystemNoise()).event.is_simulated
+        seeded = self._release(votes, SimulationNoise(0))
+        fresh = self._release(votes, SystemNoise())
+        assert seeded.event.is_simulated
+        assert not fresh.event.is_simulated
 
     def test_its_fields_are_fixed_and_shown(self) -> None:
         """It can be compared, hashed and printed, and using it leaves it as it is."""
@@ -147,49 +156,50 @@ class MechanismContract:
         noise, but not renamed.
         """
         for counts in self.histograms:
-            release = self._drawn_once(counts)
+            release = self._first_release(counts)
             if self.mechanism.shows_every_answer is True:
-                assert not np.any(release.voted & ~release.answered), (
-                    "an answer was drawn and not shown"
-                )
+                hidden = release.voted & ~release.answered
+                assert not np.any(hidden), "an answer was drawn and not shown"
             if self.mechanism.noises_votes_as_given is True:
-                seen = _tallied(np.where(release.voted, release.labels, ABSTAIN), len(counts))
                 votes = np.array(counts)
-                law = label_law(self.event_of_one(votes), votes, self._offsets(counts))
+                law = label_law(
+                    self.event_of_one(votes),
+                    votes,
+                    self._offsets(counts),
+                )
+                labels = np.where(release.voted, release.labels, ABSTAIN)
+                frequencies = _frequencies_of(labels, len(counts))
+                shown = np.flatnonzero(frequencies[:-1]).tolist()
                 _compare(
                     counts,
-                    seen,
-                    {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()},
+                    frequencies,
+                    {label: law[label] for label in shown},
                 )
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
         """The law of the labels depends on the number of cast ballots, unless a student expects that number."""
         if self.prediction is None:
-            self._compare_with_law(
-                self.histograms[0], self._frequencies(self.histograms[0], abstainers=7)
-            )
+            counts = self.histograms[0]
+            self._compare_with_law(counts, self._frequencies(counts, abstainers=7))
 
     def test_a_query_by_itself_is_released_as_in_a_batch(self) -> None:
         """A batch of one follows the same law."""
         counts = self.histograms[0]
         votes = self._votes(counts, 1)
         labels = [self._release(votes, SystemNoise()).labels for _ in range(_SINGLE_RELEASES)]
-        self._compare_with_law(counts, _tallied(np.concatenate(labels), len(counts)))
+        self._compare_with_law(counts, _frequencies_of(np.concatenate(labels), len(counts)))
 
     def test_queries_do_not_share_noise(self) -> None:
         """Two rows of one batch agree as often as independent ones, however far apart they lie."""
-        labels = self._drawn_once(self.histograms[1]).labels
+        labels = self._first_release(self.histograms[1]).labels
         frequencies = np.bincount(labels + 1) / len(labels)
         by_chance = float(np.sum(frequencies**2))
         n_rows = len(labels)
         for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
-            for phase in (0, 1):
-                # No row is in two pairs.
-                first = np.flatnonzero(np.arange(n_rows - lag) // lag % 2 == phase)
-                if len(first):
-                    agreements = int(np.sum(labels[first] == labels[first + lag]))
-                    found = stats.binomtest(agreements, len(first), by_chance)
-                    assert found.pvalue > ALPHA, f"rows {lag} apart share noise"
+            for first in _disjoint_pairs(n_rows, lag):
+                agreements = int(np.sum(labels[first] == labels[first + lag]))
+                p_value = stats.binomtest(agreements, len(first), by_chance).pvalue
+                assert p_value > ALPHA, f"rows {lag} apart share noise"
 
     def test_neighbors_are_as_close_as_it_claims(self) -> None:
         """No set of labels is more likely, on one histogram or on its neighbor, than the claimed (ε, δ) allows."""
@@ -197,92 +207,133 @@ class MechanismContract:
         claims = [(data_independent.epsilon(event, delta).epsilon, delta) for delta in _DELTAS]
         for counts in self.histograms[:2]:
             here = self._frequencies(counts)
-            there = self._frequencies(_moved(counts))
+            there = self._frequencies(_closest_neighbor(counts))
             for epsilon, delta in claims:
-                assert not _refuted(here, there, epsilon, delta)
-                assert not _refuted(there, here, epsilon, delta)
+                assert not _refutes(here, there, epsilon, delta)
+                assert not _refutes(there, here, epsilon, delta)
 
     def event_of_one(self, counts: IntArray) -> Event:
         """Return the most that one query is announced to be."""
         votes = self._votes(tuple(counts.tolist()), 1)
-        event = self.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
-        return event.event if isinstance(event, Repeated) and event.count == 1 else event
+        event = self.mechanism.event_of_one(
+            votes.n_classes,
+            votes.unit,
+            simulated=False,
+        )
+        if isinstance(event, Repeated) and event.count == 1:
+            return event.event
+        return event
 
     def _compare_with_law(self, counts: Counts, frequencies: IntArray) -> None:
-        _compare(counts, frequencies, dict(enumerate(self.law(np.array(counts)))))
+        law = self.law(np.array(counts))
+        _compare(counts, frequencies, dict(enumerate(law)))
 
     def _offsets(self, counts: Counts) -> IntArray | None:
-        parts = self.event_of_one(np.array(counts)).flatten()
-        if self.prediction is None or not any(
-            isinstance(part.event, InteractiveCheck) for part in parts
-        ):
+        """Return the votes that the student expects, where a check compares the counts with them."""
+        if self.prediction is None:
             return None
-        return InteractiveGNMax.offsets(np.array(self.prediction), sum(counts))
+        for part in self.event_of_one(np.array(counts)).flatten():
+            if isinstance(part.event, InteractiveCheck):
+                return InteractiveGNMax.offsets(np.array(self.prediction), sum(counts))
+        return None
 
-    def _votes(self, counts: Counts, queries: int, abstainers: int = 0) -> VoteHistogram:
-        return made_up_votes(self.mechanism, counts, queries, sum(counts) + abstainers)
+    def _votes(
+        self,
+        counts: Counts,
+        queries: int,
+        abstainers: int = 0,
+    ) -> VoteHistogram:
+        teachers = sum(counts) + abstainers
+        return made_up_votes(self.mechanism, counts, queries, teachers)
 
     def _release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
-        predictions = (
-            None if self.prediction is None else np.tile(self.prediction, (votes.n_queries, 1))
-        )
+        predictions = None
+        if self.prediction is not None:
+            predictions = np.tile(self.prediction, (votes.n_queries, 1))
         return self.mechanism.release(votes, noise, predictions)
 
     def _labels(self, queries: int, noise: NoiseSource) -> IntArray:
-        return self._release(self._votes(self.histograms[1], queries), noise).labels
+        votes = self._votes(self.histograms[1], queries)
+        return self._release(votes, noise).labels
 
     def _frequencies(self, counts: Counts, abstainers: int = 0) -> IntArray:
         """Return how often each class came out, and last how often there was no answer."""
-        return _tallied(self._drawn_once(counts, abstainers).labels, len(counts))
+        labels = self._first_release(counts, abstainers).labels
+        return _frequencies_of(labels, len(counts))
 
-    def _drawn_once(self, counts: Counts, abstainers: int = 0) -> Release:
+    def _first_release(self, counts: Counts, abstainers: int = 0) -> Release:
         """Return the release that all tests of a class compare with its law: most of their time is its noise."""
         setting = counts, abstainers, self.draws, self.prediction, id(self.mechanism)
-        if setting not in self._drawn:
+        if setting not in self._releases:
             votes = self._votes(counts, self.draws, abstainers)
-            # Kept, so that its id is.
-            self._drawn[setting] = self.mechanism, self._release(votes, SystemNoise())
-        return self._drawn[setting][1]
+            release = self._release(votes, SystemNoise())
+            # The mechanism is kept, so that no other one gets its id.
+            self._releases[setting] = self.mechanism, release
+        return self._releases[setting][1]
 
 
 def _checks_in(events: Counter[Event]) -> Counter[Event]:
     return Counter({event: times for event, times in events.items() if isinstance(event, Check)})
 
 
-def _tallied(labels: IntArray, n_classes: int) -> IntArray:
-    found = np.bincount(labels + 1, minlength=n_classes + 1)
-    return np.append(found[1:], found[0])
+def _disjoint_pairs(n_rows: int, lag: int) -> Iterator[IntArray]:
+    """Yield the first rows of all pairs of rows this far apart, in two parts: within one, no row is in two pairs."""
+    phases = np.arange(n_rows - lag) // lag % 2
+    for phase in (0, 1):
+        first = np.flatnonzero(phases == phase)
+        if len(first):
+            yield first
 
 
-def _compare(counts: Counts, frequencies: IntArray, law: Mapping[int, float]) -> None:
+def _frequencies_of(labels: IntArray, n_classes: int) -> IntArray:
+    """Return how often each class is among the labels, and last how often an abstention."""
+    abstentions_first = np.bincount(labels + 1, minlength=n_classes + 1)
+    return np.roll(abstentions_first, -1)
+
+
+def _compare(
+    counts: Counts,
+    frequencies: IntArray,
+    law: Mapping[int, float],
+) -> None:
+    """Assert that each label is as frequent as its probability."""
     draws = int(frequencies.sum())
     for label, probability in law.items():
-        found = stats.binomtest(int(frequencies[label]), draws, min(float(probability), 1.0))
-        assert found.pvalue > ALPHA, (
-            f"label {label} of {counts} is not as frequent as its event says"
-        )
+        chance = min(float(probability), 1.0)
+        p_value = stats.binomtest(int(frequencies[label]), draws, chance).pvalue
+        assert p_value > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 
-def _moved(counts: Counts) -> Counts:
+def _closest_neighbor(counts: Counts) -> Counts:
     """Return the neighbor whose first choice lost a vote to the second: where a moved ballot shows most."""
     first, second = np.argsort(-np.array(counts), kind="stable")[:2]
-    moved = np.array(counts)
-    moved[first] -= 1
-    moved[second] += 1
-    return tuple(moved.tolist())
+    neighbor = np.array(counts)
+    neighbor[first] -= 1
+    neighbor[second] += 1
+    return tuple(neighbor.tolist())
 
 
-def _refuted(here: IntArray, there: IntArray, epsilon: float, delta: float) -> bool:
+def _refutes(
+    here: IntArray,
+    there: IntArray,
+    epsilon: float,
+    delta: float,
+) -> bool:
     """Return whether the counts show P(S) > e^ε P′(S) + δ for some set S of labels, by Clopper-Pearson bounds."""
+    # here, there: (classes and abstention,)
     level = ALPHA / _MOST_COMPARISONS
     n_here = here.sum()
     n_there = there.sum()
     for size in range(1, len(here)):
-        for chosen in map(list, combinations(range(len(here)), size)):
-            more = here[chosen].sum()
-            less = there[chosen].sum()
-            at_least = stats.beta.ppf(level, more, n_here - more + 1) if more else 0.0
-            at_most = stats.beta.ppf(1 - level, less + 1, n_there - less) if less < n_there else 1.0
+        for labels in combinations(range(len(here)), size):
+            more = here[list(labels)].sum()
+            less = there[list(labels)].sum()
+            at_least = 0.0
+            if more:
+                at_least = stats.beta.ppf(level, more, n_here - more + 1)
+            at_most = 1.0
+            if less < n_there:
+                at_most = stats.beta.ppf(1 - level, less + 1, n_there - less)
             if at_least > exp(epsilon) * at_most + delta:
                 return True
     return False

@@ -30,7 +30,11 @@ _REACH = 14  # σ; the mass beyond is below 1e-42
 _LAPLACE_REACH = 60  # scales; below 1e-25
 
 
-def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -> FloatArray:
+def label_law(
+    event: Event,
+    counts: IntArray,
+    offsets: IntArray | None = None,
+) -> FloatArray:
     """Return the probability of each class, and last of an abstention, when one query goes through `event`.
 
     Parameters
@@ -49,33 +53,33 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
     """
     counts = np.asarray(counts)
     match event:
-        case Repeated(event=one, count=1):
-            return label_law(one, counts, offsets)
+        case Repeated(event=answer, count=1):
+            return label_law(answer, counts, offsets)
         case Composed(events=(ConfidenceCheck() | InteractiveCheck() as check, answer)):
             passes = _chance_to_pass(check, counts, offsets)
-            return np.append(passes * label_law(answer, counts)[:-1], 1 - passes)
+            law = label_law(answer, counts)[:-1]
+            return np.append(passes * law, 1 - passes)
         case NoisyArgmaxLaplace(scale=scale):
-            return np.append(
-                argmax_law(counts, discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))), 0
-            )
+            masses = discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))
+            return np.append(argmax_law(counts, masses), 0)
         case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
-            return np.append(
-                argmax_law(counts, discrete_gaussian_masses(sigma, ceil(_REACH * sigma))), 0
-            )
+            masses = discrete_gaussian_masses(sigma, ceil(_REACH * sigma))
+            return np.append(argmax_law(counts, masses), 0)
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
             return np.append(weights / weights.sum(), 0)
         case PermuteAndFlip(scale=scale):
             return np.append(_permute_and_flip_law(counts, scale), 0)
-    raise UnsupportedEventError(
-        f"The label law of {type(event).__name__} is not known here; define `law` yourself."
-    )
+        case _:
+            raise UnsupportedEventError(
+                f"The label law of {type(event).__name__} is not known here; define `law` yourself."
+            )
 
 
 def made_up_votes(
     mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int
 ) -> VoteHistogram:
-    """Return `n` rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
+    """Return rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
     cap = None
     if isinstance(mechanism, CappedGNMax):
         cap = mechanism.cap
@@ -85,33 +89,35 @@ def made_up_votes(
 
 def discrete_laplace_masses(scale: float, reach: int) -> FloatArray:
     """Return P(k) for k = −reach..reach."""
-    weights = np.exp(-np.abs(np.arange(-reach, reach + 1)) / scale)
+    noise = np.arange(-reach, reach + 1)
+    weights = np.exp(-np.abs(noise) / scale)
     return weights * np.tanh(1 / (2 * scale))
 
 
 def discrete_gaussian_masses(sigma: float, reach: int) -> FloatArray:
     """Return P(k) for k = −reach..reach."""
-    weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+    noise = np.arange(-reach, reach + 1)
+    weights = np.exp(-(noise**2) / (2 * sigma**2))
     return weights / weights.sum()
 
 
 def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
     """Return P(argmax_j (n_j + Z_j) = j) with ties to the lowest index, from the masses of Z on −reach..reach."""
+    # counts: (classes,); masses: (2 reach + 1,); mass, up_to, below: (classes, values of a noisy count)
     reach = len(masses) // 2
-    values = np.arange(counts.min() - reach, counts.max() + reach + 1)
-
-    def at(count: int) -> FloatArray:
-        index = values - count + reach
-        inside = (index >= 0) & (index < len(masses))
-        return np.where(inside, masses[np.clip(index, 0, len(masses) - 1)], 0)
-
-    mass = np.stack([at(count) for count in counts])
+    values: IntArray = np.arange(counts.min() - reach, counts.max() + reach + 1)
+    mass = np.zeros((len(counts), len(values)))
+    for label, count in enumerate(counts):
+        first = count - reach - values[0]
+        mass[label, first : first + len(masses)] = masses
     up_to = np.cumsum(mass, axis=1)
     below = up_to - mass
+
     law = np.zeros(len(counts))
-    for j, own in enumerate(mass):
-        lower, higher = below[:j], up_to[j + 1 :]
-        law[j] = np.sum(own * np.prod(lower, axis=0) * np.prod(higher, axis=0))
+    for label, own in enumerate(mass):
+        lower = np.prod(below[:label], axis=0)
+        higher = np.prod(up_to[label + 1 :], axis=0)
+        law[label] = np.sum(own * lower * higher)
     return law
 
 
@@ -120,15 +126,20 @@ def _permute_and_flip_law(counts: IntArray, scale: float) -> FloatArray:
     chance = np.exp((counts - counts.max()) / scale)
     law = np.zeros(len(counts))
     for order in permutations(range(len(counts))):
-        nobody_yet = 1.0
+        all_tails = 1.0  # chance that no class before this one won
         for label in order:
-            law[label] += nobody_yet * chance[label]
-            nobody_yet *= 1 - chance[label]
+            law[label] += all_tails * chance[label]
+            all_tails *= 1 - chance[label]
     return law / factorial(len(counts))
 
 
-def _chance_to_pass(check: Check, counts: IntArray, offsets: IntArray | None) -> float:
+def _chance_to_pass(
+    check: Check,
+    counts: IntArray,
+    offsets: IntArray | None,
+) -> float:
     reach = ceil(_REACH * check.sigma)
-    most = (counts if offsets is None else counts - offsets).max()
-    passes = most + np.arange(-reach, reach + 1) >= check.threshold
+    if offsets is not None:
+        counts = counts - offsets
+    passes = counts.max() + np.arange(-reach, reach + 1) >= check.threshold
     return float(discrete_gaussian_masses(check.sigma, reach)[passes].sum())
