@@ -59,7 +59,7 @@ def resealed(path: Path, **change: object) -> None:
             "charged_for": sum(map(bool, costs)),
         }
         sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **spent, **change})
-        raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
+        raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.seal(key))
 
 
 def rechained(path: Path, change: dict[int, dict[str, object]]) -> None:
@@ -225,7 +225,7 @@ def is_of(ledger: Ledger, digest: bytes) -> bool:
 
 def staying(ledger: Ledger, people: Sequence[str]) -> tuple[Any, str]:
     """Return who has not withdrawn."""
-    return ledger.register.staying(people)
+    return ledger.register.not_withdrawn(people)
 
 
 def record_proposal(ledger: Ledger, proposal: dict[str, Any]) -> None:

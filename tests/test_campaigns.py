@@ -174,8 +174,8 @@ def test_a_campaign_is_paid_by_its_first_batch(path):
         1 + 2 + 2 * 6,
     )
     assert (
-        history.given[EVENT]
-        == counted(one.most for one in history.asked if one.settled is not None)[EVENT]
+        history.answer_counts[EVENT]
+        == counted(one.most for one in history.batches if one.settled is not None)[EVENT]
         == 1
     )
     assert asking.reservations == {1, 3}

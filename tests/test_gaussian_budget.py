@@ -173,8 +173,8 @@ def test_the_budget_is_filled_and_never_passed(path):
     with pytest.raises(BudgetExceededError):
         reserve(ledger, SUM, 1)
     assert 0 <= ledger.verify().remaining < share_of(ledger, SUM)
-    assert epsilon(ledger.history().released, 1e-5).epsilon <= 1.0
-    assert epsilon(Composed((ledger.history().released, SUM)), 1e-5).epsilon > 1.0
+    assert epsilon(ledger.history().event, 1e-5).epsilon <= 1.0
+    assert epsilon(Composed((ledger.history().event, SUM)), 1e-5).epsilon > 1.0
 
 
 @pytest.mark.parametrize("event", [

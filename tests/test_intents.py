@@ -27,7 +27,7 @@ from tutelage.features.scored import ScoredRows
 from tutelage.ledger.account import Account
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.turns import is_held
-from tutelage.ledger.verification import verified
+from tutelage.ledger.verification import verify_entries
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -168,7 +168,7 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
         Kind.INTENDED,
         Kind.BOUND,
     ]
-    with ledger._opened.held(write=True) as write:
+    with ledger._opened.hold(write=True) as write:
         last = write.last()
         write.append(
             Entry.after(
@@ -176,7 +176,7 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
             )
         )
         with pytest.raises(LedgerTamperedError):
-            verified(write)
+            verify_entries(write)
 
 
 @pytest.mark.rest

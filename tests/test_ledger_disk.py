@@ -18,7 +18,7 @@ from test_cli import refusal, succeeded
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.exceptions import ExposedFileWarning, LedgerStorageError
 from tutelage.ledger import disk
-from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
+from tutelage.ledger.disk import TRUST_LOCKS, _file_system, check_locks
 from tutelage.privacy import ONE_TEACHER
 
 VOTES = VoteHistogram(np.resize(np.array([[200, 30, 20], [90, 80, 80]]), (300, 3)), 250)
@@ -139,7 +139,7 @@ def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount():
         "/srv/data/local disk/x",
         "/people/me/remote",
     ]
-    assert [file_system(Path(folder)) for folder in folders] == [
+    assert [_file_system(Path(folder)) for folder in folders] == [
         "ext4",
         "nfs4",
         "ext4",

@@ -18,7 +18,7 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerOvertakenError, LedgerStorageError
-from tutelage.ledger.ledger import opened_ledger
+from tutelage.ledger.ledger import open_ledger
 from tutelage.ledger.turns import turn
 from tutelage.methods import NoisyMoments
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -224,7 +224,7 @@ def test_two_processes_that_make_the_same_ledger_get_one(tmp_path):
     path = tmp_path / "a.ledger"
     # As a process leaves it that was killed before its first commit.
     path.with_name("a.ledger.making-x").touch()
-    make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    make = partial(open_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
 
     def spend() -> None:
         try:
@@ -255,7 +255,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(
 
 def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
     path = tmp_path / "a.ledger"
-    make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    make = partial(open_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
     reserve(make(), EVENT, 1)
     os.truncate(path, 0)
     for use in (make, partial(Ledger.create, path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)):

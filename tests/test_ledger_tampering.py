@@ -11,7 +11,7 @@ from ledgers import bind, edit, new_ledger, recall, rechained, resealed, reserve
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.digests import canonical
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
-from tutelage.ledger.answers import stored
+from tutelage.ledger.answers import stored_answers
 from tutelage.ledger.entries import FORMAT
 from tutelage.privacy import ONE_TEACHER
 
@@ -45,7 +45,7 @@ def says(path: Path) -> tuple[object, ...]:
     ledger = Ledger.open(path)
     state, entries = ledger.verify(), ledger.export()
     with ledger._opened.store.transaction() as read:
-        return state, entries, list(stored(read))
+        return state, entries, list(stored_answers(read))
 
 
 def ranges(content: bytes) -> Iterator[tuple[int, int]]:
@@ -264,6 +264,6 @@ def test_a_damaged_answer_is_refused_when_it_is_asked_for_again(labels, path):
     edit(path, labels)
     ledger = Ledger.open(path)
     with ledger._opened.store.transaction() as read:
-        queries = [query for _, query, _ in stored(read)]
+        queries = [query for _, query, _ in stored_answers(read)]
     with pytest.raises(LedgerTamperedError, match="not in the form"):
         recall(ledger, queries)

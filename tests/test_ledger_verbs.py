@@ -15,7 +15,7 @@ from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.account import CampaignVotes, NewQueries, Queries
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
-from tutelage.ledger.ledger import opened_ledger
+from tutelage.ledger.ledger import open_ledger
 from tutelage.privacy import ONE_TEACHER
 
 EVENT = NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER)
@@ -134,7 +134,7 @@ def test_a_ledger_that_appears_with_its_first_reservation_is_killed_at_any_event
 
 def make(path: Path) -> None:
     """Make a ledger by its first release, or repeat that release."""
-    release(opened_ledger(path, EVENT, 9, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
+    release(open_ledger(path, EVENT, 9, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
 
 
 def kill_first(folder: Path) -> int:

@@ -36,7 +36,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Beginning
-from tutelage.ledger.ledger import opened_ledger
+from tutelage.ledger.ledger import open_ledger
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.methods import NoisyMoments
@@ -225,7 +225,7 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_removed(tmp_path):
 
     os.waitpid(forked(killed), 0)
     assert part.stat().st_size > 10**5
-    reserve(opened_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER), ONE, 1)
+    reserve(open_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER), ONE, 1)
     assert (Ledger.open(path).verify().entries, path.stat().st_mode & 0o777) == (2, 0o600)
     assert [*tmp_path.iterdir()] == [path]
 

@@ -39,7 +39,7 @@ from tutelage.ledger.account import Account, CampaignVotes, NewQueries, Queries,
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
-from tutelage.ledger.ledger import existing_ledger, opened_ledger, require_terms
+from tutelage.ledger.ledger import existing_ledger, open_ledger, require_terms
 from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
@@ -489,7 +489,7 @@ class Budget(NeverPickled):
         """Return the ledger; the file of a new one appears with its first reservation."""
         asked, terms = self.asked, self.terms
         most = method.event(sizes)
-        ledger = opened_ledger(
+        ledger = open_ledger(
             self.ledger,
             most.event,
             most.count,

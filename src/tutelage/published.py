@@ -89,7 +89,7 @@ def card_of(
             checks["mechanism"] = (
                 "interactive" if isinstance(done, InteractiveCheck) else "confident"
             )
-    summed = (part.event for part in (event if ledger is None else ledger.released).flatten())
+    summed = (part.event for part in (event if ledger is None else ledger.event).flatten())
     of_card = {
         "epsilon": guarantee.epsilon.epsilon,
         "delta": guarantee.epsilon.delta,
@@ -176,15 +176,15 @@ def card_of_model(
 
 def card_of_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
-    if not history.asked:
+    if not history.batches:
         raise InvalidDataError(
             "The ledger contains no release yet, so there is nothing to report. Ask queries first."
         )
-    event = history.released
+    event = history.event
     now = history.state
     batches = _batches_of(history)
     queries = sum(batch.queries for batch in batches)
-    first, *others = {charge.event for charge in history.asked}
+    first, *others = {charge.event for charge in history.batches}
     of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
     release = ReleasePart(
         mechanism="; ".join(

@@ -251,7 +251,7 @@ class PreparedRelease(Private):
             if name is not None:
                 self._prepare_those(scope.taking_part, boundary, name)
                 # Found in the turn of this release: one that it waited for is an earlier one.
-                earlier = ledger.register.earlier(budget.question, name)
+                earlier = ledger.register.earlier_releases(budget.question, name)
             asked = self.method.steps(replace(self.public, earlier=earlier))
             outcome = boundary.run(asked)
             # The number of queries may depend on answers. `most` counts all that could have been asked.

@@ -109,7 +109,7 @@ def check_fit(
         if isinstance(column, str) and table is not None:
             ids[name] = ids_in(table, column)
     if people.known is not None:  # people who withdrew have no rows any more
-        stay, _ = whole.ledger.register.staying(people.known.tolist())
+        stay, _ = whole.ledger.register.not_withdrawn(people.known.tolist())
         ids = {name: None if one is None else as_column(one)[stay] for name, one in ids.items()}
     if isinstance(mechanism, NoisySum):
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]

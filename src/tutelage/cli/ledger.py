@@ -445,7 +445,7 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
 def _listed(name: str, history: History) -> dict[str, Any]:
     """Return the row of a ledger."""
     state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
-    releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.asked)
+    releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.batches)
     return {
         "file": name,
         **state,

@@ -409,7 +409,7 @@ def _add_release(row: Any, model: Any) -> None:
     if model.facts_.of_sums:
         asked = sum(
             one.queries
-            for one in history.asked
+            for one in history.batches
             if one.reserved.content.get("release") == model.name_
         )
         row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")

@@ -75,7 +75,7 @@ def _warn_of_names(name: str | None, budget: Budget, ledger: Ledger) -> None:
         name is not None
         and state.cohorts
         and name not in state.cohorts
-        and not ledger.register.earlier(budget.question, name)
+        and not ledger.register.earlier_releases(budget.question, name)
     ):
         warn(
             "No earlier release of this ledger has these settings, so the student learns from this one alone. To learn "

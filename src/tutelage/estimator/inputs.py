@@ -383,7 +383,7 @@ class Inputs(Parameters):
         """Return which rows stay, because their people did not withdraw, and who withdrew; private."""
         if not isinstance(self._ledger, Ledger) or entity_ids is None:
             return np.ones(n_rows, dtype=bool), ""
-        return self._ledger.register.staying(canonical_ids(entity_ids).tolist())
+        return self._ledger.register.not_withdrawn(canonical_ids(entity_ids).tolist())
 
     def _rows_in_batches(
         self, run: Resolved, rows: Rows, batches: Batches

@@ -12,7 +12,7 @@ from tutelage._internal.outputs import put_new, sync
 from tutelage._internal.records import named
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, quote
-from tutelage.ledger.disk import held_folder
+from tutelage.ledger.disk import hold_folder
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
 MOST_BYTES = 2**28  # of a message: two million queries of ten classes
@@ -68,7 +68,7 @@ def write_once(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Parts of this name only: others may be written on other machines.
-        with held_folder(path.parent, f".{path.name}.*.part"):
+        with hold_folder(path.parent, f".{path.name}.*.part"):
             write_new(part, data, 0o644)
             try:
                 put_new(part, path)

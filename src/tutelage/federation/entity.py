@@ -138,7 +138,7 @@ class Entity:
         whom = None
         if entity_ids is not None:
             people = canonical_ids(entity_ids).tolist()
-            stay, gone = self._boundary.ledger.register.staying(people)
+            stay, gone = self._boundary.ledger.register.not_withdrawn(people)
             whom = Whom.by_ids(people, gone)
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.

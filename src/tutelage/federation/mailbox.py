@@ -43,7 +43,7 @@ from tutelage.federation.documents import (
 )
 from tutelage.federation.keys import Identity, Member, Role, names_of
 from tutelage.federation.sharing import ELEMENT_BYTES
-from tutelage.ledger.disk import held_folder
+from tutelage.ledger.disk import hold_folder
 
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _RUN_DIGITS = 64
@@ -553,7 +553,7 @@ class Home:
         """
         final_place = self._path / kind / batch
         final_place.parent.mkdir(mode=0o700, exist_ok=True)
-        with held_folder(final_place.parent, ".*"):
+        with hold_folder(final_place.parent, ".*"):
             draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
             draft.mkdir(mode=0o700)
             try:

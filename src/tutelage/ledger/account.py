@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import field, replace
 from hashlib import sha256
-from typing import Any, Final, Generic, NamedTuple, final
+from typing import Final, NamedTuple, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import Made, by_identity, frozen
+from tutelage._internal.records import Entries, by_identity, frozen
 from tutelage._internal.typing import IntArray, NeverPickled, Private
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical, keyed_name, query_hashes
@@ -39,9 +39,9 @@ from tutelage.ledger.answers import (
     digest_of,
     drawn_under,
     keep,
-    kept,
-    recalled,
+    kept_content,
     remember,
+    remembered_answers,
     vector_of,
 )
 from tutelage.ledger.beginning import Beginning
@@ -88,15 +88,9 @@ class Granted(Private):
     is_paid_now: bool  # by this batch
 
 
-class Wanted(Generic[Made]):
-    """Base class of what may be reserved; the type is that of the result."""
-
-    __slots__ = ()
-
-
 @final
 @frozen
-class NewQueries(Wanted[Reserved]):
+class NewQueries:
     """Queries, of which those without an answer are reserved."""
 
     event: Event  # the most that each is
@@ -105,7 +99,7 @@ class NewQueries(Wanted[Reserved]):
 
 @final
 @frozen
-class Queries(Wanted[Reservation]):
+class Queries:
     """A number of queries, whatever they are."""
 
     event: Event  # the most that each is
@@ -115,7 +109,7 @@ class Queries(Wanted[Reservation]):
 
 @final
 @by_identity
-class CampaignVotes(Wanted[Granted], Private):
+class CampaignVotes(Private):
     """Votes of a batch of queries, for which teachers are held to a cap over all batches of a campaign; private."""
 
     event: CappedArgmaxGaussian  # the most that the campaign is
@@ -145,9 +139,7 @@ class Account(NeverPickled):
         self._beginning = Beginning(opened) if beginning is None else beginning
         self.release: Final = self._beginning.release  # its name, if it has one
 
-    def keys(
-        self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike
-    ) -> list[bytes]:
+    def keys(self, context: Entries, rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
         It is of `context`, which all queries share, the public row, and the other public values `beside` it.
@@ -165,16 +157,16 @@ class Account(NeverPickled):
 
     def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among queries, by their keys; repeating them costs nothing."""
-        with self._opened.held() as read:
-            return recalled(read, hashes)
+        with self._opened.hold() as read:
+            return remembered_answers(read, hashes)
 
     def recall_earlier(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
         """Return what `recall` does, but only what was answered before this release began: it is the same repeated."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             begun = self._beginning.entry(read)
             start = read.last().number + 1 if begun is None else begun.number
             early = dict[bytes, Labels]()
-            for query, labels in recalled(read, hashes).items():
+            for query, labels in remembered_answers(read, hashes).items():
                 # A batch of a campaign was drawn under its own reservation, which is the later one.
                 settled = read.settling(max(drawn_under(read, query)))
                 if settled is not None and settled.number < start:
@@ -183,17 +175,17 @@ class Account(NeverPickled):
 
     def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
         """Return the reservations under which the remembered answers of these queries were drawn."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             return frozenset[int]().union(*(drawn_under(read, query) for query in hashes))
 
     def find(self, batch: str) -> Reservation | None:
         """Return the reservation of a batch or campaign of this name, or None."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             return _batch(read, batch)
 
     def is_settled(self, reservation: Reservation) -> bool:
         """Return whether a reservation of this ledger was settled."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             return read.settling(reservation.number) is not None
 
     def fitting(self, event: Event, hashes: Sequence[bytes] | None = None) -> int:
@@ -202,19 +194,21 @@ class Account(NeverPickled):
         Of queries by their hashes, return how many may be asked from the first on: those with an answer are free, and
         so is a step that a dead process left open.
         """
-        with self._opened.held() as read:
-            room = self._opened.limit.fitting(event, self._beginning.spent(read))
+        with self._opened.hold() as read:
+            room = self._opened.limit.fitting(event, self._beginning.grains_spent(read))
             if hashes is None:
                 return room
-            answers = recalled(read, hashes)
+            answers = remembered_answers(read, hashes)
             if read.checkpoint().unsettled:
                 for place in range(len(hashes), 0, -1):
                     new = {query for query in hashes[:place] if query not in answers}
                     if self._left_open(read, new, event) is not None:
                         return place
+
         new = set[bytes]()
         for place, query in enumerate(hashes):
-            new |= {query} - answers.keys()
+            if query not in answers:
+                new.add(query)
             if len(new) > room:
                 return place
         return len(hashes)
@@ -229,23 +223,40 @@ class Account(NeverPickled):
         """
         opened = self._opened
         opened.copies.look()
-        with opened.held() as read:
-            answers = {} if isinstance(queries, int) else recalled(read, queries)
-            new = set[bytes]() if isinstance(queries, int) else set(queries) - answers.keys()
-            count = queries if isinstance(queries, int) else len(new)
+        with opened.hold() as read:
+            answers = dict[bytes, Labels]()
+            new = set[bytes]()
+            if isinstance(queries, int):
+                count = queries
+            else:
+                answers = remembered_answers(read, queries)
+                new = set(queries) - answers.keys()
+                count = len(new)
             if not count:
                 return answers
             opened.check_unit(event)
             opened.copies.check(read)
-            spent = self._beginning.spent(read)
+            spent = self._beginning.grains_spent(read)
             paid = self._left_open(read, new, event) if new else None
+
         if whole is not None:
-            opened.check_room(whole, 1, spent - (0 if paid is None else paid.grains))
+            if paid is not None:
+                spent -= paid.grains
+            opened.check_room(whole, 1, spent)
         elif paid is None:
             opened.check_room(event, of_queries(event, count).count, spent)
         return answers
 
-    def reserve(self, what: Wanted[Made]) -> Made:
+    @overload
+    def reserve(self, what: Queries) -> Reservation: ...
+
+    @overload
+    def reserve(self, what: NewQueries) -> Reserved: ...
+
+    @overload
+    def reserve(self, what: CampaignVotes) -> Granted: ...
+
+    def reserve(self, what: object) -> Reservation | Reserved | Granted:
         """Spend what queries cost at most, on the disk before this returns; draw no noise before.
 
         Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
@@ -255,23 +266,20 @@ class Account(NeverPickled):
         the first batch spends the budget of the campaign, and the others nothing; no entry shows how many votes a
         teacher has cast.
         """
-        kinds: dict[Any, Any] = {
-            NewQueries: self._reserve_new,
-            Queries: self._reserve_queries,
-            CampaignVotes: self._reserve_votes,
-        }
-        asked: Any = what
-        reserve = kinds.get(type(asked))
-        if reserve is None:
+        if not isinstance(what, Queries | NewQueries | CampaignVotes):
             kind = type(what).__name__
             raise InvalidParameterError(
                 "Account.reserve.what", "be Queries(event, number)", f"a {kind}"
             )
-        self._opened.check_unit(asked.event)
-        _check_storable(asked.event)
-        vector_of(asked.event)
-        self._opened.limit.cost(asked.event)  # which takes time, and is remembered
-        return reserve(asked)
+        self._opened.check_unit(what.event)
+        _check_storable(what.event)
+        vector_of(what.event)
+        self._opened.limit.cost(what.event)  # which takes time, and is remembered
+        if isinstance(what, Queries):
+            return self._reserve_queries(what)
+        if isinstance(what, NewQueries):
+            return self._reserve_new(what)
+        return self._reserve_votes(what)
 
     def settle(
         self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
@@ -286,16 +294,17 @@ class Account(NeverPickled):
         """
         _check_storable(happened)
         vector = vector_of(reservation.event)
-        given = [answers_in(labels, vector) for labels in answers.values()]
-        breach = breach_of(reservation.event, reservation.queries, happened, given)
+        counts = [answers_in(labels, vector) for labels in answers.values()]
+        breach = breach_of(reservation.event, reservation.queries, happened, counts)
         if breach is not None:
             raise LedgerError(
                 f"The mechanism {breach}. Its labels are withheld, and their budget stays spent."
             )
+
         limit = self._opened.limit
         refund = reservation.grains - limit.cost(happened)
         try:
-            with self._opened.held(write=True) as write:
+            with self._opened.hold(write=True) as write:
                 labels = _settle(write, reservation, answers, happened, refund)
         except (LedgerStorageError, LedgerLockedError) as error:
             share = limit.share(reservation.grains)
@@ -303,6 +312,7 @@ class Account(NeverPickled):
                 f"{error} Until the answers to these {len(answers):,} queries are stored, they are withheld, "
                 f"and {share:.3g} of the budget ε = {limit.epsilon:g} stays spent."
             ) from None
+
         cost = limit.share(reservation.grains - refund)
         _LOGGER.info(
             "Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, limit.epsilon
@@ -311,58 +321,60 @@ class Account(NeverPickled):
 
     def forfeit(self, reservation: Reservation) -> None:
         """Close a step without an answer; nothing is given back."""
-        with self._opened.held(write=True) as write:
+        with self._opened.hold(write=True) as write:
             _settle(write, reservation, {}, Repeated(reservation.event, reservation.queries), 0)
 
     def keeps(self, name: str) -> bool:
         """Return whether something is kept under a public name."""
-        with self._opened.held() as read:
-            return kept(read, keyed_name(self._opened.key, "kept", name)) is not None
+        with self._opened.hold() as read:
+            return kept_content(read, self._kept_name(name)) is not None
 
     def keep(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Return what is kept under a public name; the first time, what `make` returns, for good.
 
         So what was learned from public rows for a release stays the same on every machine.
         """
-        keyed = keyed_name(self._opened.key, "kept", name)
-        with self._opened.held() as read:
-            found = kept(read, keyed)
-        if found is not None:
-            return found
-        found = make()
+        keyed = self._kept_name(name)
+        with self._opened.hold() as read:
+            content = kept_content(read, keyed)
+        if content is not None:
+            return content
+        content = make()
         if self._opened.store.read_only:
-            return found
-        with self._opened.held(write=True) as write:
-            return keep(write, keyed, found)
+            return content
+        with self._opened.hold(write=True) as write:
+            return keep(write, keyed, content)
+
+    def _kept_name(self, name: str) -> str:
+        return keyed_name(self._opened.key, "kept", name)
 
     @contextmanager
     def _reserving(self) -> Generator[Transaction]:
         """Hold the file to reserve; refuse if a copy of it was used, even at the same time, or if people withdrew."""
         opened = self._opened
         opened.copies.look()
-        with opened.held(write=not opened.store.read_only) as write:
+        with opened.hold(write=not opened.store.read_only) as write:
             opened.copies.check(write)
             self._beginning.check_left_out(write)
             yield write
         self._beginning.was_written(write)
         if opened.copies.newest:  # of two that reserve at once, one finds the other
             opened.copies.look()
-            with opened.held() as read:
+            with opened.hold() as read:
                 opened.copies.check(read)
 
     def _reserve_new(self, what: NewQueries) -> Reserved:
         try:
             with self._reserving() as held:
-                answers = recalled(held, what.hashes)
+                answers = remembered_answers(held, what.hashes)
                 new = set(what.hashes) - answers.keys()
                 if not new:
                     return Reserved(None, answers)
                 left = self._left_open(held, new, what.event)
                 if left is None:
-                    batch = Queries(
-                        what.event, of_queries(what.event, len(new)).count, _step_of(new)
-                    )
-                    return Reserved(self._reserved(held, batch, answers=len(new)), answers)
+                    count = of_queries(what.event, len(new)).count
+                    batch = Queries(what.event, count, _step_of(new))
+                    return Reserved(self._write_reservation(held, batch, len(new)), answers)
                 self._beginning.write(held)
                 _LOGGER.info(
                     "A step that was reserved and not answered is taken over, at no further cost."
@@ -380,10 +392,9 @@ class Account(NeverPickled):
         with self._reserving() as write:
             known = None if what.name is None else _batch(write, what.name)
             if known is None:
-                return self._reserved(write, what)
-            if (known.event, known.queries) != (what.event, what.queries) or not self._is_ours(
-                write, known
-            ):
+                return self._write_reservation(write, what, what.queries)
+            is_same = known.event == what.event and known.queries == what.queries
+            if not is_same or not self._is_ours(write, known):
                 raise LedgerError(
                     f"Batch {what.name} was reserved in {self._opened} as something else. Name another."
                 )
@@ -393,12 +404,12 @@ class Account(NeverPickled):
         integer_at_least(what.queries, 1, "queries", "Account.reserve")
         event = what.event
         wanted = np.asarray(what.wanted)
-        hashed = what.voters.hashed(wanted, self._opened.key)
+        hashed = what.voters.hash_names(wanted, self._opened.key)
         with self._reserving() as write:
             paid = _batch(write, what.campaign)
             is_new = paid is None
             if paid is None:
-                paid = self._reserved(write, Queries(event, 1, what.campaign))
+                paid = self._write_reservation(write, Queries(event, 1, what.campaign), 1)
                 _settle(write, paid, {}, event, 0)
             elif not self._is_campaign(write, paid, event):
                 raise LedgerError(
@@ -406,50 +417,47 @@ class Account(NeverPickled):
                 )
             self._beginning.write(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
-            free: dict[str, Any] = {
-                "event": event.as_dict(),
-                "queries": 0,
-                "cost": 0,
-                **self._beginning.fields,
-            }
-            entry = write.add(Kind.RESERVED, **free, campaign=paid.number)
+            entry = self._add_reserved(write, event, 0, 0, {"campaign": paid.number})
             room = self._opened.store.room(what.queries, 1)
-        return Granted(
-            votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, is_new
-        )
+        free = Reservation(entry.number, entry.hash, event, 0, 0, room)
+        return Granted(votes, free, paid, is_new)
 
     def _is_campaign(self, read: Transaction, known: Reservation, event: Event) -> bool:
         """Return whether a reservation paid for a campaign: budget that paid for its own labels pays for no others."""
         settled = read.settling(known.number)
         is_free = settled is not None and settled.content["answers"] == 0
-        return (known.event, known.queries) == (event, 1) and is_free and self._is_ours(read, known)
+        is_same = known.event == event and known.queries == 1
+        return is_same and is_free and self._is_ours(read, known)
 
-    def _reserved(
-        self, write: Transaction, batch: Queries, *, answers: int | None = None
-    ) -> Reservation:
+    def _write_reservation(self, write: Transaction, batch: Queries, answers: int) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         opened = self._opened
         event = batch.event
-        queries = batch.queries
         if isinstance(event, PublicationTest):
             opened.history_in(write).check_share(event.delta)
-        cost = queries * opened.limit.cost(event)
-        opened.check_room(event, queries, self._beginning.spent(write))
+        cost = batch.queries * opened.limit.cost(event)
+        opened.check_room(event, batch.queries, self._beginning.grains_spent(write))
         self._beginning.write(write)
-        content: dict[str, Any] = {
+        named = {} if batch.name is None else {"batch": batch.name}
+        entry = self._add_reserved(write, event, batch.queries, cost, named)
+        room = self._room(event, answers)
+        _LOGGER.info(
+            "Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon
+        )
+        return Reservation(entry.number, entry.hash, event, batch.queries, cost, room)
+
+    def _add_reserved(
+        self, write: Transaction, event: Event, queries: int, cost: int, more: Entries
+    ) -> Entry:
+        """Write the entry of a reservation."""
+        content: Entries = {
             "event": event.as_dict(),
             "queries": queries,
             "cost": cost,
             **self._beginning.fields,
+            **more,
         }
-        if batch.name is not None:
-            content["batch"] = batch.name
-        entry = write.add(Kind.RESERVED, cost, **content)
-        room = self._room(event, queries if answers is None else answers)
-        _LOGGER.info(
-            "Budget reserved: %.4g of ε = %g.", opened.limit.share(cost), opened.limit.epsilon
-        )
-        return Reservation(entry.number, entry.hash, event, queries, cost, room)
+        return write.add(Kind.RESERVED, cost, **content)
 
     def _left_open(
         self, read: Transaction, new: Collection[bytes], event: Event
@@ -457,14 +465,18 @@ class Account(NeverPickled):
         """Return the reservation of a step that a dead process left open, which no other process can settle."""
         if not is_held(self._opened.store.file) or not read.checkpoint().unsettled:
             return None
-        queries = of_queries(event, len(new)).count
-        same = event, queries, queries * self._opened.limit.cost(event)
         found = None
         with suppress(LedgerTamperedError):  # an entry that was changed is not taken over
             named = read.entries_with("batch", _step_of(new))
             unsettled = [entry for entry in named if read.settling(entry.number) is None]
-            found = _reservation(unsettled[-1]) if unsettled else None
-        if found is None or (found.event, found.queries, found.grains) != same:
+            if unsettled:
+                found = _reservation(unsettled[-1])
+        if found is None:
+            return None
+
+        queries = of_queries(event, len(new)).count
+        same = event, queries, queries * self._opened.limit.cost(event)
+        if (found.event, found.queries, found.grains) != same:
             return None
         copies = self._opened.copies.newest.values()
         if any(newest.number >= found.number for newest in copies):  # which may take it over too
@@ -480,11 +492,9 @@ class Account(NeverPickled):
     def _room(self, event: Event, queries: int) -> Room | None:
         """Return room on the disk for the answers of so many queries."""
         vector = vector_of(event)
-        numbers = (
-            sum(part.times for part in event.flatten())
-            if vector is None
-            else _ROOM_PER_NUMBER * vector[0]
-        )
+        numbers = sum(part.times for part in event.flatten())
+        if vector is not None:
+            numbers = _ROOM_PER_NUMBER * vector[0]
         return self._opened.store.room(queries, numbers)
 
 
@@ -528,19 +538,18 @@ def _settle(
     """Store the answers and the entry of a batch, and return the answers that count."""
     number = reservation.number
     reserved = write.entry(number)
-    is_mine = (
-        reserved is not None
-        and reserved.hash == reservation.hash
-        and write.settling(number) is None
-    )
-    if reserved is None or not is_mine or _reservation(reserved) != reservation:
+    if (
+        reserved is None
+        or reserved.hash != reservation.hash
+        or write.settling(number) is not None
+        or _reservation(reserved) != reservation
+    ):
         raise LedgerError(
             "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
         )
     if reservation.room is not None:
         reservation.room.free()
     new = remember(write, answers, number)
-    about = {"reservation": number, "happened": happened.as_dict(), "refund": refund}
     same = {
         name: reserved.content[name] for name in ("written", "release") if name in reserved.content
     }
@@ -548,9 +557,11 @@ def _settle(
         Kind.ANSWERED,
         -refund,
         settles=number,
-        **about,
+        reservation=number,
+        happened=happened.as_dict(),
+        refund=refund,
         **same,
         answers=len(new),
         digest=digest_of(new),
     )
-    return recalled(write, answers)
+    return remembered_answers(write, answers)

@@ -33,8 +33,10 @@ def vector_of(event: Event) -> Vector | None:
         raise UnsupportedEventError(
             "A batch must consist of noisy sums only, or of none. Reserve two batches."
         )
+    if not sums:
+        return None
     numbers = sum(dimension * times for dimension, times in sums)
-    return (numbers, sum(times for _, times in sums)) if sums else None
+    return numbers, sum(times for _, times in sums)
 
 
 def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
@@ -52,24 +54,25 @@ def breach_of(
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
     check stood before them, as many as there are queries without a label. Capped votes answer any number of queries.
     """
-    allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
+    allowed = counted([Repeated(reserved, queries)])
+    ran = counted([happened])
     if ran - allowed:
         return "ran more than it had announced"
+
     checks = [event for event in allowed if isinstance(event.without_shares(), Check)]
     if any(ran[event] != allowed[event] for event in checks) or (not checks and ran != allowed):
         return "reports fewer checks, or fewer answers without a check, than it had announced"
+    if None in given:
+        return "gives a noisy sum of another length than it had announced"
+
+    # Where a student is confirmed, some labels are its own.
+    confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
+    if confirms or isinstance(reserved, CappedArgmaxGaussian):
+        return None
     answers = sum(
         times for event, times in ran.items() if not isinstance(event.without_shares(), Check)
     )
-    # Where a student is confirmed, some labels are its own.
-    confirms = any(isinstance(event.without_shares(), InteractiveCheck) for event in checks)
-    if None in given:
-        return "gives a noisy sum of another length than it had announced"
-    if (
-        sum(filter(None, given)) > answers
-        and not confirms
-        and not isinstance(reserved, CappedArgmaxGaussian)
-    ):
+    if sum(count or 0 for count in given) > answers:
         return "gives more labels than it reports answers"
     return None
 
@@ -101,14 +104,14 @@ def read_labels(text: str) -> list[int]:
     return labels
 
 
-def recalled(read: Transaction, queries: Collection[bytes]) -> dict[bytes, Labels]:
+def remembered_answers(read: Transaction, queries: Collection[bytes]) -> dict[bytes, Labels]:
     """Return the answers of those queries that have one."""
-    found = dict[bytes, Labels]()
+    answers = dict[bytes, Labels]()
     for query in queries:
         labels = read.one("SELECT labels FROM answers WHERE query = ?", query)
         if labels is not None:
-            found[query] = tuple(read_labels(labels))
-    return found
+            answers[query] = tuple(read_labels(labels))
+    return answers
 
 
 def remember(
@@ -118,17 +121,17 @@ def remember(
     new = list[tuple[bytes, str]]()
     for query, labels in sorted(answers.items()):
         text = canonical(labels)
-        if (
-            write.run(
-                "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (query, text, reservation)
-            ).rowcount
-            == 1
-        ):
+        inserted = write.run(
+            "INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", (query, text, reservation)
+        )
+        if inserted.rowcount == 1:
             new.append((query, text))
     return new
 
 
-def stored(read: Transaction, reservation: int | None = None) -> Iterator[tuple[int, bytes, str]]:
+def stored_answers(
+    read: Transaction, reservation: int | None = None
+) -> Iterator[tuple[int, bytes, str]]:
     """Yield reservation, query and labels of every stored answer, or those of one reservation, by query hash."""
     chosen = "SELECT reservation, query, labels FROM answers WHERE ?1 IS NULL OR reservation = ?1 ORDER BY query"
     yield from read.run(chosen, (reservation,))
@@ -137,8 +140,12 @@ def stored(read: Transaction, reservation: int | None = None) -> Iterator[tuple[
 def drawn_under(read: Transaction, query: bytes) -> set[int]:
     """Return the reservation of the stored answer of a query, and that of its campaign."""
     number = read.one("SELECT reservation FROM answers WHERE query = ?", query)
-    entry = None if number is None else read.entry(number)
-    return set() if entry is None else {entry.number, entry.content.get("campaign", entry.number)}
+    if number is None:
+        return set()
+    entry = read.entry(number)
+    if entry is None:
+        return set()
+    return {entry.number, entry.content.get("campaign", entry.number)}
 
 
 def check_count(read: Transaction) -> None:
@@ -149,15 +156,15 @@ def check_count(read: Transaction) -> None:
         )
 
 
-def kept(read: Transaction, name: str) -> bytes | None:
+def kept_content(read: Transaction, name: str) -> bytes | None:
     """Return what is kept under a keyed name, or None; refuse it if it is not what its entry says."""
     content = read.one("SELECT content FROM kept WHERE name = ?", name)
-    said = [
+    recorded = [
         entry.content["content"]
         for entry in read.entries_with("name", name)
         if entry.kind is Kind.KEPT
     ]
-    if said != ([] if content is None else [_sha256(content)]):
+    if recorded != ([] if content is None else [_sha256(content)]):
         raise LedgerTamperedError(
             "A map that the ledger keeps was changed. Restore a copy that verifies."
         )
@@ -166,15 +173,15 @@ def kept(read: Transaction, name: str) -> bytes | None:
 
 def keep(write: Transaction, name: str, content: bytes) -> bytes:
     """Keep content under a keyed name, with an entry that holds its digest, unless something is kept there already."""
-    found = kept(write, name)
-    if found is not None:
-        return found
+    earlier = kept_content(write, name)
+    if earlier is not None:
+        return earlier
     write.run("INSERT INTO kept VALUES (?, ?)", (name, content))
     write.add(Kind.KEPT, name=name, content=_sha256(content))
     return content
 
 
-def all_kept(read: Transaction) -> dict[str, str]:
+def digests_of_kept(read: Transaction) -> dict[str, str]:
     """Return the digest of everything that is kept, by its name."""
     return {name: _sha256(content) for name, content in read.run("SELECT * FROM kept")}
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Self, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 
-from tutelage._internal.records import by_identity
+from tutelage._internal.records import Entries, by_identity
 from tutelage._internal.typing import Mask, Private
 from tutelage.digests import RunningDigest, fingerprint, is_fingerprint_of, keyed_name
 from tutelage.events import Event
@@ -48,7 +48,7 @@ class Whom(Private):
     ids : sequence of str
         Canonical ids; of a release with a name, one per person in the order of the rows.
     left_out : str
-        Digest of the people who have withdrawn and are left out, as `Register.staying` returns it.
+        Digest of the people who have withdrawn and are left out, as `Register.not_withdrawn` returns it.
     changed : bool
         Whether people may have joined or left since the ledger was last used.
     """
@@ -65,7 +65,7 @@ class Whom(Private):
 
 
 @final
-class Arrivals(Private):
+class _Arrivals(Private):
     """The people who take part in a release with a name, and those who came with it; private."""
 
     def __init__(
@@ -83,26 +83,26 @@ class Arrivals(Private):
         gone = withdrawn(read)
         known = {person: cohort for person, cohort in cohorts(read).items() if cohort != EVERYBODY}
         check_name(opened, read, self.release, intent.identity)
+
         cost = opened.limit.cost(intent.most)
-        having = [
-            one
-            for one, spent in sorted(sums.accounts.items())
+        with_room = [
+            cohort
+            for cohort, spent in sorted(sums.accounts.items())
             if spent + cost <= opened.limit.capacity
         ]
         self.question = keyed_name(opened.key, "question", intent.question)
-        self.cohorts = sums.releases.get(self.release) or [*having, self.release]
-        self.new: Collection[bytes] = {
-            person for person in hashed if person not in known and person not in gone
-        }
+        self.cohorts = sums.releases.get(self.release) or [*with_room, self.release]
+        self.new: Collection[bytes] = set(hashed) - known.keys() - gone.keys()
         self.left_out = sums.withdrawn
         self._before = sums.people  # digest of all people by whom these were found to be new
         self._after: str | None = None  # and with these
-        taking_part = (
-            known.get(one, self.release) in self.cohorts and one not in gone for one in hashed
-        )
-        self.taking_part = np.fromiter(taking_part, dtype=bool, count=len(hashed))
+        takes_part = [
+            known.get(person, self.release) in self.cohorts and person not in gone
+            for person in hashed
+        ]
+        self.taking_part = np.array(takes_part, dtype=bool)
 
-    def written(self, write: Transaction, *, begins: bool) -> dict[str, Any]:
+    def write_people(self, write: Transaction, *, begins: bool) -> Entries:
         """Write down the people who came, once, and return what the entry says by which the release `begins`.
 
         It is refused if people came in between, if the release was begun with other cohorts, or if a release without a
@@ -110,8 +110,8 @@ class Arrivals(Private):
         """
         sums = write.checkpoint()
         begun = sums.releases.get(self.release)
-        same = begun is None if begins else begun == self.cohorts
-        if not same or sums.people not in (self._before, self._after) or sums.spent(None):
+        is_same = begun is None if begins else begun == self.cohorts
+        if not is_same or sums.people not in (self._before, self._after) or sums.most_spent(None):
             raise LedgerMismatchError(
                 "Another release through this ledger began at the same time, so nothing was released here. Run this "
                 "one again."
@@ -135,17 +135,19 @@ class Beginning(Private):
     ) -> None:
         self._opened = opened
         self._intent = intent
-        self._about = None if intent is None else keyed_name(opened.key, "intent", intent.identity)
-        self._whom = Whom() if whom is None else whom
+        self._whom = whom or Whom()
+        self._about: str | None = None
+        if intent is not None:
+            self._about = keyed_name(opened.key, "intent", intent.identity)
         self._is_bound = False
-        self.arrivals: Arrivals | None = None
+        self.arrivals: _Arrivals | None = None
 
     def check(self, read: Transaction) -> None:
         """Refuse a ledger of other data or of another release of this name, and find who takes part."""
         if self._whom.digest is not None:
             check_data(self._opened, read, self._whom.digest, changed=self._whom.changed)
         if self._intent is not None and self._intent.release is not None:
-            self.arrivals = Arrivals(self._opened, read, self._intent, self._whom.ids)
+            self.arrivals = _Arrivals(self._opened, read, self._intent, self._whom.ids)
 
     @property
     def release(self) -> str | None:
@@ -155,7 +157,9 @@ class Beginning(Private):
     @property
     def fields(self) -> dict[str, str]:
         """The part of an entry that says whose budget it spends."""
-        return {} if self.arrivals is None else {"release": self.arrivals.release}
+        if self.arrivals is None:
+            return {}
+        return {"release": self.arrivals.release}
 
     @property
     def taking_part(self) -> Mask | None:
@@ -164,19 +168,21 @@ class Beginning(Private):
 
     def entry(self, read: Transaction) -> Entry | None:
         """Return the entry by which the release was begun before, or None."""
-        return None if self._about is None else entry_by_intent(read, self._about)
+        if self._about is None:
+            return None
+        return entry_by_intent(read, self._about)
 
-    def spent(self, read: Transaction) -> int:
+    def grains_spent(self, read: Transaction) -> int:
         """Return what the people have spent, at most, who take part in the release."""
         sums = read.checkpoint()
         if self.arrivals is not None:
-            return max(sums.accounts.get(one, 0) for one in self.arrivals.cohorts)
+            return max(sums.accounts.get(cohort, 0) for cohort in self.arrivals.cohorts)
         check_nameless(self._opened, sums)
         return read.last().spent
 
     def check_left_out(self, write: Transaction) -> None:
         """Refuse a release that may use rows of people who withdrew."""
-        left_out = self._whom.left_out if self.arrivals is None else self.arrivals.left_out
+        left_out = (self.arrivals or self._whom).left_out
         if write.checkpoint().withdrawn not in ("", left_out):
             raise LedgerMismatchError(
                 f"People have withdrawn from {self._opened}, and nothing shows that their rows are left out here, so "
@@ -188,9 +194,12 @@ class Beginning(Private):
         """Write which release it is and of which data, before its first reservation."""
         key = self._opened.key
         begins = self._intent is not None and self.entry(write) is None
-        named = {} if self.arrivals is None else self.arrivals.written(write, begins=begins)
+        named = Entries()
+        if self.arrivals is not None:
+            named = self.arrivals.write_people(write, begins=begins)
         if self._intent is not None and begins:
             write.add(Kind.INTENDED, about=self._about, noise=self._intent.noise, **named)
+
         sums = write.checkpoint()
         ids = self._whom.ids
         # Releases before gave no ids, or this one gives none.
@@ -201,7 +210,7 @@ class Beginning(Private):
         check_data(self._opened, write, self._whom.digest, changed=self._whom.changed)
         write.add(Kind.BOUND, fingerprint=fingerprint(key, self._whom.digest))
         if ids and self.arrivals is None:
-            add_people(write, sorted(key_of(key, one) for one in ids), EVERYBODY)
+            add_people(write, sorted(key_of(key, person) for person in ids), EVERYBODY)
 
     def was_written(self, write: Transaction) -> None:
         """Take note that a transaction is on the disk."""
@@ -216,7 +225,7 @@ class Beginning(Private):
             self.arrivals.new = ()
         with (
             suppress(LedgerStorageError, LedgerLockedError),
-            self._opened.held(write=True) as write,
+            self._opened.hold(write=True) as write,
         ):
             self.write(write)
         self._is_bound = True
@@ -242,7 +251,7 @@ def check_name(opened: OpenedLedger, read: Transaction, release: str, identity: 
             f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
             "release. Repeat it as it was, or choose another name."
         )
-    if sums.spent(None):
+    if sums.most_spent(None):
         raise LedgerMismatchError(
             f"`release` must be left out: {opened} has releases without a name, and no entry of it tells "
             "who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "

@@ -32,8 +32,9 @@ class Voters(Private):
     names: Sequence[str]
     data: bytes  # what the names are of: if it changes, a name may stand for another teacher
 
-    def hashed(self, wanted: IntArray, key: bytes) -> tuple[list[bytes], bytes]:
+    def hash_names(self, wanted: IntArray, key: bytes) -> tuple[list[bytes], bytes]:
         """Return keyed hashes of the names and of the data, once each voter has a name and a number of votes."""
+        # wanted: (teachers,)
         if len(set(self.names)) < len(self.names):
             raise OverlappingShardsError(
                 "Each teacher of a campaign must have its own name. Otherwise one person could vote as two teachers."
@@ -44,15 +45,17 @@ class Voters(Private):
                 "`wanted` must be a number of votes from 0 on for each teacher, as integers."
             )
         names = [
-            _keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in self.names
+            _keyed_hash(key, b"teacher", name.encode("utf-8", "surrogatepass"))
+            for name in self.names
         ]
-        return names, _keyed(key, b"voters", self.data)
+        return names, _keyed_hash(key, b"voters", self.data)
 
 
 def spend_votes(
     write: Transaction, campaign: int, cap: int, hashed: tuple[list[bytes], bytes], wanted: IntArray
 ) -> IntArray:
     """Spend votes of a campaign, the number of whose reservation is given; return how many each teacher may cast."""
+    # wanted and the result: (teachers,)
     teachers, data = hashed
     if digest_of_votes(write) != write.checkpoint().votes:
         raise LedgerTamperedError(
@@ -65,9 +68,11 @@ def spend_votes(
             "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of before, "
             "rows in the same order; if people have ids, name them."
         )
+
     spent = dict(write.run("SELECT teacher, votes FROM votes WHERE campaign = ?", (campaign,)))
     left = cap - np.array([spent.get(teacher, 0) for teacher in teachers], dtype=np.int64)
     granted = np.minimum(wanted, np.maximum(left, 0))
+
     rows = sorted(zip(teachers, granted.tolist(), strict=True))  # as the table is, which is faster
     write.run("INSERT OR REPLACE INTO voters VALUES (?, ?)", (campaign, data))
     write.connection.executemany(
@@ -92,5 +97,5 @@ def digest_of_votes(read: Transaction) -> str:
     return digest.hexdigest() if any_found else ""
 
 
-def _keyed(key: bytes, kind: bytes, text: bytes) -> bytes:
+def _keyed_hash(key: bytes, kind: bytes, text: bytes) -> bytes:
     return hmac.digest(key, b"campaign " + kind + b" " + text, hashlib.sha256)

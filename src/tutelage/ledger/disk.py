@@ -7,7 +7,7 @@ import re
 import shutil
 import struct
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -39,46 +39,47 @@ def check_locks(folder: Path) -> None:
     if os.environ.get(TRUST_LOCKS) == "1":
         return
     try:
-        kind = file_system(folder.resolve())
-        shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
-        excluding = shared or _locks_exclude(folder)
+        kind = _file_system(folder.resolve())
+        if kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE):
+            disk = f"a {kind} file system"
+        elif _locks_exclude(folder):
+            return
+        else:
+            disk = "a file system whose locks do not exclude other processes"
     except OSError as error:
         raise LedgerStorageError(
             f"No file can be made and locked in {folder}: {error.strerror}."
         ) from None
-    if shared or not excluding:
-        what = (
-            f"a {kind} file system"
-            if shared
-            else "a file system whose locks do not exclude other processes"
-        )
-        raise LedgerStorageError(
-            f"{folder} lies on {what}, where several processes could spend one budget twice. Put the ledger on a local "
-            f"disk; if you know that file locks work between all machines that use it, set {TRUST_LOCKS}=1."
-        )
+    raise LedgerStorageError(
+        f"{folder} lies on {disk}, where several processes could spend one budget twice. Put the ledger on a local "
+        f"disk; if you know that file locks work between all machines that use it, set {TRUST_LOCKS}=1."
+    )
 
 
-def file_system(folder: Path) -> str:
+def _file_system(folder: Path) -> str:
     """Return the type of the file system that holds a folder, or "" where the system does not tell."""
-    found, depth = "", -1
+    nearest = ""
+    depth = -1
     for point, kind in _mounts():
         # The last of equal ones hides the others.
         if folder.is_relative_to(point) and len(point.parts) >= depth:
-            found, depth = kind, len(point.parts)
-    return found
+            nearest = kind
+            depth = len(point.parts)
+    return nearest
 
 
-def _mounts() -> list[tuple[Path, str]]:
-    """Return the folder and type of each mount, as the kernel knows them where it tells."""
+def _mounts() -> Iterator[tuple[Path, str]]:
+    """Yield the folder and type of each mount, as the kernel knows them where it tells."""
     if not _MOUNTS.exists():
-        return [(Path(mounted.mountpoint), mounted.fstype) for mounted in disk_partitions(all=True)]
-    lines = (line.split(b" ") for line in _MOUNTS.read_bytes().split(b"\n"))
-    points = (
-        (_ESCAPED.sub(lambda digits: bytes([int(digits[1], 8)]), line[1]), line[2])
-        for line in lines
-        if line[2:]
-    )
-    return [(Path(os.fsdecode(point)), os.fsdecode(kind)) for point, kind in points]
+        for mounted in disk_partitions(all=True):
+            yield Path(mounted.mountpoint), mounted.fstype
+        return
+    for line in _MOUNTS.read_bytes().split(b"\n"):
+        columns = line.split(b" ")
+        if len(columns) < 3:
+            continue
+        point = _ESCAPED.sub(lambda digits: bytes([int(digits[1], 8)]), columns[1])
+        yield Path(os.fsdecode(point)), os.fsdecode(columns[2])
 
 
 def _locks_exclude(folder: Path) -> bool:
@@ -127,7 +128,7 @@ class Room:
 
 
 @contextmanager
-def held_folder(folder: Path, unfinished: str) -> Generator[None]:
+def hold_folder(folder: Path, unfinished: str) -> Generator[None]:
     """Hold a folder while something is made in it, so that other processes that make something there wait.
 
     Files that match the pattern `unfinished` are removed first, because the process that made them is dead. A disk

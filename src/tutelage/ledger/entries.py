@@ -9,9 +9,9 @@ import hmac
 import json
 from dataclasses import field, fields, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, final
+from typing import NamedTuple, Self, final
 
-from tutelage._internal.records import frozen
+from tutelage._internal.records import Entries, frozen
 from tutelage._internal.releases import today
 from tutelage.accounting.filter import Filter, filter_of
 from tutelage.digests import canonical
@@ -51,37 +51,36 @@ class Kind(StrEnum):
 class Entry:
     """One line of the ledger."""
 
-    content: dict[str, Any]
+    content: Entries
     text: str  # the content in its one spelling
     hash: bytes  # SHA-256 of the hash before it and the text
 
     @classmethod
-    def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: Any) -> "Entry":
+    def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: object) -> "Entry":
         """Return the entry that follows `last`, or the first of all, of the day of its release."""
-        number = 0 if last is None else last.number + 1
         content = {
             "format": FORMAT,
-            "number": number,
+            "number": _number_after(last),
             "kind": kind,
             "written": today(),
             "spent": spent,
         } | fields
         text = canonical(content)
-        return cls(json.loads(text), text, _chained(last, text))
+        return cls(json.loads(text), text, _hash_after(last, text))
 
     @classmethod
     def read(cls, last: "Entry | None", text: object, found: object) -> "Entry":
         """Return the stored entry that follows `last`, once its spelling, number and hash are found to be right."""
-        number = 0 if last is None else last.number + 1
+        number = _number_after(last)
         if (
             not isinstance(text, str)
             or not isinstance(found, bytes)
-            or _chained(last, text) != found
+            or _hash_after(last, text) != found
         ):
             raise LedgerTamperedError(
                 f"Entry {number} does not match its hash: it, or one before it, was changed."
             )
-        content: dict[str, Any] = {}
+        content = Entries()
         try:
             content = json.loads(text)
             whole = all(type(content[name]) is int for name in ("number", "format", "spent"))
@@ -140,7 +139,11 @@ def another_format(what: str, found: int) -> LedgerStorageError:
     )
 
 
-def _chained(last: Entry | None, text: str) -> bytes:
+def _number_after(last: Entry | None) -> int:
+    return 0 if last is None else last.number + 1
+
+
+def _hash_after(last: Entry | None, text: str) -> bytes:
     before = _BEFORE_THE_FIRST if last is None else last.hash
     return hashlib.sha256(before + text.encode("utf-8", "surrogatepass")).digest()
 
@@ -165,13 +168,13 @@ class Checkpoint:
     # Grains that were spent of each cohort; where releases have no names, all people are one.
     accounts: dict[str, int] = field(default_factory=dict[str, int])
     # Each `Raise`, as plain values.
-    raised: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    raised: list[Entries] = field(default_factory=list[Entries])
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""
         content = entry.content
         release = content.get("release")
-        changed: dict[str, Any] = {"head": entry.hash.hex()}
+        changed: Entries = {"head": entry.hash.hex()}
         match entry.kind:
             case Kind.INTENDED if release is not None:
                 changed["releases"] = self.releases | {release: content["cohorts"]}
@@ -179,7 +182,7 @@ class Checkpoint:
             case Kind.BOUND:
                 changed["fingerprint"] = content["fingerprint"]
             case Kind.RESERVED:
-                changed["accounts"] = self.charged(release, content["cost"])
+                changed["accounts"] = self.accounts_after(release, content["cost"])
                 changed["unsettled"] = self.unsettled + 1
                 changed["charged_for"] = self.charged_for + bool(content["cost"])
                 changed["asked"] = self.asked or not entry.is_publication
@@ -187,7 +190,7 @@ class Checkpoint:
                     self.simulated or event_from_dict(content["event"]).is_simulated
                 )
             case Kind.ANSWERED:
-                changed["accounts"] = self.charged(release, -content["refund"])
+                changed["accounts"] = self.accounts_after(release, -content["refund"])
                 changed["unsettled"] = self.unsettled - 1
                 changed["answers"] = self.answers + content["answers"]
             case Kind.RAISED:
@@ -196,41 +199,46 @@ class Checkpoint:
                 pass
         return replace(self, **changed)
 
-    def charged(self, release: str | None, change: int) -> dict[str, int]:
+    def accounts_after(self, release: str | None, change: int) -> dict[str, int]:
         """Return what is spent of each cohort after a release spent so much more."""
-        cohorts = [EVERYBODY] if release is None else self.releases[release]
-        return self.accounts | {one: self.accounts.get(one, 0) + change for one in cohorts}
+        changed = {name: self.accounts.get(name, 0) + change for name in self._cohorts_of(release)}
+        return self.accounts | changed
 
-    def spent(self, release: str | None) -> int:
+    def most_spent(self, release: str | None) -> int:
         """Return the most that is spent of any cohort of a release."""
-        cohorts = [EVERYBODY] if release is None else self.releases[release]
-        return max(self.accounts.get(one, 0) for one in cohorts)
+        return max(self.accounts.get(name, 0) for name in self._cohorts_of(release))
+
+    def _cohorts_of(self, release: str | None) -> list[str]:
+        return [EVERYBODY] if release is None else self.releases[release]
 
     def limit(self, opening: Entry) -> Filter:
         """Return the budget of a ledger with that first entry, as it was raised last."""
-        now = {name: self.raised[-1][name] for name in ("epsilon", "delta")} if self.raised else {}
-        return filter_of(opening.content | now | {"raised": self.raised})
+        budget = opening.content | {"raised": self.raised}
+        if self.raised:
+            budget["epsilon"] = self.raised[-1]["epsilon"]
+            budget["delta"] = self.raised[-1]["delta"]
+        return filter_of(budget)
 
     @property
     def in_cohorts(self) -> bool:
         """Whether releases have names, so that people who come later have a budget of their own."""
         return bool(self.releases)
 
-    def sealed(self, key: bytes) -> tuple[str, bytes]:
+    def seal(self, key: bytes) -> tuple[str, bytes]:
         """Return the sums as text, and a code that only the holder of the ledger's key can compute for it."""
         text = canonical({item.name: getattr(self, item.name) for item in fields(self)})
         return text, _code(key, text)
 
     @classmethod
-    def unsealed(cls, key: bytes, text: object, code: object) -> Self:
+    def unseal(cls, key: bytes, text: object, code: object) -> Self:
         """Return stored sums, once their code is found to be right."""
         if (
-            isinstance(text, str)
-            and isinstance(code, bytes)
-            and hmac.compare_digest(_code(key, text), code)
+            not isinstance(text, str)
+            or not isinstance(code, bytes)
+            or not hmac.compare_digest(_code(key, text), code)
         ):
-            return cls(**json.loads(text))
-        raise LedgerTamperedError("The ledger's checkpoint was changed.")
+            raise LedgerTamperedError("The ledger's checkpoint was changed.")
+        return cls(**json.loads(text))
 
 
 def _code(key: bytes, text: str) -> bytes:

@@ -1,12 +1,13 @@
 """How much of a budget was spent since people came, by the release with which they came."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import History
 
 
-class Exposure(NamedTuple):
+class _Exposure(NamedTuple):
     """Exposure of people whose data came with one release and stayed."""
 
     release: int
@@ -16,34 +17,38 @@ class Exposure(NamedTuple):
     share: float
 
 
-def exposures(history: History) -> tuple[Exposure, ...]:
+def exposures(history: History) -> tuple[_Exposure, ...]:
     """Return the budget spent since each release began, oldest first: people who came later are exposed to less."""
-    found: list[Exposure] = []
     if history.state.cohorts:
-        begun = [one.content for one in history.entries if "cohorts" in one.content]
-        for release, content in enumerate(begun, start=1):
-            cohort = content["release"]
-            asking = {one["release"] for one in begun if cohort in one["cohorts"]}
-            queries = sum(
-                one.queries
-                for one in history.charges
-                if one.reserved.content.get("release") in asking
-            )
-            found.append(
-                Exposure(release, content["written"], queries, history.state.cohorts[cohort])
-            )
-        return tuple(found)
-    bound = [one for one in history.entries if one.kind is Kind.BOUND]
+        return tuple(_of_cohorts(history))
+    return tuple(_of_bindings(history))
+
+
+def _of_cohorts(history: History) -> Iterator[_Exposure]:
+    """Yield the exposure of each cohort, whose people take part in the releases that name it."""
+    begun = [entry.content for entry in history.entries if "cohorts" in entry.content]
+    for release, content in enumerate(begun, start=1):
+        cohort = content["release"]
+        names = {other["release"] for other in begun if cohort in other["cohorts"]}
+        queries = sum(
+            charge.queries
+            for charge in history.charges
+            if charge.reserved.content.get("release") in names
+        )
+        yield _Exposure(release, content["written"], queries, history.state.cohorts[cohort])
+
+
+def _of_bindings(history: History) -> Iterator[_Exposure]:
+    """Yield the exposure of the people of each release, where releases have no names."""
+    bound = [entry for entry in history.entries if entry.kind is Kind.BOUND]
     # A release before the first binding counts for its people too.
     for release, start in enumerate([history.entries[0], *bound[1:]], start=1):
         # A batch that was open when a release began counts for it too: its votes may have come after.
         after = [
-            one
-            for one in history.charges
-            if one.settled is None or one.settled.number > start.number
+            charge
+            for charge in history.charges
+            if charge.settled is None or charge.settled.number > start.number
         ]
+        queries = sum(charge.queries for charge in after)
         share = history.limit.share(sum(charge.cost for charge in after))
-        found.append(
-            Exposure(release, start.content["written"], sum(one.queries for one in after), share)
-        )
-    return tuple(found)
+        yield _Exposure(release, start.content["written"], queries, share)

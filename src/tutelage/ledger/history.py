@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import cached_property, reduce
-from itertools import takewhile
-from typing import Any, NamedTuple, Self, final
+from functools import cached_property
+from typing import NamedTuple, Self, final
 
 from tutelage._internal import drawing
 from tutelage._internal.drawing import Bars
+from tutelage._internal.records import Entries
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import (
     CappedArgmaxGaussian,
@@ -26,8 +26,8 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     PublicationsExhaustedError,
 )
-from tutelage.ledger.answers import digest_of, read_labels, stored
-from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
+from tutelage.ledger.answers import digest_of, read_labels, stored_answers
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind, Raise
 from tutelage.ledger.transaction import Transaction
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
@@ -69,33 +69,45 @@ class LedgerState:
         it: each holds at `delta`, and whoever quotes the smaller one has twice that δ (docs/proofs/ledger.md). A copy
         that is made once the ledger is gone has none.
         """
-        return self._odometer() if callable(self._odometer) else self._odometer
+        if callable(self._odometer):
+            return self._odometer()
+        return self._odometer
 
     def __getstate__(self) -> list[object]:
-        so_far = None
+        state = {item.name: getattr(self, item.name) for item in fields(self)}
+        state["_odometer"] = None
         with suppress(LedgerError):
-            so_far = self.so_far
-        return [
-            so_far if item.name == "_odometer" else getattr(self, item.name)
-            for item in fields(self)
-        ]
+            state["_odometer"] = self.so_far
+        return list(state.values())
 
     @classmethod
     def of(
         cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]
     ) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
-        limit, unit = sums.limit(opening), PrivacyUnit.from_dict(opening.content["unit"])
+        limit = sums.limit(opening)
+        cohorts = dict[str, float]()
+        if sums.in_cohorts:
+            cohorts = {name: limit.share(spent) for name, spent in sums.accounts.items()}
         return cls(
-            budget=limit.epsilon, delta=limit.delta, spent=limit.share(last.spent),
-            remaining=limit.share(limit.capacity - last.spent), order=limit.order, unit=unit,
-            opened=opening.content["written"], entries=last.number + 1, head=sums.head, answers=sums.answers,
-            unsettled=sums.unsettled, bound=bool(sums.fingerprint), simulated=sums.simulated,
+            budget=limit.epsilon,
+            delta=limit.delta,
+            spent=limit.share(last.spent),
+            remaining=limit.share(limit.capacity - last.spent),
+            order=limit.order,
+            unit=PrivacyUnit.from_dict(opening.content["unit"]),
+            opened=opening.content["written"],
+            entries=last.number + 1,
+            head=sums.head,
+            answers=sums.answers,
+            unsettled=sums.unsettled,
+            bound=bool(sums.fingerprint),
+            simulated=sums.simulated,
             accounting=limit.accounting,
-            cohorts={one: limit.share(spent) for one, spent in sums.accounts.items()} if sums.in_cohorts else {},
-            _odometer=odometer,
+            cohorts=cohorts,
             raised=tuple(Raise(**one) for one in sums.raised),
-        )  # fmt: skip
+            _odometer=odometer,
+        )
 
     def __str__(self) -> str:
         spent = round_up(self.spent)
@@ -114,30 +126,31 @@ class LedgerState:
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""
-        kept = {
+        budget = {
             "epsilon": self.budget,
             "delta": self.delta,
             "order": self.order,
             "accounting": self.accounting,
+            "raised": [one._asdict() for one in self.raised],
         }
-        return filter_of(kept | {"raised": [one._asdict() for one in self.raised]}).guarantee(
-            self.unit, simulated=self.simulated
-        )
+        return filter_of(budget).guarantee(self.unit, simulated=self.simulated)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
         state = {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
-        codes = {
-            "unit": self.unit.name,
-            KEY: self.unit.neighboring.value,
-            "accounting": self.accounting.value,
-        }
+        state["unit"] = self.unit.name
+        state[KEY] = self.unit.neighboring.value
+        state["accounting"] = self.accounting.value
         state["raised"] = [one._asdict() for one in self.raised]
-        left_out = {"accounting" if self.accounting is Accounting.RENYI else "order"}
-        left_out |= {name for name in ("cohorts", "raised") if not getattr(self, name)}
         so_far = self.so_far
-        codes |= {} if so_far is None else {"so_far": so_far}
-        return {name: value for name, value in (state | codes).items() if name not in left_out}
+        if so_far is not None:
+            state["so_far"] = so_far
+
+        del state["accounting" if self.accounting is Accounting.RENYI else "order"]
+        for name in ("cohorts", "raised"):
+            if not state[name]:
+                del state[name]
+        return state
 
 
 class Charge(NamedTuple):
@@ -158,18 +171,15 @@ class Charge(NamedTuple):
             return 0
         answers = 0 if self.settled is None else self.settled.content["answers"]
         # The one event that stands for all capped votes is no query.
-        return (
-            answers
-            if isinstance(self.event, CappedArgmaxGaussian)
-            else max(self.reserved.content["queries"], answers)
-        )
+        if isinstance(self.event, CappedArgmaxGaussian):
+            return answers
+        return max(self.reserved.content["queries"], answers)
 
     @property
     def cost(self) -> int:
         """Grains that it takes from the budget."""
-        return self.reserved.content["cost"] - (
-            0 if self.settled is None else self.settled.content["refund"]
-        )
+        refund = 0 if self.settled is None else self.settled.content["refund"]
+        return self.reserved.content["cost"] - refund
 
     @property
     def event(self) -> Event:
@@ -184,9 +194,9 @@ class Charge(NamedTuple):
     @property
     def happened(self) -> Event:
         """Event that it spends: as it happened, or the largest possible event while it is not settled."""
-        return (
-            self.most if self.settled is None else event_from_dict(self.settled.content["happened"])
-        )
+        if self.settled is None:
+            return self.most
+        return event_from_dict(self.settled.content["happened"])
 
 
 @final
@@ -198,7 +208,7 @@ class History:
     # Of publications, by number of reservation.
     outcomes: Mapping[int, int] = field(default_factory=dict[int, int])
 
-    def extended(self, read: Transaction) -> "History":
+    def with_newer_entries(self, read: Transaction) -> "History":
         """Return the history with the entries that were added since, each checked; of an empty one, all of them."""
         last = self.entries[-1] if self.entries else None
         if last is not None and read.hash_of(last.number) != last.hash:
@@ -208,18 +218,20 @@ class History:
         newer = tuple(entry for entry, _ in read.entries(after=last))
         if not newer:
             return self
+
         outcomes: dict[int, int] = {}
-        found = History(self.entries + newer, outcomes)
-        for charge in found.charges:
-            if charge.reserved.is_publication and charge.settled is not None:
-                answers = [(query, labels) for _, query, labels in stored(read, charge.number)]
-                for _, labels in answers:
-                    outcomes[charge.number] = read_labels(labels)[0]
-                if digest_of(answers) != charge.settled.content["digest"]:
-                    raise LedgerTamperedError(
-                        f"The remembered answers of entry {charge.number} were changed."
-                    )
-        return found
+        history = History(self.entries + newer, outcomes)
+        for charge in history.charges:
+            if not charge.reserved.is_publication or charge.settled is None:
+                continue
+            answers = [(query, labels) for _, query, labels in stored_answers(read, charge.number)]
+            for _, labels in answers:
+                outcomes[charge.number] = read_labels(labels)[0]
+            if digest_of(answers) != charge.settled.content["digest"]:
+                raise LedgerTamperedError(
+                    f"The remembered answers of entry {charge.number} were changed."
+                )
+        return history
 
     @cached_property
     def limit(self) -> Filter:
@@ -233,7 +245,10 @@ class History:
 
     @cached_property
     def _sums(self) -> Checkpoint:
-        return reduce(Checkpoint.after, self.entries, Checkpoint(""))
+        sums = Checkpoint("")
+        for entry in self.entries:
+            sums = sums.after(entry)
+        return sums
 
     @cached_property
     def so_far(self) -> float | None:
@@ -241,15 +256,15 @@ class History:
         if self.state.simulated:
             return None
         cohorts = {
-            one.content["release"]: one.content["cohorts"]
-            for one in self.entries
-            if "cohorts" in one.content
+            entry.content["release"]: entry.content["cohorts"]
+            for entry in self.entries
+            if "cohorts" in entry.content
         }
         accounts = defaultdict[str, list[Event]](list)
         for charge in self.charges:
-            happened, release = charge.happened, charge.reserved.content.get("release")
-            for cohort in cohorts.get(release, [""]):
-                accounts[cohort].append(happened)
+            release = charge.reserved.content.get("release")
+            for cohort in cohorts.get(release, [EVERYBODY]):
+                accounts[cohort].append(charge.happened)
         # Earlier releases have no part in the orders.
         first = filter_of(self.entries[0].content)
         return max(
@@ -268,32 +283,33 @@ class History:
         return tuple(Charge(entry, settled.get(entry.number)) for entry in reserved)
 
     @cached_property
-    def asked(self) -> tuple[Charge, ...]:
+    def batches(self) -> tuple[Charge, ...]:
         """The batches of queries."""
         return tuple(charge for charge in self.charges if not charge.reserved.is_publication)
 
     @cached_property
-    def given(self) -> Counter[Event]:
+    def answer_counts(self) -> Counter[Event]:
         """How often each kind of answer was given; an interrupted batch gave none."""
-        return counted(charge.happened for charge in self.asked if charge.settled is not None)
+        return counted(charge.happened for charge in self.batches if charge.settled is not None)
 
     @cached_property
     def publications(self) -> dict[int, PublicationTest]:
         """Every recorded test and noised cost, drawn or interrupted, by the number of its reservation."""
-        events = (
-            (charge.number, charge.event)
-            for charge in self.charges
-            if charge.reserved.is_publication
-        )
-        return {number: event for number, event in events if isinstance(event, PublicationTest)}
+        events = {charge.number: charge.event for charge in self.charges}
+        return {
+            number: event for number, event in events.items() if isinstance(event, PublicationTest)
+        }
 
     @cached_property
-    def proposals(self) -> tuple[dict[str, Any], ...]:
+    def proposals(self) -> tuple[Entries, ...]:
         """Proposals that were recorded before the first label; later ones do not count."""
-        before = takewhile(
-            lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries
-        )
-        return tuple(entry.content["proposal"] for entry in before if entry.kind is Kind.PROPOSED)
+        proposals = list[Entries]()
+        for entry in self.entries:
+            if entry.kind is Kind.RESERVED and not entry.is_publication:
+                break
+            if entry.kind is Kind.PROPOSED:
+                proposals.append(entry.content["proposal"])
+        return tuple(proposals)
 
     @property
     def manifests(self) -> frozenset[str]:
@@ -310,17 +326,17 @@ class History:
         )
 
     @property
-    def released(self) -> Event:
+    def event(self) -> Event:
         """All recorded events; an unsettled reservation counts as if all its labels had been released."""
         return event_of(counted(charge.happened for charge in self.charges))
 
     def check_share(self, delta: float) -> None:
         """Refuse one more publication where the δ of all, each of which may be wrong, would pass the ledger's."""
-        taken = sum(event.delta for event in self.publications.values())
-        if taken + delta > self.limit.delta * (1 + 1e-9):
+        used = sum(event.delta for event in self.publications.values())
+        if used + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
                 "`delta` of all publications through one ledger, interrupted ones included, must add up to at most its "
-                f"δ, {self.limit.delta:g}. {taken:g} is used already. Propose again with a smaller `delta`."
+                f"δ, {self.limit.delta:g}. {used:g} is used already. Propose again with a smaller `delta`."
             )
 
     def until(self, number: int) -> "History":
@@ -329,9 +345,9 @@ class History:
 
     def until_head(self, head: str, where: str) -> "History":
         """Return what was done up to the entry with that hash, which the file `where` names."""
-        number = next((entry.number for entry in self.entries if entry.hash.hex() == head), None)
-        if number is None:
-            raise InvalidDataError(
-                f"The ledger does not hold the head that {where} names: it is another ledger, or was rolled back."
-            )
-        return self.until(number)
+        for entry in self.entries:
+            if entry.hash.hex() == head:
+                return self.until(entry.number)
+        raise InvalidDataError(
+            f"The ledger does not hold the head that {where} names: it is another ledger, or was rolled back."
+        )

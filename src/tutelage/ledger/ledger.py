@@ -41,7 +41,7 @@ from tutelage.ledger.people import cohorts, key_of, withdraw, withdrawn
 from tutelage.ledger.register import Register, names_all
 from tutelage.ledger.scope import Scope
 from tutelage.ledger.store import Store
-from tutelage.ledger.verification import verified
+from tutelage.ledger.verification import verify_entries
 from tutelage.partition import canonical_ids
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
@@ -114,10 +114,10 @@ class Ledger:
             Seconds to wait while another process writes.
         """
         limit = _limit(epsilon, delta, order, suited_to, accounting)
-        made = cls(_new_store(path, limit, unit, owner, timeout))
-        made._opened.store.make_file()
-        made._opened.log("made")
-        return made
+        ledger = cls(_new_store(path, limit, unit, owner, timeout))
+        ledger._opened.store.make_file()
+        ledger._opened.log("made")
+        return ledger
 
     @classmethod
     def in_memory(
@@ -142,8 +142,8 @@ class Ledger:
         The answers are counted; `verify` checks every entry and every answer. `read_only` works on a read-only disk;
         `timeout` is how many seconds to wait while another process writes, before `LedgerLockedError`.
         """
-        kept = cls(Store(user_path(path), timeout=timeout, read_only=read_only))
-        file = kept._opened.store.file
+        ledger = cls(Store(user_path(path), timeout=timeout, read_only=read_only))
+        file = ledger._opened.store.file
         if (
             file is not None
             and not read_only
@@ -155,8 +155,8 @@ class Ledger:
                 ExposedFileWarning,
                 stacklevel=2,
             )
-        kept._opened.log("opened")
-        return kept
+        ledger._opened.log("opened")
+        return ledger
 
     @property
     def limit(self) -> Filter:
@@ -215,10 +215,10 @@ class Ledger:
             UTC day since which each of them is withdrawn, in ISO 8601; private.
         """
         opened = self._opened
-        people = [key_of(opened.key, one) for one in canonical_ids(ids).tolist()]
-        with opened.turn(), opened.held(write=True) as write:
+        people = [key_of(opened.key, person) for person in canonical_ids(ids).tolist()]
+        with opened.turn(), opened.hold(write=True) as write:
             known = cohorts(write)
-            strange = sum(one not in known for one in people)
+            strange = sum(person not in known for person in people)
             if names_all(opened, known) and strange and not unknown:
                 raise InvalidDataError(
                     f"`ids` must be of people in the releases of the ledger, and {strange:,} of {len(people):,} are "
@@ -227,7 +227,7 @@ class Ledger:
                 )
             withdraw(write, people, today())
             since = withdrawn(write)
-        return tuple(since[one] for one in people)
+        return tuple(since[person] for person in people)
 
     def raise_budget(self, epsilon: float, *, by: str, why: str) -> LedgerState:
         """Raise the budget for good, once no other release goes on, and return the state of the ledger.
@@ -248,21 +248,24 @@ class Ledger:
                 raise InvalidParameterError(
                     f"Ledger.raise_budget.{name}", "be printable text that is not blank"
                 )
-        with self._opened.turn(), self._opened.held(write=True) as write:
+        with self._opened.turn(), self._opened.hold(write=True) as write:
             before = self.limit
             limit = before.raised(epsilon)
-            budget: dict[str, Any] = {
-                "epsilon": limit.epsilon,
-                "delta": limit.delta,
-                "capacity": limit.capacity,
-            }
-            write.add(Kind.RAISED, before=before.epsilon, **budget, by=by, why=why)
+            write.add(
+                Kind.RAISED,
+                before=before.epsilon,
+                epsilon=limit.epsilon,
+                delta=limit.delta,
+                capacity=limit.capacity,
+                by=by,
+                why=why,
+            )
         _LOGGER.info("Budget raised: ε = %g at δ = %g.", limit.epsilon, limit.delta)
         return self.state()
 
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             return self._opened.state_in(read)
 
     def history(self) -> History:
@@ -277,10 +280,10 @@ class Ledger:
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(
-                "Ledger.verify.head", "be 64 hexadecimal digits", f"{head!r}"
+                "Ledger.verify.head", "be 64 hexadecimal digits", repr(head)
             )
-        with self._opened.held(copied=True) as read:
-            verified(read, head=None if head is None else head.lower())
+        with self._opened.hold(copied=True) as read:
+            verify_entries(read, head)
             return self._opened.state_in(read)
 
     def backup(self, path: str | os.PathLike[str]) -> str:
@@ -325,14 +328,15 @@ def _limit(
         raise InvalidParameterError(
             "Ledger.order", "be left out, and so must $suited_to, unless $accounting is 'renyi'"
         )
-    return (
-        RenyiFilter.suited_to(epsilon, delta, suited_to)
-        if order is None
-        else RenyiFilter(epsilon, delta, order)
-    )
+    if order is None:
+        return RenyiFilter.suited_to(epsilon, delta, suited_to)
+    return RenyiFilter(epsilon, delta, order)
 
 
-def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
+LedgerOrPath = str | os.PathLike[str] | Ledger
+
+
+def existing_ledger(where: LedgerOrPath | None) -> Ledger | None:
     """Return a ledger that is given or on file, or None where there is none yet."""
     if where is None or isinstance(where, Ledger):
         return where
@@ -341,7 +345,7 @@ def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | N
     return None
 
 
-def delta_of(stated: float | None, where: str | os.PathLike[str] | Ledger | None) -> float:
+def delta_of(stated: float | None, where: LedgerOrPath | None) -> float:
     """Return δ as it is stated, or else that of the ledger, or the usual one where there is no ledger yet."""
     if stated is not None:
         return stated
@@ -349,8 +353,8 @@ def delta_of(stated: float | None, where: str | os.PathLike[str] | Ledger | None
     return DEFAULT_DELTA if existing is None else existing.limit.delta
 
 
-def opened_ledger(
-    where: str | os.PathLike[str] | Ledger | None,
+def open_ledger(
+    where: LedgerOrPath | None,
     event: Event,
     queries: int,
     *,
@@ -369,15 +373,15 @@ def opened_ledger(
     Where ε is None, an old ledger may have any, and a new one just holds `queries` queries that are at most `event`.
     The Rényi order of a new ledger with an ε suits the event or, unless `suited`, Gaussian noise.
     """
-    found = existing_ledger(where)
-    if found is not None:
-        require_terms(found, epsilon, delta, unit)
-        return found
-    gaussian = accounting is Accounting.GAUSSIAN
+    existing = existing_ledger(where)
+    if existing is not None:
+        require_terms(existing, epsilon, delta, unit)
+        return existing
     if epsilon is None:
         limit = holding(of_queries(event, queries), delta, accounting)
     else:
-        limit = _limit(epsilon, delta, None, event if suited and not gaussian else None, accounting)
+        suits_event = suited and accounting is not Accounting.GAUSSIAN
+        limit = _limit(epsilon, delta, None, event if suits_event else None, accounting)
     if check is not None:
         check()
     store = _new_store(None if isinstance(where, Ledger) else where, limit, unit)
@@ -394,10 +398,12 @@ def _new_store(
 ) -> Store:
     """Return the store of a new ledger, in memory until its first reservation makes the file, if it has one."""
     key = secrets.token_bytes(32)
-    content = {**limit.as_dict(), "unit": unit.as_dict(), "key": hashlib.sha256(key).hexdigest()}
-    first = Entry.after(
-        None, Kind.OPENED, 0, **content, **({} if owner is None else {"owner": owner})
-    )
+    content = limit.as_dict()
+    content["unit"] = unit.as_dict()
+    content["key"] = hashlib.sha256(key).hexdigest()
+    if owner is not None:
+        content["owner"] = owner
+    first = Entry.after(None, Kind.OPENED, 0, **content)
     return Store.create(None if path is None else user_path(path), first, key, timeout=timeout)
 
 

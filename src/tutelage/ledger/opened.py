@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Collection, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, final
 
 from tutelage.events import Event
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerTamperedError
-from tutelage.ledger.answers import check_count, recalled
+from tutelage.ledger.answers import check_count, remembered_answers
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.search import Copies
@@ -41,12 +41,13 @@ class OpenedLedger:
         return "This budget" if self.store.path is None else str(self.store.path)
 
     @contextmanager
-    def held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
+    def hold(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
         """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         had_file = self.store.has_file
         # Of no later time than what is read, whatever other threads write meanwhile.
         newest = self._newest
-        with self.store.snapshot() if copied else self.store.transaction(write=write) as held:
+        holding = self.store.snapshot() if copied else self.store.transaction(write=write)
+        with holding as held:
             if held.key() != self.key or held.hash_of(newest.number) != newest.hash:
                 raise LedgerTamperedError(
                     f"{self} was replaced, by another or an older one, while it was in use."
@@ -70,28 +71,32 @@ class OpenedLedger:
         does not depend on its noise: docs/proofs/ledger.md. Where all `queries` have answers, nothing is waited for.
         """
         file = self.store.file
+        if file is None or self.store.read_only:
+            yield
+            return
 
         def is_needless() -> bool:
-            with self.held() as read:
-                return bool(queries) and len(recalled(read, queries)) == len(set(queries))
+            with self.hold() as read:
+                answers = remembered_answers(read, queries)
+            return bool(queries) and len(answers) == len(set(queries))
 
-        with nullcontext() if file is None or self.store.read_only else turn(file, is_needless):
+        with turn(file, is_needless):
             yield
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
         # Of no later time than what is read, whatever other threads write meanwhile.
         before = self._history
-        with self.held(copied=not before.entries) as read:
+        with self.hold(copied=not before.entries) as read:
             return self.history_in(read, before)
 
     def history_in(self, read: Transaction, before: History | None = None) -> History:
         """Return what was done through the ledger until this transaction."""
-        found = (self._history if before is None else before).extended(read)
-        if len(found.entries) > len(self._history.entries):
-            self._history = found
-            self._newest = found.entries[-1]
-        return found
+        history = (before or self._history).with_newer_entries(read)
+        if len(history.entries) > len(self._history.entries):
+            self._history = history
+            self._newest = history.entries[-1]
+        return history
 
     def state_in(self, read: Transaction) -> LedgerState:
         """Return what the ledger says in this transaction."""
@@ -122,17 +127,18 @@ class OpenedLedger:
             return
         fitting = limit.fitting(event, spent)
         room = max(0, limit.capacity - spent)
-        said = (
-            f"{self} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
-            f"ε = {limit.epsilon:g} at δ = {limit.delta:g}, {limit.share(spent):.4g} is spent; one of them takes up to "
-            f"{limit.share(cost):.3g}. Ask fewer, or add more noise."
-        )
         if queries == 1:
-            said = (
+            sentence = (
                 f"{self} has no room for this release: it takes up to {limit.share(cost):.4g} of ε = "
                 f"{limit.epsilon:g} at δ = {limit.delta:g}, and {limit.share(room):.4g} remains. Add more noise."
             )
-        raise BudgetExceededError(said, requested=queries, fitting=fitting)
+        else:
+            sentence = (
+                f"{self} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
+                f"ε = {limit.epsilon:g} at δ = {limit.delta:g}, {limit.share(spent):.4g} is spent; one of them takes "
+                f"up to {limit.share(cost):.3g}. Ask fewer, or add more noise."
+            )
+        raise BudgetExceededError(sentence, requested=queries, fitting=fitting)
 
     def log(self, done: str) -> None:
         """Write down in the log that the ledger was made or opened."""

@@ -80,8 +80,8 @@ def digest_of_withdrawn(read: Transaction) -> str:
 
 def _digest_of(read: Transaction, query: str) -> str:
     digest = hashlib.sha256()
-    any_found = False
+    is_empty = True
     for row in read.run(query):
         digest.update(repr(row).encode())
-        any_found = True
-    return digest.hexdigest() if any_found else ""
+        is_empty = False
+    return "" if is_empty else digest.hexdigest()

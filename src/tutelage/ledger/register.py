@@ -1,11 +1,9 @@
 """The register of a ledger: which releases were begun, with which noise, and whose data it has seen."""
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import takewhile
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.typing import Mask
 from tutelage.digests import RunningDigest, canonical, is_fingerprint_of, keyed_name
@@ -27,35 +25,38 @@ class Register:
     def noise_of(self, identity: str, question: str) -> float | None:
         """Return the noise with which a release was begun, or else the first of its question that has a name."""
         key = self._opened.key
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             begun = entry_by_intent(read, keyed_name(key, "intent", identity))
             if begun is not None and begun.content["noise"]:
                 return begun.content["noise"]
-            asked = read.entries_with("question", keyed_name(key, "question", question))
-        return asked[0].content["noise"] if asked else None
+            alike = read.entries_with("question", keyed_name(key, "question", question))
+        if not alike:
+            return None
+        return alike[0].content["noise"]
 
-    def earlier(self, question: str, release: str) -> tuple[str, ...]:
+    def earlier_releases(self, question: str, release: str) -> tuple[str, ...]:
         """Return the releases of a question that began before the one of this name."""
-        with self._opened.held() as read:
-            asked = read.entries_with(
-                "question", keyed_name(self._opened.key, "question", question)
-            )
-        return tuple(
-            takewhile(lambda name: name != release, (one.content["release"] for one in asked))
-        )
+        name = keyed_name(self._opened.key, "question", question)
+        with self._opened.hold() as read:
+            alike = read.entries_with("question", name)
+        names = [entry.content["release"] for entry in alike]
+        if release in names:
+            names = names[: names.index(release)]
+        return tuple(names)
 
     def rooms(self, most: Event) -> dict[str, int]:
         """Return for how many releases that are `most` each cohort has room; empty where releases have no names."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             sums = read.checkpoint()
-        return {one: self._opened.limit.fitting(most, sums.accounts[one]) for one in sums.releases}
+        limit = self._opened.limit
+        return {cohort: limit.fitting(most, sums.accounts[cohort]) for cohort in sums.releases}
 
     def check(self, release: str | None, identity: str, most: Event) -> None:
         """Refuse, before it begins, a release whose name or whose lack of one would be refused later.
 
         A new one that has a name has the whole budget of the people who come with it for all that it is at most.
         """
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             sums = read.checkpoint()
             if release is None:
                 check_nameless(self._opened, sums)
@@ -68,51 +69,53 @@ class Register:
     def check_data(self, digest: bytes, *, changed: bool) -> None:
         """Refuse a ledger that is tied to other data, unless these may have changed."""
         if not self._opened.is_new:
-            with self._opened.held() as read:
+            with self._opened.hold() as read:
                 check_data(self._opened, read, digest, changed=changed)
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             known = read.checkpoint().fingerprint
         return bool(known) and is_fingerprint_of(digest, known, self._opened.key)
 
-    def knows(self, people: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+    def knows(self, people: Sequence[str]) -> Mask | None:
         """Return which people, each given once by `canonical_ids`, were in its releases; None if unknown; private.
 
         It knows everyone whose id was given. Otherwise, it can only tell if its people are exactly these: unless it
         `names_all`, others than those whom it finds may have been there too.
         """
-        with self._opened.held() as read:
+        key = self._opened.key
+        with self._opened.hold() as read:
             known = cohorts(read)
-        found = np.array(
-            [key_of(self._opened.key, person) in known for person in people], dtype=bool
-        )
+        is_known = np.array([key_of(key, person) in known for person in people], dtype=bool)
         if names_all(self._opened, known):
-            return found
+            return is_known
         if self.is_of(RunningDigest().add_people(people).digest()):
             return np.ones(len(people), dtype=bool)
-        return found if found.any() else None
+        return is_known if is_known.any() else None
 
     def names_all(self) -> bool:
         """Return whether all releases gave the ids of their people, so that it knows who was in none."""
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             return names_all(self._opened, cohorts(read))
 
-    def staying(self, people: Sequence[str]) -> tuple[Mask, str]:
+    def not_withdrawn(self, people: Sequence[str]) -> tuple[Mask, str]:
         """Return which of these people, by canonical ids, have not withdrawn, and what `Whom` takes; private."""
-        with self._opened.held() as read:
+        key = self._opened.key
+        with self._opened.hold() as read:
             gone = withdrawn(read)
             digest = read.checkpoint().withdrawn
-        stay = (not gone or key_of(self._opened.key, one) not in gone for one in people)
-        return np.fromiter(stay, bool, len(people)), digest
+        if not gone:
+            return np.ones(len(people), dtype=bool), digest
+        stay = [key_of(key, person) not in gone for person in people]
+        return np.array(stay, dtype=bool), digest
 
     def propose(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first is reserved; again, it changes nothing."""
         text = canonical(proposal)  # in which 1 and 1.0 are two
         if text in map(canonical, self._opened.history().proposals):
             return
-        with self._opened.held(write=True) as write:
+        with self._opened.hold(write=True) as write:
             # Another was quicker.
             if text in map(canonical, self._opened.history_in(write).proposals):
                 return
@@ -125,7 +128,7 @@ class Register:
 
     def publish(self, manifest: Callable[[str], str]) -> None:
         """Write down the hash of a manifest, which `manifest` returns of the present head, before it is published."""
-        with self._opened.held(write=True) as write:
+        with self._opened.hold(write=True) as write:
             write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
 

@@ -38,7 +38,7 @@ class Scope(Private):
     def __init__(self, opened: OpenedLedger, intent: Intent | None, whom: Whom | None) -> None:
         self._opened = opened
         self._beginning = Beginning(opened, intent, whom)
-        with opened.held() as read:
+        with opened.hold() as read:
             self._beginning.check(read)
             self.before = opened.state_in(read)
         self.account = Account(opened, self._beginning)
@@ -56,36 +56,39 @@ class Scope(Private):
         owner may have kept the run that looked best.
         """
         self.write()
-        with self._opened.held() as read:
+        with self._opened.hold() as read:
             after = self._opened.state_in(read)
             if read.checkpoint().charged_for > len(reservations):
                 return Ended(None, after)  # and no history is read for it
             begun = self._beginning.entry(read)
             history = self._opened.history_in(read)
+
         reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
         # A batch of a campaign costs nothing.
         paid = {number: cost for number, cost in reserved.items() if cost}
-        fixed = (
-            begun is not None
-            and min(paid, default=0) > begun.number
-            and paid.keys() <= set(reservations)
-        )
-        within = sum(paid.values()) <= self._opened.limit.cost(most)
+        if begun is None or min(paid, default=0) <= begun.number:
+            return Ended(None, after)
+        if not paid.keys() <= set(reservations):
+            return Ended(None, after)
+        if sum(paid.values()) > self._opened.limit.cost(most):
+            return Ended(None, after)
+
         charges = [charge.most for charge in history.charges if charge.number in paid]
         # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
         only_sums = all(isinstance(event, NoisySumGaussian) for event in counted([*charges, most]))
-        alike = only_sums or not _kinds(charges) - _kinds([most])
-        return Ended(history.released if fixed and within and alike else None, after)
+        if not only_sums and _count_kinds(charges) - _count_kinds([most]):
+            return Ended(None, after)
+        return Ended(history.event, after)
 
 
-def _kinds(events: Sequence[Event]) -> Counter[str]:
+def _count_kinds(events: Sequence[Event]) -> Counter[str]:
     """Return how often each kind of event is in others, by what its cost depends on, to six digits."""
-    found = Counter[str]()
+    kinds = Counter[str]()
     for event, times in counted(events).items():
-        fields = {name: value for name, value in event.as_dict().items() if name != "dimension"}
-        found[
-            canonical(
-                {name: f"{x:.6g}" if isinstance(x, float) else x for name, x in fields.items()}
-            )
-        ] += times
-    return found
+        settings = event.as_dict()
+        settings.pop("dimension", None)
+        for name, value in settings.items():
+            if isinstance(value, float):
+                settings[name] = f"{value:.6g}"
+        kinds[canonical(settings)] += times
+    return kinds

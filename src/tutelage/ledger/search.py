@@ -41,9 +41,10 @@ def ledgers_near(file: Path) -> list[Path]:
 
 
 def _all_near(file: Path) -> dict[str, tuple[int, ...]]:
-    return _all_in(file.parent) | (
-        _all_in(file.parent.parent) if file.name == _NAME_AT_HOME else {}
-    )
+    near = _all_in(file.parent)
+    if file.name == _NAME_AT_HOME:
+        near |= _all_in(file.parent.parent)
+    return near
 
 
 def _all_in(folder: Path) -> dict[str, tuple[int, ...]]:

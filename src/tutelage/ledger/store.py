@@ -30,7 +30,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
     LedgerTamperedError,
 )
-from tutelage.ledger.disk import Room, check_locks, held_folder
+from tutelage.ledger.disk import Room, check_locks, hold_folder
 from tutelage.ledger.entries import Entry, Kind, another_format
 from tutelage.ledger.transaction import INDEXES, SCHEMA, Cache, Transaction
 
@@ -39,6 +39,7 @@ _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM
 _MAKING = ".making-"  # follows the name of a file that is not whole yet
 _VERSION = 1
 _OF_PARENTS: list[sqlite3.Connection] = []
+_Identity = tuple[int, int, int]  # of a file: its device, its number, and when it changed last
 
 
 @final
@@ -55,16 +56,14 @@ class Store:
     ) -> None:
         self.path = path
         # Another working directory is not another ledger.
-        self.file = None if path is None else _resolved(path)
+        self.file = None if path is None else _resolve(path)
         self.timeout = timeout
         self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
         # The identity of the file, its connection, and how to close it.
-        self._kept: tuple[tuple[int, int, int], sqlite3.Connection, Callable[[], object]] | None = (
-            None
-        )
+        self._kept: tuple[_Identity, sqlite3.Connection, Callable[[], object]] | None = None
         self._is_durable = False  # the connection
         self._cache = Cache()
         self._version: int | None = None  # of the file, by the kept connection, when it was read
@@ -74,7 +73,7 @@ class Store:
             if not read_only:
                 check_locks(self.file.parent)
             # Otherwise a forked child could hold the file for ever. No other thread waits for a lock that is new.
-            with self._lock, explained(path, timeout):
+            with self._lock, explain_errors(path, timeout):
                 self._check_header()
             # The search for copies leaves out what has no name of a ledger.
             _require_name(self.file)
@@ -89,33 +88,34 @@ class Store:
                 )
             _require_name(path)
             check_locks(path.parent)
-        memory = connected(":memory:", timeout)
+        memory = _connect(":memory:", timeout)
         for statement in (SCHEMA | INDEXES).values():
             memory.execute(statement)
         memory.execute("INSERT INTO secret VALUES (?)", (key,))
         memory.execute(f"PRAGMA user_version = {_VERSION}")
-        made = Transaction(memory)
-        made.append(first)
-        made.write_sums()
+
+        write = Transaction(memory)
+        write.append(first)
+        write.write_sums()
         return cls(path, timeout=timeout, memory=memory)
 
     def make_file(self) -> None:
         """Write a ledger that is in memory to its file, readable by its owner only, if no ledger is there."""
         if self.file is not None and self._memory is not None:
-            with self._lock, explained(self.path, self.timeout):
+            with self._lock, explain_errors(self.path, self.timeout):
                 _write_file(self.file, self._memory, self.timeout)
                 self._memory = None
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Generator[Transaction]:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
-        with self._lock, explained(self.path, self.timeout):
+        with self._lock, explain_errors(self.path, self.timeout):
             # Taken before the file is opened, so that what is committed to is what is there.
             before = self._identity()
             try:
                 connection = self._connection(before)
                 if write and self._memory is None and not self._is_durable:
-                    _durable(connection)
+                    _make_durable(connection)
                     self._is_durable = True
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                 held = Transaction(connection, self._cache_of(connection))
@@ -126,19 +126,18 @@ class Store:
                         f"{self.path} was replaced while in use. Nothing was written."
                     )
                 held.write_sums()
-                makes = (
-                    self.file is not None
-                    and self._memory is not None
-                    and Kind.RESERVED in held.kinds
-                )
-                if self.file is not None and makes:
-                    _write_file(self.file, connection, self.timeout, self.check)
+                makes = False
+                if self.file is not None and self._memory is not None:
+                    makes = Kind.RESERVED in held.kinds
+                    if makes:
+                        _write_file(self.file, connection, self.timeout, self.check)
                 connection.execute("COMMIT")
                 if write and self._kept is not None:
                     with suppress(LedgerError):  # it is on the disk already
                         self._kept = self._identity(), *self._kept[1:]
                 if makes:
-                    self._memory = self.check = None
+                    self._memory = None
+                    self.check = None
                     self._forget()
             except BaseException:
                 self._undo()
@@ -159,27 +158,27 @@ class Store:
     @contextmanager
     def snapshot(self) -> Generator[Transaction]:
         """Yield a copy of the present file in memory, so that other processes need not wait while it is read."""
-        with self._copied(self.path) as copy:
+        with self._copy(self.path) as copy:
             yield Transaction(copy)
 
     def back_up(self, path: Path) -> None:
         """Write a copy of the present file to a new one, readable by its owner only, while others may use this one."""
         _require_name(path)
-        with self._copied(path) as copy:
-            _write_file(_resolved(path), copy, self.timeout)
+        with self._copy(path) as copy:
+            _write_file(_resolve(path), copy, self.timeout)
 
     @contextmanager
-    def _copied(self, named: Path | None) -> Generator[sqlite3.Connection]:
+    def _copy(self, named: Path | None) -> Generator[sqlite3.Connection]:
         """Yield a copy in memory of what is on the disk now, and of nothing that was read before."""
-        with closing(connected(":memory:", 0)) as copy:
+        with closing(_connect(":memory:", 0)) as copy:
             with self._lock:
                 self._forget()
                 with self.transaction() as read:
                     read.connection.backup(copy)
-            with explained(named, self.timeout):
+            with explain_errors(named, self.timeout):
                 yield copy
 
-    def _connection(self, identity: tuple[int, int, int]) -> sqlite3.Connection:
+    def _connection(self, identity: _Identity) -> sqlite3.Connection:
         """Return the connection to the file with this identity, the same as before where no other wrote to it.
 
         SQLite tells what another connection wrote by a count in the file, and a copy that is written over the file,
@@ -197,14 +196,17 @@ class Store:
             self._forget()
         if self._kept is not None and self._kept[0] == identity:
             return self._kept[1]
+
         self._forget()
-        file, mode = Path() if self.file is None else self.file, "rw"
+        file = self.file or Path()
+        mode = "rw"
         if self.read_only:
-            resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
-            mode = f"ro{'&immutable=1' if resting else ''}"
-        found = connected(f"{file.as_uri()}?mode={mode}", self.timeout)
-        self._kept = identity, found, finalize(self, _close, found, self._process)
-        return found
+            mode = "ro"
+            if not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK):
+                mode = "ro&immutable=1"
+        connection = _connect(f"{file.as_uri()}?mode={mode}", self.timeout)
+        self._kept = identity, connection, finalize(self, _close, connection, self._process)
+        return connection
 
     def _cache_of(self, connection: sqlite3.Connection) -> Cache:
         """Return what was read in earlier transactions, unless somebody else has written since."""
@@ -229,24 +231,24 @@ class Store:
             self._memory.execute("ROLLBACK")
         self._forget()  # closing a connection undoes its transaction
 
-    def _identity(self) -> tuple[int, int, int]:
+    def _identity(self) -> _Identity:
         """Return which file it is, and when it changed last, refusing one that is not there or has a second name."""
         if self.file is None or self._memory is not None:
             return 0, 0, 0
         try:
-            found = self.file.stat()
+            state = self.file.stat()
         except OSError:
             raise LedgerMissingError(
                 f"{self.path} does not exist. Make it with `tutelage ledger init`."
             ) from None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(state.st_mode):
             raise LedgerStorageError(f"{self.path} is not a file. Name the ledger's file.")
         # Two names would have two journals, and a crash would restore the wrong one.
-        if found.st_nlink > 1:
+        if state.st_nlink > 1:
             raise LedgerStorageError(
                 f"{self.path} has a second name (a hard link). Keep one, so that there is one budget."
             )
-        return found.st_dev, found.st_ino, found.st_ctime_ns
+        return state.st_dev, state.st_ino, state.st_ctime_ns
 
     def _check_header(self) -> None:
         """Refuse what is no ledger."""
@@ -266,7 +268,7 @@ class Store:
             raise another_format(str(self.path), version)
 
 
-def _resolved(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):  # the latter before Python 3.13
@@ -295,7 +297,7 @@ def _require_name(path: Path) -> None:
         )
 
 
-def connected(database: str, timeout: float) -> sqlite3.Connection:
+def _connect(database: str, timeout: float) -> sqlite3.Connection:
     """Open a database, in which transactions begin when they are told to."""
     uri = database.startswith("file:")
     return sqlite3.connect(
@@ -310,12 +312,11 @@ def _close(connection: sqlite3.Connection, process: int) -> None:
         _OF_PARENTS.append(connection)
 
 
-def _durable(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _make_durable(connection: sqlite3.Connection) -> None:
     """Have every commit on the disk before the call returns."""
     connection.execute("PRAGMA journal_mode = DELETE")
     # FULL, and the journal's end outlives a power cut.
     connection.execute("PRAGMA synchronous = EXTRA")
-    return connection
 
 
 def _write_file(
@@ -323,7 +324,7 @@ def _write_file(
 ) -> None:
     """Copy what is in memory to a new file, which appears whole and never over another; `check` may refuse it first."""
     begins = f"{file.name}{_MAKING}"
-    with held_folder(file.parent, f"{escape(begins)}*"):
+    with hold_folder(file.parent, f"{escape(begins)}*"):
         if check is not None:
             check()
         try:
@@ -335,24 +336,9 @@ def _write_file(
         os.close(descriptor)
         part = Path(name)
         try:
-            with closing(_durable(connected(f"{part.as_uri()}?mode=rw", timeout))) as made:
-                made.execute("BEGIN EXCLUSIVE")
-                for name, statement in SCHEMA.items():
-                    made.execute(statement)
-                    # Not derived.
-                    stored = [
-                        column for _, column, *_ in memory.execute(f"PRAGMA table_info({name})")
-                    ]
-                    rows = memory.execute(f"SELECT {', '.join(stored)} FROM {name}")  # noqa: S608  one of our own
-                    made.executemany(
-                        f"INSERT INTO {name} VALUES ({', '.join('?' * len(stored))})",  # noqa: S608
-                        rows,
-                    )
-                for statement in INDEXES.values():
-                    made.execute(statement)
-                made.execute(f"PRAGMA application_id = {_APPLICATION}")
-                made.execute(f"PRAGMA user_version = {_VERSION}")
-                made.execute("COMMIT")
+            with closing(_connect(f"{part.as_uri()}?mode=rw", timeout)) as copy:
+                _make_durable(copy)
+                _copy_tables(memory, copy)
             put_new(part, file)
         except FileExistsError:
             raise LedgerOvertakenError(
@@ -365,8 +351,25 @@ def _write_file(
             sync(file.parent)
 
 
+def _copy_tables(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
+    """Write all tables of a ledger, and its indexes, in one transaction."""
+    copy.execute("BEGIN EXCLUSIVE")
+    for name, statement in SCHEMA.items():
+        copy.execute(statement)
+        # Not derived.
+        stored = [column for _, column, *_ in source.execute(f"PRAGMA table_info({name})")]
+        rows = source.execute(f"SELECT {', '.join(stored)} FROM {name}")  # noqa: S608  one of our own
+        marks = ", ".join("?" * len(stored))
+        copy.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608
+    for statement in INDEXES.values():
+        copy.execute(statement)
+    copy.execute(f"PRAGMA application_id = {_APPLICATION}")
+    copy.execute(f"PRAGMA user_version = {_VERSION}")
+    copy.execute("COMMIT")
+
+
 @contextmanager
-def explained(path: Path | None, timeout: float) -> Generator[None]:
+def explain_errors(path: Path | None, timeout: float) -> Generator[None]:
     """Raise what SQLite raises as one sentence of a type that says what to do."""
     try:
         yield
@@ -375,23 +378,21 @@ def explained(path: Path | None, timeout: float) -> Generator[None]:
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 kind = LedgerLockedError
-                said = (
+                problem = (
                     f"was held by another process for {timeout:g} seconds. Nothing was written this time, and what had "
                     "been reserved before stays spent; try again when it is done."
                 )
             case sqlite3.SQLITE_FULL:
-                said = "cannot grow: no room on its disk. Nothing more was written; make room."
+                problem = "cannot grow: no room on its disk. Nothing more was written; make room."
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-                said = (
+                problem = (
                     "is read-only here. Nothing was written; make the file and its folder writable."
                 )
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR:
-                said = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
+                problem = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
             case sqlite3.SQLITE_NOTADB:
-                said = "is no ledger. Name another file, or restore this one."
+                problem = "is no ledger. Name another file, or restore this one."
             case _:
-                kind, said = (
-                    LedgerTamperedError,
-                    f"is damaged ({error}). Restore it from a copy that verifies.",
-                )
-        raise kind(f"{path} {said}") from None
+                kind = LedgerTamperedError
+                problem = f"is damaged ({error}). Restore it from a copy that verifies."
+        raise kind(f"{path} {problem}") from None

@@ -67,12 +67,12 @@ class Transaction:
         self.run = connection.execute
         self.appended: Entry | None = None  # the last entry written in it
         self.kinds = set[Kind]()  # of all entries written in it
-        self._cache = Cache() if cache is None else cache
+        self._cache = cache or Cache()
         self._is_sealed = True
 
-    def one(self, query: str, *given: object) -> Any:
+    def one(self, query: str, *values: object) -> Any:
         """Return the one value that a query finds, or None."""
-        row = self.run(query, given).fetchone()
+        row = self.run(query, values).fetchone()
         return None if row is None else row[0]
 
     def key(self) -> bytes:
@@ -107,26 +107,28 @@ class Transaction:
         rows = self.run(
             "SELECT number, text, hash FROM entries WHERE number IN (?, ?)", (number - 1, number)
         )
-        found = {place: (text, its_hash) for place, text, its_hash in rows}
-        if number == 0 and number not in found:
-            raise LedgerTamperedError("The ledger holds no entries.")
+        stored = {place: (text, its_hash) for place, text, its_hash in rows}
         if number == 0:
-            return Entry.read(None, *found[number])
-        if number - 1 not in found:
+            if number not in stored:
+                raise LedgerTamperedError("The ledger holds no entries.")
+            return Entry.read(None, *stored[number])
+        if number - 1 not in stored:
             raise LedgerTamperedError(f"Entry {number - 1} is missing.")
-        return Entry.read(Entry({"number": number - 1}, "", found[number - 1][1]), *found[number])
+        before = Entry({"number": number - 1}, "", stored[number - 1][1])
+        return Entry.read(before, *stored[number])
 
     def entries(self, after: Entry | None = None) -> Iterator[tuple[Entry, int | None]]:
         """Yield every entry after `after`, checked against the one before it, and the reservation that it settles."""
-        last, start = after, 0 if after is None else after.number + 1
+        last = after
+        start = 0 if after is None else after.number + 1
         rows = self.run(
             "SELECT number, text, hash, settles FROM entries WHERE number >= ? ORDER BY number",
             (start,),
         )
-        for place, (number, text, found, settles) in enumerate(rows, start):
+        for place, (number, text, its_hash, settles) in enumerate(rows, start):
             if number != place:
                 raise LedgerTamperedError(f"Entry {place} is missing.")
-            last = Entry.read(last, text, found)
+            last = Entry.read(last, text, its_hash)
             yield last, settles
 
     def entries_with(
@@ -137,12 +139,12 @@ class Transaction:
             f"SELECT number FROM entries WHERE {field} = ? ORDER BY number",  # noqa: S608
             (value,),
         )
-        found = [self._entry(number) for (number,) in numbers.fetchall()]
-        if any(entry.content.get(field) != value for entry in found):
+        entries = [self._entry(number) for (number,) in numbers.fetchall()]
+        if any(entry.content.get(field) != value for entry in entries):
             raise LedgerTamperedError(
                 "An index of the ledger was changed. Restore a copy that verifies."
             )
-        return found
+        return entries
 
     def settling(self, number: int) -> Entry | None:
         """Return the entry that settled the reservation `number`, or None while it is open."""
@@ -162,7 +164,7 @@ class Transaction:
             rows = self.run("SELECT text, code FROM checkpoint").fetchall()
             if len(rows) != 1:
                 raise LedgerTamperedError("The ledger's checkpoint is missing.")
-            sums = Checkpoint.unsealed(self.key(), *rows[0])
+            sums = Checkpoint.unseal(self.key(), *rows[0])
             if sums.head != self.last().hash.hex():
                 raise LedgerTamperedError(
                     "The ledger's checkpoint is not that of its newest entry."
@@ -175,11 +177,10 @@ class Transaction:
     ) -> Entry:
         """Write the next entry, which changes what is spent by this many grains."""
         last = self.last()
-        spent = (
-            max(self.checkpoint().charged(fields.get("release"), change).values())
-            if change
-            else last.spent
-        )
+        spent = last.spent
+        if change:
+            accounts = self.checkpoint().accounts_after(fields.get("release"), change)
+            spent = max(accounts.values())
         if kind is Kind.RESERVED:  # through two copies of a ledger, no two draws are the same entry
             fields["nonce"] = secrets.token_hex(16)
         entry = Entry.after(last, kind, spent, **fields)
@@ -206,7 +207,7 @@ class Transaction:
         """Write the sums, with a code that only the holder of the key can compute, if anything was written."""
         if not self._is_sealed:
             self.run("DELETE FROM checkpoint")
-            self.run("INSERT INTO checkpoint VALUES (?, ?)", self.checkpoint().sealed(self.key()))
+            self.run("INSERT INTO checkpoint VALUES (?, ?)", self.checkpoint().seal(self.key()))
             self._is_sealed = True
 
     def check_schema(self) -> None:

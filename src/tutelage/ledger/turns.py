@@ -49,7 +49,9 @@ def turn(ledger: Path, is_needless: Callable[[], bool]) -> Generator[None]:
     If it would have to wait, and the turn is needless, it goes on without. No other release is held off where no file
     can be made beside the ledger, or its disk has no locks: see `is_held`.
     """
-    descriptor = None if is_held(ledger) else _next_turn(ledger, is_needless)
+    descriptor = None
+    if not is_held(ledger):
+        descriptor = _next_turn(ledger, is_needless)
     if descriptor is None:
         yield
         return
@@ -66,11 +68,11 @@ def turn(ledger: Path, is_needless: Callable[[], bool]) -> Generator[None]:
 
 def _next_turn(ledger: Path, is_needless: Callable[[], bool]) -> int | None:
     """Return the descriptor of the locked turn, once it has come; None where none can be had or is needed."""
-    first = _locked(Path(f"{ledger}{_QUEUE}"), is_needless)
+    first = _lock(Path(f"{ledger}{_QUEUE}"), is_needless)
     if first is None:
         return None
     try:
-        return _locked(Path(f"{ledger}{SUFFIX}"), is_needless)
+        return _lock(Path(f"{ledger}{SUFFIX}"), is_needless)
     finally:
         _close(first)
 
@@ -78,7 +80,7 @@ def _next_turn(ledger: Path, is_needless: Callable[[], bool]) -> int | None:
 def _remove_files(ledger: Path) -> None:
     """Remove both files, which are locked, so that they are still these; while others wait, they are theirs."""
     queue = Path(f"{ledger}{_QUEUE}")
-    first = _opened(queue)
+    first = _open(queue)
     try:
         fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         Path(f"{ledger}{SUFFIX}").unlink()
@@ -87,12 +89,12 @@ def _remove_files(ledger: Path) -> None:
         _close(first)
 
 
-def _locked(file: Path, is_needless: Callable[[], bool]) -> int | None:
+def _lock(file: Path, is_needless: Callable[[], bool]) -> int | None:
     """Return the descriptor of the locked file, once it is the one that has the name; None where none can be had."""
     with suppress(OSError):  # no file can be made there, or its disk has no locks
         while True:
             with ExitStack() as unless_locked:
-                descriptor = _opened(file)
+                descriptor = _open(file)
                 unless_locked.callback(_close, descriptor)
                 if not _is_free(descriptor) and is_needless():
                     return None
@@ -104,7 +106,7 @@ def _locked(file: Path, is_needless: Callable[[], bool]) -> int | None:
     return None
 
 
-def _opened(file: Path) -> int:
+def _open(file: Path) -> int:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     _OPEN.add(descriptor)
     return descriptor

@@ -232,9 +232,9 @@ def _check_tested(
         # The first ε of a card may be of everything; the second is then of what was released until its test.
         until = paying.until(number)
         if not card.covers_ledger:
-            check_complete(until.given, paying)
+            check_complete(until.answer_counts, paying)
             until = paying
-        if _labels_in(counted([card.event])) - until.given:
+        if _labels_in(counted([card.event])) - until.answer_counts:
             raise InvalidDataError(
                 f"{where} is about labels that came after the test of its second ε."
             )
@@ -271,7 +271,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
             ones += answers
     else:
         # The last first.
-        ones = list(dict.fromkeys(charge.event for charge in reversed(paying.asked)))
+        ones = list(dict.fromkeys(charge.event for charge in reversed(paying.batches)))
     for one in ones:
         try:
             for point in card.budget.frontier:
@@ -388,7 +388,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
         raise damaged from None
     then = history.until_head(record.ledger, str(path))
     test, passed, number = _last_test(proposal.event(), then, str(path))
-    check_complete(history.until(number).given, history)
+    check_complete(history.until(number).answer_counts, history)
     check_covered(counted([labels]), history)
     if record.passed and not passed:
         raise InvalidDataError(
@@ -409,7 +409,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
             )
         _check_claimed(record.tested, tested, "tested ε", path)
         proposed = msgspec.convert(proposal.as_dict(), Proposed)
-    released = recorded(Composed((event_of(history.given), *published)))
+    released = recorded(Composed((event_of(history.answer_counts), *published)))
     return Guarantee(
         epsilon=independent, event=released, tested=tested, proposal=proposed, **beside
     )

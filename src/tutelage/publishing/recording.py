@@ -21,7 +21,7 @@ from tutelage.publishing.proposal import Proposal
 def check_covered(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε that covers fewer or other labels than those released through a ledger."""
     check_complete(accounted, history)
-    if accounted - counted(charge.most for charge in history.asked if charge.settled is not None):
+    if accounted - counted(charge.most for charge in history.batches if charge.settled is not None):
         raise LedgerMismatchError(
             "A published epsilon must cover exactly the labels of its ledger, and this one covers others too. Pass the "
             "ledger they were spent from, or account only for releases through this one."
@@ -30,7 +30,7 @@ def check_covered(accounted: Counter[Event], history: History) -> None:
 
 def check_complete(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε that leaves out an answer of the ledger; `check_covered` without its second half."""
-    if history.given - accounted:
+    if history.answer_counts - accounted:
         raise LedgerMismatchError(
             "The publication must cover all labels of the ledger, and some are missing: another session's, or later "
             "ones. An epsilon that was published before them covers only what was released until then. Publish one of "
