@@ -20,7 +20,7 @@ from tutelage.events import (
     ExponentialArgmax,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     Repeated,
 )
 from tutelage.privacy import ONE_TEACHER
@@ -131,7 +131,10 @@ def test_what_is_not_searched_says_so():
         == inf
     )
     assert argmax_bound.gaussian_check(1.0, near_one) == inf
-    for event in (PermuteAndFlip(3.0, 4, ONE_TEACHER), ExponentialArgmax(3.0, 4, ONE_TEACHER)):
+    for event in (
+        PermuteAndFlipArgmax(3.0, 4, ONE_TEACHER),
+        ExponentialArgmax(3.0, 4, ONE_TEACHER),
+    ):
         assert (
             rdp_of_three_outcomes(event, np.array([2.0])).values
             == rdp(event, np.array([2.0])).values

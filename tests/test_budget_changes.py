@@ -139,7 +139,7 @@ RAISES = 1 + np.geomspace(1e-6, 30, 100)
 def test_a_gaussian_budget_that_is_raised_in_view_of_the_loss_keeps_its_delta(first):
     def raised(epsilon: float) -> float:
         try:
-            return GaussianFilter(first, 1e-5).raised(epsilon).mu_squared
+            return GaussianFilter(first, 1e-5).larger_budget(epsilon).mu_squared
         except InvalidParameterError:
             return 0.0
 

@@ -18,7 +18,7 @@ from ledgers import new_ledger, reserve, reserve_votes, reserved_for, settle, sh
 from processes import called_by_itself, die_at_event, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
-from tutelage.events import CappedArgmaxGaussian, Repeated, counted
+from tutelage.events import CappedArgmaxGaussian, Repeated, count_releases
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidBallotError,
@@ -175,7 +175,7 @@ def test_a_campaign_is_paid_by_its_first_batch(path):
     )
     assert (
         history.answer_counts[EVENT]
-        == counted(one.most for one in history.batches if one.settled is not None)[EVENT]
+        == count_releases(one.most for one in history.batches if one.settled is not None)[EVENT]
         == 1
     )
     assert asking.reservations == {1, 3}

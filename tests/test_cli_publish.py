@@ -351,7 +351,7 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     whole = {**claim["data_independent"], "epsilon": refused.data_independent.epsilon}
     tested = {**claim["tested"], "epsilon": 2 * claim["tested"]["epsilon"]}
     edits = {
-        "labels": both.charged().as_dict(),
+        "labels": both.event_at_limits().as_dict(),
         "ledger": ledger.state().head,
         "data_independent": whole,
     }

@@ -113,7 +113,7 @@ class Accountant:
 
     def raises(self, ledger: Ledger, epsilon: float) -> None:
         """Raise the budget."""
-        before, self.limit = self.limit, self.limit.raised(epsilon)
+        before, self.limit = self.limit, self.limit.larger_budget(epsilon)
         assert ledger.raise_budget(epsilon, by="somebody", why="a reason").budget == epsilon
         assert all(ledger.limit.cost(one) == before.cost(one) for one in EVENTS)
         self.raised.append(epsilon)

@@ -15,7 +15,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     Repeated,
 )
 from tutelage.exceptions import NotPublishableError, UnsupportedEventError
@@ -61,7 +61,7 @@ EVENTS = {
     "Laplace, 2 classes": (NoisyArgmaxLaplace(1.3, 2, ONE_TEACHER), 14, 2),
     "Gaussian, 2 classes": (NoisyArgmaxGaussian(2.1, 2, ONE_TEACHER), 14, 2),
     "exponential, 2 classes": (ExponentialArgmax(1.3, 2, ONE_TEACHER), 14, 2),
-    "permute and flip, 2 classes": (PermuteAndFlip(1.3, 2, ONE_TEACHER), 14, 2),
+    "permute and flip, 2 classes": (PermuteAndFlipArgmax(1.3, 2, ONE_TEACHER), 14, 2),
     "check": (ConfidenceCheck(4.2, 1.7, 3, ONE_TEACHER), 6, 3),
     "interactive check": (InteractiveCheck(2.0, 1.7, 3, ONE_TEACHER), 6, 3),
 }

@@ -21,7 +21,7 @@ from tutelage.events import (
     Event,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     PublicationTest,
     Repeated,
 )
@@ -56,7 +56,7 @@ def test_the_headline_is_the_smallest_theorem():
     )
     assert laplace.epsilon < pure_dp_composition(0.1, 500, 1e-5) * 0.6
     assert gaussian.epsilon < gaussian_composition(40.0, 500, 1e-5) * 0.85
-    flipped = epsilon(Repeated(PermuteAndFlip(20.0, 10, ONE_TEACHER), 500), 1e-5)
+    flipped = epsilon(Repeated(PermuteAndFlipArgmax(20.0, 10, ONE_TEACHER), 500), 1e-5)
     assert flipped.epsilon == pytest.approx(11.409, abs=1e-3)
 
 

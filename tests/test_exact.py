@@ -34,7 +34,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -62,7 +62,7 @@ EVENTS = {
     "laplace": NoisyArgmaxLaplace,
     "gaussian": NoisyArgmaxGaussian,
     "exponential": ExponentialArgmax,
-    "permute and flip": PermuteAndFlip,
+    "permute and flip": PermuteAndFlipArgmax,
 }
 MECHANISMS = {
     "laplace": (

@@ -57,7 +57,7 @@ def write(folder: Path) -> None:
     record_release(ledger, lambda _: "0" * 64)
     guarantee = Guarantee(
         epsilon=published.data_independent,
-        event=recorded(accountant.charged()),
+        event=recorded(accountant.event_at_limits()),
         tested=published.smaller,
         proposal=msgspec.convert(proposal.as_dict(), Proposed),
     )

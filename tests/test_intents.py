@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from ledgers import edit, intend, new_ledger, releasing, reserve, settle, whole_release
 from processes import ended, forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PermuteAndFlip, VoteHistogram
-from tutelage.events import NoisySumGaussian, Repeated, counted
+from tutelage.events import NoisySumGaussian, Repeated, count_releases
 from tutelage.exceptions import BudgetExceededError, LedgerTamperedError
 from tutelage.features.scored import ScoredRows
 from tutelage.ledger.account import Account
@@ -78,7 +78,7 @@ def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(
     assert again.mechanism_ == first.mechanism_
     assert again.release_.cost == 0
     assert again.ledger_.spent == first.ledger_.spent
-    assert counted([again.release_.event]) == counted([first.release_.event])
+    assert count_releases([again.release_.event]) == count_releases([first.release_.event])
     np.testing.assert_array_equal(again.release_.labels, first.release_.labels)
     if method == "sums":
         again.save(tmp_path / "folder", again.card())
@@ -230,7 +230,7 @@ def test_of_two_equal_fits_at_once_the_second_states_what_the_first_released(fit
     with ThreadPoolExecutor(2) as threads:
         one, two = threads.map(lambda _: fitted(), range(2))
     assert one.epsilon_ == two.epsilon_
-    assert counted([one.release_.event]) == counted([two.release_.event])
+    assert count_releases([one.release_.event]) == count_releases([two.release_.event])
     assert min(one.release_.cost, two.release_.cost) == 0
 
 

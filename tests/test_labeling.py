@@ -143,7 +143,7 @@ def test_a_row_that_another_session_answers_while_teachers_vote_is_not_paid_for_
     assert release.event == Repeated(NoisyArgmaxGaussian(2.0, 3, ONE_TEACHER), 3)
     assert release.cost == pytest.approx(3 * teachers.first.cost)
     assert session.n_remembered == 1
-    assert [votes.n_queries for _, votes, _ in session.accountant().voted()] == [3]
+    assert [votes.n_queries for _, votes, _ in session.accountant().parts_with_votes()] == [3]
 
 
 def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_votes():
@@ -157,7 +157,10 @@ def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_v
     assert session.ask(ROWS[order]).labels.tolist() == said[order].tolist()
     assert session.ask(ROWS[::-1]).cost == 0
     assert session.fitting == before - 4
-    assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [2, 2]
+    assert [counted.n_queries for _, counted, _ in session.accountant().parts_with_votes()] == [
+        2,
+        2,
+    ]
 
 
 def test_remembered_answers_come_out_of_a_ledger_that_is_only_read(tmp_path):

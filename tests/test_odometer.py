@@ -34,7 +34,7 @@ from tutelage.events import (
     NoisySumGaussian,
     RandomizedResponse,
     Repeated,
-    counted,
+    count_releases,
 )
 from tutelage.privacy import ONE_TEACHER
 
@@ -120,7 +120,8 @@ def test_it_is_little_more_than_the_smallest_filter_would_be(epsilon, delta):
             sums = Repeated(one, int(limit.fitting(one, 0) * share))
             assert (
                 1
-                <= epsilon_so_far(limit, counted([sums])) / filter_.holding(sums, delta).epsilon
+                <= epsilon_so_far(limit, count_releases([sums]))
+                / filter_.holding(sums, delta).epsilon
                 <= most
             )
 
@@ -137,11 +138,11 @@ def test_a_state_says_what_was_released_until_then_and_not_what_a_check_did_not_
     settle(kept, open_step, {b"q" * 32: (1,)}, Composed((Repeated(CHECK, 4), vote)))
     after = kept.state()
     assert most.so_far == epsilon_so_far(
-        kept.limit, counted([Repeated(Composed((CHECK, vote)), 4)])
+        kept.limit, count_releases([Repeated(Composed((CHECK, vote)), 4)])
     )
     assert (
         after.so_far
-        == epsilon_so_far(kept.limit, counted([Repeated(CHECK, 4), vote]))
+        == epsilon_so_far(kept.limit, count_releases([Repeated(CHECK, 4), vote]))
         < (most.so_far or 0)
     )
     assert after.so_far == kept.verify().so_far == kept.history().state.so_far
@@ -158,9 +159,9 @@ def test_with_cohorts_it_is_of_those_who_took_part_most():
         intend(kept, name, None)
         admit(kept, name, "question", ["p", name], event)
         settle(kept, reserve(kept, event, 1), {name.encode() * 32: (7,)}, event)
-    assert kept.state().so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 3)]))
+    assert kept.state().so_far == epsilon_so_far(kept.limit, count_releases([Repeated(event, 3)]))
     assert kept.history().until(6).so_far == epsilon_so_far(
-        kept.limit, counted([Repeated(event, 2)])
+        kept.limit, count_releases([Repeated(event, 2)])
     )
 
 

@@ -14,7 +14,12 @@ from exact import discrete_gaussian_masses, label_probabilities, log_renyi_momen
 from tutelage import VoteHistogram
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.events import ConfidenceCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace, PermuteAndFlip
+from tutelage.events import (
+    ConfidenceCheck,
+    NoisyArgmaxGaussian,
+    NoisyArgmaxLaplace,
+    PermuteAndFlipArgmax,
+)
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 
@@ -123,7 +128,7 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
 
 
 def test_what_the_paper_has_no_bound_for_is_refused():
-    with pytest.raises(UnsupportedEventError, match="PermuteAndFlip"):
+    with pytest.raises(UnsupportedEventError, match="PermuteAndFlipArgmax"):
         pate_bounds.total_cost_2018(
-            PermuteAndFlip(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7), ORDERS
+            PermuteAndFlipArgmax(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7), ORDERS
         )

@@ -280,7 +280,9 @@ def test_what_a_session_remembers_needs_an_answer_to_every_row():
     session.ask(ROWS[:3])
     with pytest.raises(InvalidDataError, match="has no label for"):
         session.released(ROWS[:4])
-    assert [votes.n_queries for _, votes, _ in session.released(ROWS[[0, 1, 1, 2]]).voted()] == [3]
+    assert [
+        votes.n_queries for _, votes, _ in session.released(ROWS[[0, 1, 1, 2]]).parts_with_votes()
+    ] == [3]
 
 
 def test_without_room_nothing_is_drawn(proposal):

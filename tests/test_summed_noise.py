@@ -293,9 +293,9 @@ def test_the_accountant_knows_its_checks_from_its_answers():
     accountant.add(check)
     accountant.add(vote)
     with pytest.raises(ValueError, match="at_most"):
-        accountant.charged()
+        accountant.event_at_limits()
     accountant.add(vote)
-    assert accountant.charged() == Composed((check, vote, vote))
+    assert accountant.event_at_limits() == Composed((check, vote, vote))
 
 
 def law_is(drawn: np.ndarray, sigma: float) -> float:

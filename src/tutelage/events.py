@@ -99,7 +99,7 @@ class Event:
         written = settings_of(self).keys() | {"simulated"}
         values = msgspec.to_builtins(self)
         return {
-            "event": type(self).__name__,
+            "event": _stored_name(type(self)),
             **{name: v for name, v in values.items() if name in written},
         }
 
@@ -175,7 +175,7 @@ class ExponentialArgmax(_OfScale):
 
 @final
 @frozen
-class PermuteAndFlip(_OfScale):
+class PermuteAndFlipArgmax(_OfScale):
     """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`."""
 
 
@@ -415,7 +415,7 @@ Single = (
     NoisyArgmaxLaplace
     | NoisyArgmaxGaussian
     | ExponentialArgmax
-    | PermuteAndFlip
+    | PermuteAndFlipArgmax
     | ConfidenceCheck
     | InteractiveCheck
     | RandomizedResponse
@@ -426,7 +426,16 @@ Single = (
     | PublicationTest
     | SummedNoise
 )
-_BY_NAME: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Single)}
+
+
+def _stored_name(kind: type[Event]) -> str:
+    """Return the name of an event in ledgers and cards: that of its class when it was first stored."""
+    if kind is PermuteAndFlipArgmax:
+        return "PermuteAndFlip"
+    return kind.__name__
+
+
+_BY_NAME: dict[str, type[Event]] = {_stored_name(kind): kind for kind in get_args(Single)}
 
 
 class Releases(NamedTuple):
@@ -436,7 +445,7 @@ class Releases(NamedTuple):
     times: int
 
 
-def counted(events: Iterable[Event]) -> Counter[Event]:
+def count_releases(events: Iterable[Event]) -> Counter[Event]:
     """Return how often each kind of single release happened in several events."""
     times = Counter[Event]()
     for event in events:

@@ -7,7 +7,7 @@ another rises by one, or a ballot turns from or into an abstention and one count
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, NoReturn, Self, TypeVar, final
+from typing import Any, NoReturn, Self, final
 
 from tutelage._internal import drawing
 from tutelage._internal.drawing import printed_up, round_up
@@ -18,7 +18,6 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError
 _TAINT = " (simulated noise: not private)"
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
-Value = TypeVar("Value")
 
 
 @final
@@ -98,7 +97,7 @@ def stored_relation(value: object, where: str = "a file") -> NeighboringRelation
     )
 
 
-_HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set owner"
+HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set owner"
 
 
 @final
@@ -205,32 +204,14 @@ class PrivateEpsilon(NeverPickled):
         return self._order
 
     def __repr__(self) -> str:
-        return (
-            f"PrivateEpsilon(<{_HIDDEN}>, delta={printed_up(self.delta)}, method={self.method!r})"
-        )
+        return f"PrivateEpsilon(<{HIDDEN}>, delta={printed_up(self.delta)}, method={self.method!r})"
 
     def __format__(self, format_spec: str) -> str:
         if format_spec:
             raise NotPublishableError(
-                f"A PrivateEpsilon cannot be formatted as a number: its value {_HIDDEN}."
+                f"A PrivateEpsilon cannot be formatted as a number: its value {HIDDEN}."
             )
         return repr(self)
 
     def __float__(self) -> NoReturn:
-        raise NotPublishableError(f"A PrivateEpsilon is not a plain number: its value {_HIDDEN}.")
-
-
-class Private(NeverPickled, Generic[Value]):
-    """A value that depends on the private votes: guarded, and opened by `reveal()` only."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: Value) -> None:
-        self._value = value
-
-    def reveal(self) -> Value:
-        """Return the private value, for the data set owner only."""
-        return self._value
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<{_HIDDEN}>)"
+        raise NotPublishableError(f"A PrivateEpsilon is not a plain number: its value {HIDDEN}.")

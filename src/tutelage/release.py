@@ -34,7 +34,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.preflight import TO_INSIST, few_take_part
 from tutelage.privacy import ONE_TEACHER, PublicEpsilon, printed_up, round_up
 from tutelage.publishing import Proposal
-from tutelage.publishing.publication import Publication, tested
+from tutelage.publishing.publication import Publication, publication_after_test
 
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
@@ -217,7 +217,7 @@ class PreparedRelease(Private):
         """Return a release with what may be claimed of it after the test of a proposal."""
         whom = replace(self._whom, digest=None)  # the release wrote down whose data they are
         with found.ledger.begin(None, whom) as scope:
-            publication = tested(
+            publication = publication_after_test(
                 proposal,
                 found.labels,
                 found.owner["votes_"],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tutelage.accounting.calibration import epsilon_of_each, noise_within, repeated
+from tutelage.accounting.calibration import epsilon_of_each, noise_within, repeated_event
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisySumGaussian
 from tutelage.exceptions import InvalidParameterError, Problem
@@ -72,7 +72,7 @@ class Terms(NamedTuple):
                 "mechanism", "be left out to get the least noise that ε allows"
             )
         return noise_within(
-            self.limit, repeated(event_of, self.releases), self.share, self.by_itself
+            self.limit, repeated_event(event_of, self.releases), self.share, self.by_itself
         )
 
 

@@ -153,7 +153,7 @@ def chance_to_pass(proposal: Proposal, released: Accountant) -> float:
 def for_any_votes_with_test(proposal: Proposal, released: Accountant) -> float:
     """Return the worst-case ε of the release and the test; report it beside the proposed ε."""
     return data_independent.epsilon(
-        Composed((released.charged(), proposal.event())), _DELTA
+        Composed((released.event_at_limits(), proposal.event())), _DELTA
     ).epsilon
 
 

@@ -162,7 +162,7 @@ class SmoothCosts(NeverPickled):
     __slots__ = ("_cost", "_sensitivities")
 
     def __init__(self, released: Accountant, order: float) -> None:
-        parts = [_costs_of(*part, order) for part in released.voted()]
+        parts = [_costs_of(*part, order) for part in released.parts_with_votes()]
         steps = max(len(growth) for _, growth in parts)
         self._cost = sum(cost for cost, _ in parts)
         padded = [np.pad(growth, (0, steps - len(growth)), mode="edge") for _, growth in parts]
@@ -190,7 +190,7 @@ class SmoothCosts(NeverPickled):
 
 def most_sensitive(released: Accountant, order: float) -> float:
     """Return the largest sensitivity that any votes on the releases could have, in nats; public."""
-    parts = released.charged().flatten()
+    parts = released.event_at_limits().flatten()
     return sum(part.times * float(cost_table(part.event, order).growth[-1]) for part in parts) * (
         1 + _SLACK
     )

@@ -54,7 +54,7 @@ class _Release(NamedTuple):
     offsets: FloatArray | None
 
     @property
-    def charged(self) -> int:
+    def times_charged(self) -> int:
         """How many releases a cost that may be published charges."""
         return self.times if self.at_most is None else self.at_most
 
@@ -176,9 +176,9 @@ class Accountant:
         It holds for numbers of releases that were fixed, or limited by `at_most`, before the first one.
         """
         probability(delta, "delta", "Accountant.data_independent")
-        return data_independent.epsilon(self.charged(), delta)
+        return data_independent.epsilon(self.event_at_limits(), delta)
 
-    def charged(self) -> Composed:
+    def event_at_limits(self) -> Composed:
         """Return everything that was added as one event, with every number that checks decided at its limit.
 
         If checks decided which queries were answered, a limit on the answers must have been named.
@@ -189,17 +189,17 @@ class Accountant:
             for release in self._releases
             if not isinstance(release.event.without_shares(), Check)
         ]
-        checks = sum(release.charged for release in self._releases) - sum(
-            release.charged for release in answers
+        checks = sum(release.times_charged for release in self._releases) - sum(
+            release.times_charged for release in answers
         )
         unlimited = any(release.at_most is None for release in answers)
-        if unlimited and sum(release.charged for release in answers) < checks:
+        if unlimited and sum(release.times_charged for release in answers) < checks:
             raise InvalidDataError(
                 "The number of answers depends on private checks, so it was not fixed in advance. Pass the largest "
                 "number that was allowed as `at_most`; the number of checks is always safe."
             )
         return Composed(
-            tuple(Repeated(release.event, release.charged) for release in self._releases)
+            tuple(Repeated(release.event, release.times_charged) for release in self._releases)
         )
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
@@ -207,7 +207,7 @@ class Accountant:
         probability(delta, "delta", "Accountant.bound_2017")
         orders = pate_bounds.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
-        for event, votes, _ in self.voted():
+        for event, votes, _ in self.parts_with_votes():
             if not isinstance(event, NoisyArgmaxLaplace):
                 raise UnsupportedEventError(
                     f"PATE 2017 has no bound for the event {type(event).__name__}."
@@ -224,7 +224,7 @@ class Accountant:
         """
         probability(delta, "delta", "Accountant.bound_2018")
         total = np.zeros(len(DEFAULT_ORDERS))
-        for event, votes, _ in self.voted():
+        for event, votes, _ in self.parts_with_votes():
             total += pate_bounds.total_cost_2018(event, votes, DEFAULT_ORDERS)
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
         return self._private(
@@ -243,7 +243,7 @@ class Accountant:
         )
         return self._private(found, delta, method)
 
-    def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
+    def parts_with_votes(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
         """Return each kind of release with its private votes, which none may lack, and its public offsets."""
         self._exact_costs()
         return [
@@ -266,7 +266,7 @@ class Accountant:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
 
     def _private(self, found: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
-        units = {votes.unit for _, votes, _ in self.voted()}
+        units = {votes.unit for _, votes, _ in self.parts_with_votes()}
         if len(units) != 1:
             raise UnsupportedEventError(
                 "Releases with different units of privacy do not add up to one epsilon."

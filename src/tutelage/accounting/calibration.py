@@ -55,7 +55,7 @@ def noise_within(
     return noise
 
 
-def repeated(event_of: _EventOf, releases: int) -> _EventOf:
+def repeated_event(event_of: _EventOf, releases: int) -> _EventOf:
     """Return what so many releases with the same noise come to together."""
     return event_of if releases == 1 else lambda noise: Repeated(event_of(noise), releases)
 
@@ -78,7 +78,7 @@ def require_within(epsilon: float | None, limit: Filter) -> None:
         )
 
 
-def stated(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
+def epsilon_to_state(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
     """Return the ε to state of the only release within a limit: its own, or that of the limit where it is smaller."""
     alone = data_independent.epsilon(event, limit.delta)
     held = limit.cost(event) <= limit.capacity

@@ -28,7 +28,7 @@ from tutelage.events import (
     NoisyArgmaxLaplace,
     NoisyBallot,
     NoisySumGaussian,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     PublicationTest,
     RandomizedResponse,
     Releases,
@@ -43,7 +43,7 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 # Per order: many times the rounding of the logarithms of chances, so that values err upward.
 _ROUNDING = 1e-13
 
-PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
+PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlipArgmax
 _PureResponse = RandomizedResponse | TruncatedGeometricResponse
 _Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
 _OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
@@ -293,7 +293,7 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         case ExponentialArgmax(scale=scale):
             # Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
             return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
-        case NoisyArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
+        case NoisyArgmaxLaplace(scale=scale) | PermuteAndFlipArgmax(scale=scale):
             return pure_dp_renyi(2 / scale, orders)
         case PublicationTest():
             return publication_test_rdp(event, orders)

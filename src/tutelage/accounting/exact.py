@@ -34,7 +34,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
 )
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
 
@@ -187,7 +187,7 @@ _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not foll
 _LEAST_SCALE = 1 / 30
 _LEAST_SIGMA = 1 / 8
 _Tabulated = NoisyArgmaxLaplace | NoisyArgmaxGaussian
-_Known = _Tabulated | ExponentialArgmax | PermuteAndFlip | Check
+_Known = _Tabulated | ExponentialArgmax | PermuteAndFlipArgmax | Check
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
 
@@ -217,7 +217,7 @@ class ExactCosts(NeverPickled):
                 np.int64
             )
         # Class order plays no part: more rows are equal.
-        if isinstance(event, ExponentialArgmax | PermuteAndFlip):
+        if isinstance(event, ExponentialArgmax | PermuteAndFlipArgmax):
             counts = np.sort(counts, axis=1)
         rows, self._inverse = np.unique(
             np.column_stack([entering, counts, needed]),
@@ -381,7 +381,7 @@ def _law_of(
     match event:
         case ExponentialArgmax(scale=scale):
             return outcome_probabilities.exponential_mechanism(counts, entering, scale)
-        case PermuteAndFlip(scale=scale):
+        case PermuteAndFlipArgmax(scale=scale):
             return outcome_probabilities.permute_and_flip(counts, entering, scale)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return outcome_probabilities.check(counts, entering, needed, sigma)

@@ -70,7 +70,7 @@ class _Filter(ABC):
         """Return the worst-case budget that `event` spends, in grains."""
 
     @abstractmethod
-    def raised(self, epsilon: float) -> "Filter":
+    def larger_budget(self, epsilon: float) -> "Filter":
         """Return a larger budget, in the same grains, which may be chosen in view of all answers so far."""
 
     def _check(self) -> None:
@@ -159,7 +159,7 @@ class RenyiFilter(_Filter):
         """Return the worst-case budget that `event` spends, in grains."""
         return sum(times * _grains(kind, self.order) for kind, times in event.flatten())
 
-    def raised(self, epsilon: float) -> "RenyiFilter":
+    def larger_budget(self, epsilon: float) -> "RenyiFilter":
         """Return a larger budget at the same order and δ."""
         return replace(self, epsilon=_more(epsilon, self.epsilon))
 
@@ -210,7 +210,7 @@ class GaussianFilter(_Filter):
             more *= 4
         return found
 
-    def raised(self, epsilon: float) -> "GaussianFilter":
+    def larger_budget(self, epsilon: float) -> "GaussianFilter":
         """Return a larger budget; the first time, its δ is twice as large."""
         first = self.epsilon
         delta = self.delta

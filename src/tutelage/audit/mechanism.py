@@ -25,7 +25,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     Repeated,
 )
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
@@ -414,7 +414,7 @@ def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
             | CappedArgmaxGaussian(sigma=size)
             | NoisyArgmaxLaplace(scale=size)
             | ExponentialArgmax(scale=size)
-            | PermuteAndFlip(scale=size)
+            | PermuteAndFlipArgmax(scale=size)
         ):
             return size, check
         case _:

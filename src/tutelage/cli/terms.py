@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from tutelage._internal.records import Entries, plain
-from tutelage.accounting.calibration import noise_within, repeated
+from tutelage.accounting.calibration import noise_within, repeated_event
 from tutelage.accounting.filter import Accounting, limit_of
 from tutelage.cli.config import Positive
 from tutelage.cli.settings import Section, read_section
@@ -156,7 +156,7 @@ class TermsFile(Section, frozen=True):
 
     def _noise(self, made: Any) -> float:
         """Return the least noise at which the budget of a hospital holds all releases."""
-        event_of = repeated(
+        event_of = repeated_event(
             lambda noise: made(mechanism=NoisySum(noise)).scheme.event_of(), self.privacy.releases
         )
         limit = limit_of(self.privacy.epsilon, self.privacy.delta, Accounting.RENYI)

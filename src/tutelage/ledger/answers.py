@@ -13,7 +13,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisySumGaussian,
     Repeated,
-    counted,
+    count_releases,
 )
 from tutelage.exceptions import LedgerTamperedError, UnsupportedEventError
 from tutelage.ledger.entries import Kind
@@ -54,8 +54,8 @@ def breach_of(
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
     check stood before them, as many as there are queries without a label. Capped votes answer any number of queries.
     """
-    allowed = counted([Repeated(reserved, queries)])
-    ran = counted([happened])
+    allowed = count_releases([Repeated(reserved, queries)])
+    ran = count_releases([happened])
     if ran - allowed:
         return "ran more than it had announced"
 

@@ -16,7 +16,7 @@ from tutelage.events import (
     Event,
     PublicationTest,
     Repeated,
-    counted,
+    count_releases,
     event_from_dict,
     event_of,
 )
@@ -268,7 +268,8 @@ class History:
         # Earlier releases have no part in the orders.
         first = filter_of(self.entries[0].content)
         return max(
-            (epsilon_so_far(first, counted(events)) for events in accounts.values()), default=0.0
+            (epsilon_so_far(first, count_releases(events)) for events in accounts.values()),
+            default=0.0,
         )
 
     @cached_property
@@ -290,7 +291,9 @@ class History:
     @cached_property
     def answer_counts(self) -> Counter[Event]:
         """How often each kind of answer was given; an interrupted batch gave none."""
-        return counted(charge.happened for charge in self.batches if charge.settled is not None)
+        return count_releases(
+            charge.happened for charge in self.batches if charge.settled is not None
+        )
 
     @cached_property
     def publications(self) -> dict[int, PublicationTest]:
@@ -328,7 +331,7 @@ class History:
     @property
     def event(self) -> Event:
         """All recorded events; an unsettled reservation counts as if all its labels had been released."""
-        return event_of(counted(charge.happened for charge in self.charges))
+        return event_of(count_releases(charge.happened for charge in self.charges))
 
     def check_share(self, delta: float) -> None:
         """Refuse one more publication where the δ of all, each of which may be wrong, would pass the ledger's."""

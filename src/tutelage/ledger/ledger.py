@@ -250,7 +250,7 @@ class Ledger:
                 )
         with self._opened.turn(), self._opened.hold(write=True) as write:
             before = self.limit
-            limit = before.raised(epsilon)
+            limit = before.larger_budget(epsilon)
             write.add(
                 Kind.RAISED,
                 before=before.epsilon,

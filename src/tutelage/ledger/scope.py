@@ -6,7 +6,7 @@ from typing import NamedTuple, final
 
 from tutelage._internal.typing import Mask, Private
 from tutelage.digests import canonical
-from tutelage.events import Event, NoisySumGaussian, counted
+from tutelage.events import Event, NoisySumGaussian, count_releases
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Beginning, Intent, Whom
 from tutelage.ledger.history import LedgerState
@@ -75,7 +75,9 @@ class Scope(Private):
 
         charges = [charge.most for charge in history.charges if charge.number in paid]
         # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
-        only_sums = all(isinstance(event, NoisySumGaussian) for event in counted([*charges, most]))
+        only_sums = all(
+            isinstance(event, NoisySumGaussian) for event in count_releases([*charges, most])
+        )
         if not only_sums and _count_kinds(charges) - _count_kinds([most]):
             return Ended(None, after)
         return Ended(history.event, after)
@@ -84,7 +86,7 @@ class Scope(Private):
 def _count_kinds(events: Sequence[Event]) -> Counter[str]:
     """Return how often each kind of event is in others, by what its cost depends on, to six digits."""
     kinds = Counter[str]()
-    for event, times in counted(events).items():
+    for event, times in count_releases(events).items():
         settings = event.as_dict()
         settings.pop("dimension", None)
         for name, value in settings.items():

@@ -220,7 +220,7 @@ class _Book:
         for name in ("by", "why", "written"):
             _text(content[name])
         before = self.filter
-        now = before.raised(content["epsilon"])
+        now = before.larger_budget(content["epsilon"])
         capacity = _whole(content["capacity"])
         stated = content["before"], content["epsilon"], content["delta"]
         if (

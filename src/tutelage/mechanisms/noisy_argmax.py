@@ -7,7 +7,6 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from tutelage import events
 from tutelage._internal.records import frozen, settle
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
@@ -18,6 +17,7 @@ from tutelage.events import (
     ExponentialArgmax,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
+    PermuteAndFlipArgmax,
 )
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
@@ -179,7 +179,7 @@ class PermuteAndFlip(_ReportsWinner):
 
     key_name = "permute-and-flip:v1"
     noises_votes_as_given = shows_every_answer = True
-    _event = events.PermuteAndFlip
+    _event = PermuteAndFlipArgmax
     scale: float
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:

@@ -3,7 +3,7 @@
 from typing import final
 
 from tutelage._internal.records import frozen
-from tutelage.accounting.calibration import local_noise, noise_within, stated
+from tutelage.accounting.calibration import epsilon_to_state, local_noise, noise_within
 from tutelage.accounting.filter import Filter, limit_of
 from tutelage.exceptions import InvalidParameterError, quote
 from tutelage.mechanisms import LocalGaussian
@@ -75,7 +75,7 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
 
 def proved(method: Method, target: Target) -> PublicEpsilon:
     """Return the ε that is proved for the whole release of a method, for any private rows."""
-    return stated(method.event(target.sizes), target.limit(method), target.unit)
+    return epsilon_to_state(method.event(target.sizes), target.limit(method), target.unit)
 
 
 def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGaussian:

@@ -11,7 +11,7 @@ from typing import NamedTuple, final
 import numpy as np
 from scipy import ndimage
 
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage.accounting import Accountant, argmax_bound, data_independent
 from tutelage.accounting.argmax_bound import (
     Noise,
@@ -25,7 +25,7 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.ballots import VoteHistogram
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, Private
+from tutelage.privacy import HIDDEN, PrivacyUnit
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
 # of one data set below U_{j+1} of its neighbor as computed, not only as proved.
@@ -40,10 +40,20 @@ _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
 
 @final
-class PrivateReach(Private[FloatArray]):
+class PrivateReach(NeverPickled):
     """How far an exact cost can move with the ballots, guarded: `reveal()` alone opens the bounds U_0 …, in nats."""
 
-    __slots__ = ()
+    __slots__ = ("_bounds",)
+
+    def __init__(self, bounds: FloatArray) -> None:
+        self._bounds = bounds
+
+    def reveal(self) -> FloatArray:
+        """Return the private bounds, for the data set owner only."""
+        return self._bounds
+
+    def __repr__(self) -> str:
+        return f"PrivateReach(<{HIDDEN}>)"
 
 
 def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
@@ -59,7 +69,8 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
         Most changed teachers looked at.
     """
     parts = [
-        reach(event, votes, order, steps, offsets) for event, votes, offsets in released.voted()
+        reach(event, votes, order, steps, offsets)
+        for event, votes, offsets in released.parts_with_votes()
     ]
     return PrivateReach(np.sum(parts, axis=0))
 

@@ -27,7 +27,7 @@ from tutelage.events import (
     NoisySumGaussian,
     PublicationTest,
     Repeated,
-    counted,
+    count_releases,
     event_from_dict,
     event_of,
 )
@@ -90,7 +90,7 @@ def prove(
 
 def _at_limits(event: Event) -> Event:
     """Return an event with as many answers as there were checks: the votes decided how many of them there are."""
-    times = counted([event])
+    times = count_releases([event])
     checks, answers = _checks_and_answers(times)
     if len(checks) == len(answers) == 1:
         times[answers[0]] = max(times[answers[0]], times[checks[0]])
@@ -160,13 +160,13 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
             same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12)
         if not same:
             _disagree(where, f"`{name}` of the budget", stated, right, "its ledger")
-    done = counted([card.event])
+    done = count_releases([card.event])
     if not card.covers_ledger and card.guarantee.alone is None:
         try:
             check_covered(_labels_in(done), history)
         except LedgerMismatchError as error:
             raise InvalidDataError(f"{where} does not fit its ledger. {error}") from None
-    elif done - counted(charge.most for charge in history.charges):
+    elif done - count_releases(charge.most for charge in history.charges):
         raise InvalidDataError(
             f"{where} is about labels that were not spent from its ledger. Name their own ledger."
         )
@@ -191,7 +191,7 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         )
         # An odometer takes its orders from the first budget.
         opened = limit_of(first, delta, limit.accounting)
-        so_far = epsilon_so_far(opened, counted([card.event]))
+        so_far = epsilon_so_far(opened, count_releases([card.event]))
         if budget.so_far is not None:
             _check_stated(budget.so_far, so_far, "so far an ε", where)
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
@@ -217,7 +217,9 @@ def _check_tested(
     proposal = proposal_of(plain(recorded))
     if paying is None:
         published = tuple(
-            part for part in counted([card.event]).elements() if isinstance(part, PublicationTest)
+            part
+            for part in count_releases([card.event]).elements()
+            if isinstance(part, PublicationTest)
         )
         test = next(
             (one for one in published if replace(one, simulated=False) == proposal.event()), None
@@ -234,7 +236,7 @@ def _check_tested(
         if not card.covers_ledger:
             check_complete(until.answer_counts, paying)
             until = paying
-        if _labels_in(counted([card.event])) - until.answer_counts:
+        if _labels_in(count_releases([card.event])) - until.answer_counts:
             raise InvalidDataError(
                 f"{where} is about labels that came after the test of its second ε."
             )
@@ -265,7 +267,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         f"{where} states what other numbers of queries would cost, and its event has no queries."
     )
     if paying is None:
-        checks, answers = _checks_and_answers(counted([card.event]))
+        checks, answers = _checks_and_answers(count_releases([card.event]))
         ones: list[Event] = [Composed(pair) for pair in product(checks, answers)]
         if not checks or len(answers) > 1:
             ones += answers
@@ -363,7 +365,7 @@ def write_claim(
         passed=publication.passed,
         tested=publication.smaller and stored(publication.smaller),
         data_independent=stored(publication.data_independent),
-        labels=released.charged().as_dict(),
+        labels=released.event_at_limits().as_dict(),
         proposal=proposal.as_dict(),
         ledger=ledger.state().head,
     )
@@ -389,7 +391,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     then = history.until_head(record.ledger, str(path))
     test, passed, number = _last_test(proposal.event(), then, str(path))
     check_complete(history.until(number).answer_counts, history)
-    check_covered(counted([labels]), history)
+    check_covered(count_releases([labels]), history)
     if record.passed and not passed:
         raise InvalidDataError(
             f"{path} states that the test passed, and the ledger remembers that it was refused."

@@ -249,7 +249,7 @@ def propose(
     probability(delta, "delta", "propose")
     number_between(margin, 1, 1e6, "margin", "propose")
     number_between(refusal, 1e-6, 0.5, "refusal", "propose")
-    planned = proxy.charged()
+    planned = proxy.event_at_limits()
     asked = max(part.times for part in planned.flatten())
     if queries is not None:
         share = integer_at_least(queries, 1, "queries", "propose") / asked

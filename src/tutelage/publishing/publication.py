@@ -179,7 +179,7 @@ def _asked(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str
 ) -> Request:
     """Return the request for a test; public."""
-    labels = released.charged()
+    labels = released.event_at_limits()
     rows = np.asarray(queries)
     if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
         raise LedgerMismatchError(
@@ -210,7 +210,7 @@ def _claimed(
     check_covered(accounted_in(released), history)
     earlier = all_but(history.publications.values(), test)
     return publication_of(
-        proposal, passed, released.charged(), test, earlier, boundary.ledger.limit.delta
+        proposal, passed, released.event_at_limits(), test, earlier, boundary.ledger.limit.delta
     )
 
 
@@ -259,7 +259,7 @@ def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     )
 
 
-def tested(
+def publication_after_test(
     proposal: Proposal,
     release: Release,
     votes: VoteHistogram,

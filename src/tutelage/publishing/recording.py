@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tutelage._internal.records import Entries
 from tutelage.accounting import Accountant
 from tutelage.digests import row_bytes
-from tutelage.events import Composed, Event, PublicationTest, Repeated, counted
+from tutelage.events import Composed, Event, PublicationTest, Repeated, count_releases
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
@@ -21,7 +21,9 @@ from tutelage.publishing.proposal import Proposal
 def check_covered(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε that covers fewer or other labels than those released through a ledger."""
     check_complete(accounted, history)
-    if accounted - counted(charge.most for charge in history.batches if charge.settled is not None):
+    if accounted - count_releases(
+        charge.most for charge in history.batches if charge.settled is not None
+    ):
         raise LedgerMismatchError(
             "A published epsilon must cover exactly the labels of its ledger, and this one covers others too. Pass the "
             "ledger they were spent from, or account only for releases through this one."
@@ -41,7 +43,9 @@ def check_complete(accounted: Counter[Event], history: History) -> None:
 
 def accounted_in(released: Accountant) -> Counter[Event]:
     """Return how often each kind of answer happened of which an accountant holds the votes."""
-    return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
+    return count_releases(
+        Repeated(event, votes.n_queries) for event, votes, _ in released.parts_with_votes()
+    )
 
 
 def all_but(
@@ -144,4 +148,4 @@ def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledg
         # Twins are one query; without them, labels that the test was not about would be asked for now.
         keys = row_bytes(np.asarray(rows))
         check = check_complete if len(set(keys)) < len(keys) else check_covered
-        check(counted([most]), history)
+        check(count_releases([most]), history)

@@ -12,7 +12,14 @@ from scipy import stats
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
 from tutelage.ballots import VoteHistogram
-from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, Repeated, counted
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Check,
+    Event,
+    InteractiveCheck,
+    Repeated,
+    count_releases,
+)
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.testing.laws import label_law, made_up_votes
@@ -88,8 +95,8 @@ class MechanismContract:
             for size in _SIZES:
                 votes = self._votes(counts, size)
                 release = self._release(votes, SystemNoise())
-                announced = counted([self.mechanism.event(votes, simulated=False)])
-                happened = counted([release.event])
+                announced = count_releases([self.mechanism.event(votes, simulated=False)])
+                happened = count_releases([release.event])
                 assert not happened - announced
 
                 checks = _checks_in(announced)

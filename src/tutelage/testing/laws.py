@@ -20,7 +20,7 @@ from tutelage.events import (
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
-    PermuteAndFlip,
+    PermuteAndFlipArgmax,
     Repeated,
 )
 from tutelage.exceptions import UnsupportedEventError
@@ -68,7 +68,7 @@ def label_law(
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
             return np.append(weights / weights.sum(), 0)
-        case PermuteAndFlip(scale=scale):
+        case PermuteAndFlipArgmax(scale=scale):
             return np.append(_permute_and_flip_law(counts, scale), 0)
         case _:
             raise UnsupportedEventError(
