@@ -18,7 +18,7 @@ from tutelage.mechanisms import GNMax
 from tutelage.methods import CappedVotes, TeacherVotes
 from tutelage.planning import plan
 from tutelage.students import NoisySumClassifier, export_onnx
-from tutelage.students.stacking import weighted
+from tutelage.students.stacking import with_class_weights
 from tutelage.targets import ClassWeights, Goal
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -81,7 +81,10 @@ def test_weights_multiply_the_chances_of_closed_forms_in_onnx_too(tmp_path):
     y, weights = RNG.integers(3, size=3_000), np.array([1.0, 4.0, 0.5])
     for student, m in product((NoisySumClassifier(), LogisticRegression()), (2, 3)):
         plain: Any = student.fit(ROWS, y % m)
-        heavy, expected = weighted(plain, weights[:m]), plain.predict_proba(ROWS) * weights[:m]
+        heavy, expected = (
+            with_class_weights(plain, weights[:m]),
+            plain.predict_proba(ROWS) * weights[:m],
+        )
         assert_allclose(heavy.predict_proba(ROWS), expected / expected.sum(axis=1, keepdims=True))
         assert_array_equal(heavy.predict(ROWS), expected.argmax(axis=1))
         label, chances = session(export_onnx(heavy, tmp_path / "onnx").read_bytes()).run(

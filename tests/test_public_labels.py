@@ -26,7 +26,7 @@ from tutelage.methods.sums import sum_of_joint
 from tutelage.people.blocks import PeopleBlock
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
-from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm, numbers_of
+from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, _in_steps, joint_norm, numbers_of
 
 RNG = np.random.default_rng(4)
 NEAR = ((PUBLIC[:, None] - TEST[None]) ** 2).sum(axis=2).argmin(axis=1)
@@ -102,7 +102,7 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
 def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regression():
     rng = np.random.default_rng(1)
     ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
-    shown = in_steps(ballot._explained(seen), ballot.radius)[0] / _STEPS
+    shown = _in_steps(ballot._design(seen), ballot.radius)[0] / _STEPS
     sharp, soft = (
         chances / chances.sum()
         for chances in (np.exp(power * seen[0, -3:]) for power in (1.0, 0.7))

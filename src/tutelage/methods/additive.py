@@ -31,7 +31,7 @@ from tutelage.methods.sums import (
 )
 from tutelage.people.blocks import PeopleBlock
 from tutelage.students.additive import Effects, Scores, TableOfEffects, Weighing, by_bins
-from tutelage.students.stacking import joint_ballots, weighted
+from tutelage.students.stacking import joint_ballots, with_class_weights
 
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
@@ -396,7 +396,7 @@ class Additive(SumsOverSchema):
             class_weights.tolist(),
             strict=True,
         )
-        return weighted(student, class_weights), dict(by_class)
+        return with_class_weights(student, class_weights), dict(by_class)
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:

@@ -46,7 +46,7 @@ from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import N_SCORES, Stacking, weighted
+from tutelage.students.stacking import N_SCORES, Stacking, with_class_weights
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.vectors import sum_of_blocks
 
@@ -308,7 +308,7 @@ class NoisyMoments(NoisySums):
         class_weight = None
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
-            classifier = weighted(classifier, weights)
+            classifier = with_class_weights(classifier, weights)
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         return Outcome(
             queries=np.arange(len(seen)),

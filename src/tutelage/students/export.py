@@ -1,13 +1,14 @@
 """Students as ONNX files, map and classifier in one graph, for programs without this package; needs the onnx extra."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import ClassifierMixin, is_classifier
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.extras import install
 from tutelage._internal.outputs import claimed, form
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import Array, FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import parts_of
 from tutelage.features.cells import UNKNOWN, code_of
@@ -84,7 +85,7 @@ _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
 _ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
 
 
-def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
+def export_onnx(student: object, path: str | PathLike[str]) -> Path:
     """Write a fitted student with its feature map as an ONNX file, and return the path.
 
     The inputs are ``rows``, 64-bit floats of shape (rows, features); or, if the student knows its columns by name, one
@@ -104,51 +105,56 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
         If a part of the student has no form in ONNX, takes text, or predicts otherwise there. Nothing is written then.
     """
     parts = _parts(student)
-    check_is_fitted(parts[-1])
+    last = parts[-1]
+    check_is_fitted(last)
     _refuse_texts(parts[0])
-    strange = next((part for part in parts if not _has_form(part)), None)
-    learned = is_classifier(parts[-1]) or isinstance(parts[-1], AdditiveRegressor)
-    content = _converted(parts) if strange is None and learned else None
-    foreign = _transformers(student)
+    fitted = _fitted_transformers(student)
+    unsupported = [part for part in parts if not _has_form(part)]
+    content = None
+    if not unsupported and (is_classifier(last) or isinstance(last, AdditiveRegressor)):
+        content = _graph_of(parts)
     if content is None:
-        named = strange or (foreign[0] if foreign else parts[-1])
+        blamed = [*unsupported, *fitted, last][0]
         raise InvalidParameterError(
             "export_onnx.student",
             "have only parts that ONNX supports",
-            f"a {type(named).__name__}",
+            f"a {type(blamed).__name__}",
             "Publish student.skops, or choose another student or feature map.",
         )
-    if foreign and not _agrees(student, parts[0], content):
+    if fitted and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
             "export_onnx.student",
             "predict the same in ONNX as in Python",
-            f"other predictions with {type(foreign[0]).__name__}",
+            f"other predictions with {type(fitted[0]).__name__}",
             "Publish student.skops, or choose another feature map.",
         )
-    with claimed(path, _ONNX) as output, output.written() as part:
-        part.write_bytes(content)
+    with claimed(path, _ONNX) as output, output.written() as file:
+        file.write_bytes(content)
     return Path(path)
 
 
-def _parts(student: Any) -> list[Any]:
+def _parts(student: object) -> list[object]:
     """Return maps and classifier one after another, transformers of scikit-learn as what was fitted."""
     if isinstance(student, Pipeline):
-        return [part for _, step in student.steps for part in _parts(step)]
+        parts = list[object]()
+        for _, step in student.steps:
+            parts += _parts(step)
+        return parts
     if isinstance(student, PublicTransformer) and not student.kinds:
         return _parts(student.fitted)
     if isinstance(student, ForestStudent):
         check_is_fitted(student)
-        inner = copy(student.estimator_)
-        inner.classes_ = student.classes_[np.asarray(inner.classes_, dtype=np.int64)]
-        student = inner
+        forest: Any = copy(student.estimator_)
+        forest.classes_ = student.classes_[np.asarray(forest.classes_, dtype=np.int64)]
+        student = forest
     if isinstance(student, _TREES):
         return [CastTransformer(dtype=np.float32), student]
     return [student]
 
 
-def _refuse_texts(first: Any) -> None:
+def _refuse_texts(first: object) -> None:
     """Refuse texts: the words that ONNX finds in them are not always those of Python."""
-    texts = ()
+    texts: Sequence[str] = ()
     if isinstance(first, PublicColumns):
         texts = first.text_names
     elif isinstance(first, PublicTransformer):
@@ -162,44 +168,52 @@ def _refuse_texts(first: Any) -> None:
         )
 
 
-def _transformers(student: Any) -> list[Any]:
+def _fitted_transformers(student: object) -> list[object]:
     """Return what was fitted of each transformer of scikit-learn."""
-    steps = student.steps if isinstance(student, Pipeline) else []
-    return [step.fitted for _, step in steps if isinstance(step, PublicTransformer)]
+    if not isinstance(student, Pipeline):
+        return []
+    return [step.fitted for _, step in student.steps if isinstance(step, PublicTransformer)]
 
 
 def _agrees(student: Any, first: Any, content: bytes) -> bool:
     """Return whether a graph predicts as the student does, on made-up rows."""
     rng = np.random.default_rng(0)
-
-    def cells(known: Any = None) -> Any:
-        numbers = (rng.random(_MADE_UP) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _MADE_UP)
-        numbers[::2] = np.rint(numbers[::2])
-        if known is None:
-            return numbers
-        return rng.choice(np.array([*known.tolist(), "no category"], object), _MADE_UP)
-
     if isinstance(first, PublicColumns):
-        rows: Any = {
-            name: cells(known) for name, known in zip(first.names, first.categories, strict=True)
-        }
-        inputs = {name: column[:, None] for name, column in rows.items()}
+        rows: Any = {}
+        inputs = dict[str, Array]()
+        for name, known in zip(first.names, first.categories, strict=True):
+            rows[name] = _made_up_cells(rng, known)
+            inputs[name] = rows[name][:, None]
     else:
-        rows = np.stack([cells() for _ in range(first.n_features_in_)], axis=1)
+        columns = [_made_up_cells(rng) for _ in range(first.n_features_in_)]
+        rows = np.stack(columns, axis=1)
         inputs = {_ROWS: rows}
+    chances: Array | None = None
     try:
-        expected = student.predict_proba(rows) if hasattr(student, "predict_proba") else None
-        labels = student.predict(rows)
-        found: Any = InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
+        if hasattr(student, "predict_proba"):
+            chances = student.predict_proba(rows)
+        labels: Array = student.predict(rows)
+        session = InferenceSession(content, providers=["CPUExecutionProvider"])
+        outputs: Any = session.run(None, inputs)
     except Exception:  # a transformer may refuse what is made up
         return False
-    same = np.asarray(found[0]).astype(labels.dtype) == labels
-    if np.mean(same) < _SAME:
+    if np.mean(np.asarray(outputs[0]).astype(labels.dtype) == labels) < _SAME:
         return False
-    return expected is None or np.allclose(found[1], expected, atol=1e-4)
+    return chances is None or np.allclose(outputs[1], chances, atol=1e-4)
 
 
-def _has_form(part: Any) -> bool:
+def _made_up_cells(rng: np.random.Generator, known: Array | None = None) -> Array:
+    """Return made-up cells of a column: numbers, or known categories and an unknown one."""
+    numbers = (rng.random(_MADE_UP) - 0.5) * np.resize([0.1, 1.0, 10.0, 100.0], _MADE_UP)
+    numbers[::2] = np.rint(numbers[::2])
+    if known is None:
+        return numbers
+    categories = np.array([*known.tolist(), "no category"], object)
+    return rng.choice(categories, _MADE_UP)
+
+
+def _has_form(part: object) -> bool:
+    """Return whether a part can be written as ONNX."""
     try:
         get_model_alias(type(part))
     except RuntimeError:  # there is none
@@ -208,21 +222,25 @@ def _has_form(part: Any) -> bool:
     return not np.any(getattr(part, "is_categorical_", None))
 
 
-def _converted(parts: list[Any]) -> bytes | None:
+def _graph_of(parts: list[object]) -> bytes | None:
     """Return the graph of all parts; None where a part cannot be converted, or not run."""
     whole = Pipeline([(str(number), part) for number, part in enumerate(parts)])
     inputs = _inputs(parts[0])
+    last = parts[-1]
+    options = dict[int, dict[str, bool]]()
+    if is_classifier(last):
+        options[id(last)] = {"zipmap": False}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
-            options = {id(parts[-1]): {"zipmap": False}} if is_classifier(parts[-1]) else {}
             model: Any = convert_sklearn(
                 whole,
                 initial_types=inputs,
                 options=options,
             )
         _restore_names(model.graph, [name for name, _ in inputs])
-        _send_missing(model.graph, parts[-1])
+        if isinstance(last, _WITH_GAPS):
+            _send_missing(model.graph, getattr(last, "estimators_", [last]))
         content: bytes = model.SerializeToString()
         InferenceSession(content, providers=["CPUExecutionProvider"])
     except Exception:  # whatever the two libraries raise about a graph that they do not take
@@ -232,61 +250,69 @@ def _converted(parts: list[Any]) -> bytes | None:
 
 def _restore_names(graph: Any, columns: list[str]) -> None:
     """Name the inputs as the columns: the library puts underscores where other characters are not letters."""
-    names = {given.name: column for given, column in zip(graph.input, columns, strict=True)}
-    for given in graph.input:
-        given.name = names[given.name]
+    names = dict[str, str]()
+    for graph_input, column in zip(graph.input, columns, strict=True):
+        names[graph_input.name] = column
+        graph_input.name = column
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
 
 
-def _send_missing(graph: Any, part: Any) -> None:
+def _send_missing(graph: Any, trees: Iterable[Any]) -> None:
     """Write which nodes of all trees send missing values to the left, which the library leaves out."""
-    trees = getattr(part, "estimators_", [part]) if isinstance(part, _WITH_GAPS) else []
-    to_left = [int(one) for tree in trees for one in tree.tree_.missing_go_to_left]
-    for attribute in (each for node in graph.node for each in node.attribute):
-        if attribute.name == _MISSING_TO_LEFT and to_left:
-            attribute.ints[:] = to_left
+    to_left = list[int]()
+    for tree in trees:
+        to_left += [int(goes_left) for goes_left in tree.tree_.missing_go_to_left]
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name == _MISSING_TO_LEFT and to_left:
+                attribute.ints[:] = to_left
 
 
-def _inputs(first: Any) -> list[tuple[str, Any]]:
+def _inputs(first: object) -> list[tuple[str, object]]:
+    """Return the name and the type of each input of the graph."""
     if not isinstance(first, PublicColumns | Schema):
-        return [(_ROWS, DoubleTensorType([None, getattr(first, "n_features_in_", None)]))]
-    kinds = dict.fromkeys(first.categorical, StringTensorType)
-    return [(name, kinds.get(name, DoubleTensorType)([None, 1])) for name in first.names]
+        n_features = getattr(first, "n_features_in_", None)
+        return [(_ROWS, DoubleTensorType([None, n_features]))]
+    inputs = list[tuple[str, object]]()
+    for name in first.names:
+        kind = StringTensorType if name in first.categorical else DoubleTensorType
+        inputs.append((name, kind([None, 1])))
+    return inputs
 
 
 class _Node:
     """A value of a graph, with the operators of ONNX as methods, and those of numpy for numbers."""
 
-    def __init__(self, node: Any, version: int) -> None:
+    def __init__(self, node: object, version: int) -> None:
         self.node = node
         self.version = version
 
     def __getattr__(self, kind: str) -> Callable[..., "_Node"]:
-        def apply(*others: Any, **settings: Any) -> _Node:
-            inputs = [one.node if isinstance(one, _Node) else one for one in (self, *others)]
-            made = getattr(onnx_ops, f"Onnx{kind}")(
-                *inputs,
-                **{"op_version": self.version, **settings},
-            )
-            return _Node(made, self.version)
+        operator = getattr(onnx_ops, f"Onnx{kind}")
+
+        def apply(*others: object, **settings: object) -> _Node:
+            values = (self, *others)
+            inputs = [value.node if isinstance(value, _Node) else value for value in values]
+            settings.setdefault("op_version", self.version)
+            return _Node(operator(*inputs, **settings), self.version)
 
         return apply
 
-    def __add__(self, other: Any) -> "_Node":
-        return self.Add(_row(other))
+    def __add__(self, value: "_Value") -> "_Node":
+        return self.Add(_row(value))
 
-    def __sub__(self, other: Any) -> "_Node":
-        return self.Sub(_row(other))
+    def __sub__(self, value: "_Value") -> "_Node":
+        return self.Sub(_row(value))
 
-    def __mul__(self, other: Any) -> "_Node":
-        return self.Mul(_row(other))
+    def __mul__(self, value: "_Value") -> "_Node":
+        return self.Mul(_row(value))
 
-    def __truediv__(self, other: Any) -> "_Node":
-        return self.Div(_row(other))
+    def __truediv__(self, value: "_Value") -> "_Node":
+        return self.Div(_row(value))
 
-    def __matmul__(self, other: Any) -> "_Node":
-        return self.MatMul(np.ascontiguousarray(other))
+    def __matmul__(self, weights: FloatArray) -> "_Node":
+        return self.MatMul(np.ascontiguousarray(weights))
 
     def sums(self) -> "_Node":
         return self.ReduceSum(np.array([1]), keepdims=1)
@@ -297,13 +323,17 @@ class _Node:
         step: float,
         limit: int,
     ) -> "_Node":
-        return ((self - center) / step).Round().within(-float(limit), float(limit))
+        steps = ((self - center) / step).Round()
+        return steps.within(-float(limit), float(limit))
 
     def within(self, low: float, high: float) -> "_Node":
         return self.Clip(np.array(low), np.array(high))
 
 
-def _row(values: Any) -> Any:
+_Value = _Node | npt.ArrayLike
+
+
+def _row(values: _Value) -> _Node | Array:
     """Return constants as one row, of 64 bits unless they have 32."""
     if isinstance(values, _Node):
         return values
@@ -312,28 +342,35 @@ def _row(values: Any) -> Any:
     return np.atleast_2d(values)
 
 
-def _columns(part: PublicColumns, *cells: _Node) -> _Node:
-    of = dict(zip(part.names, cells, strict=True))
-    columns = [of[name] for name in part.numbers]
-    for cell, texts in zip(cells, part.categories, strict=True):
-        if texts is not None:
-            columns.append(_codes(cell, texts.tolist(), code_of(texts)))
+def _side_by_side(columns: Sequence[_Node]) -> _Node:
     return columns[0].Concat(*columns[1:], axis=1)
 
 
+def _columns(part: PublicColumns, *cells: _Node) -> _Node:
+    cells_of = dict(zip(part.names, cells, strict=True))
+    columns = [cells_of[name] for name in part.numbers]
+    for of_column, texts in zip(cells, part.categories, strict=True):
+        if texts is not None:
+            columns.append(_codes(of_column, texts.tolist(), code_of(texts)))
+    return _side_by_side(columns)
+
+
 def _bins(part: Schema, *cells: _Node) -> _Node:
-    found = list[_Node]()
-    for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True):
+    bins = list[_Node]()
+    columns = zip(cells, part.columns.values(), part.ordered, strict=True)
+    for of_column, column, is_range in columns:
         if is_range:
-            found.append(_interval(one, edges_of(column)))
+            bins.append(_interval(of_column, edges_of(column)))
         else:
-            found.append(_codes(one, column, code_by_value(column), len(column)))
-    return found[0].Concat(*found[1:], axis=1)
+            codes = code_by_value(column)
+            bins.append(_codes(of_column, column, codes, unknown=len(column)))
+    return _side_by_side(bins)
 
 
 def _interval(cells: _Node, edges: FloatArray) -> _Node:
-    above = cells.GreaterOrEqual(_row(edges[1:])).Cast(to=_DOUBLE).sums()
-    return above + cells.IsNaN().Cast(to=_DOUBLE) * len(edges)
+    is_above = cells.GreaterOrEqual(_row(edges[1:])).Cast(to=_DOUBLE)
+    is_empty = cells.IsNaN().Cast(to=_DOUBLE)
+    return is_above.sums() + is_empty * len(edges)
 
 
 def _codes(
@@ -342,71 +379,89 @@ def _codes(
     codes: dict[str, int],
     unknown: float = UNKNOWN,
 ) -> _Node:
-    spellings = {text: codes[by_value(text)] for text in known} | dict(codes)
-    spellings |= {f"{text}.0": code for text, code in codes.items() if text.lstrip("-").isdigit()}
-    spellings |= {text.lower(): code for text, code in codes.items() if text in ("True", "False")}
-    keys = list(spellings)
-    values = [float(code) for code in spellings.values()]
-    code = cells.LabelEncoder(
-        keys_strings=keys,
-        values_floats=values,
+    spellings = {text: codes[by_value(text)] for text in known} | codes
+    for text, code in codes.items():
+        if text.lstrip("-").isdigit():
+            spellings[f"{text}.0"] = code
+        if text in ("True", "False"):
+            spellings[text.lower()] = code
+    encoded = cells.LabelEncoder(
+        keys_strings=list(spellings),
+        values_floats=[float(code) for code in spellings.values()],
         default_float=float(unknown),
         op_version=2,
     )
-    return code.Cast(to=_DOUBLE)
+    return encoded.Cast(to=_DOUBLE)
 
 
-def _scaled(part: PublicScaling, rows: _Node) -> _Node:
-    scaled = (rows - part.center) / np.where(part.deviation > 0, part.deviation, np.inf)
+def _scaling(part: PublicScaling, rows: _Node) -> _Node:
+    deviation = np.where(part.deviation > 0, part.deviation, np.inf)
+    scaled = (rows - part.center) / deviation
     return scaled.within(-FURTHEST, FURTHEST)
 
 
-def _projected(part: PublicProjection, rows: _Node) -> _Node:
+def _projection(part: PublicProjection, rows: _Node) -> _Node:
     by = projection(part.directions, part.reach)
-    return (rows.on_grid(part.center, by.step, by.limit) @ by.weights) * by.scale
+    products = rows.on_grid(part.center, by.step, by.limit) @ by.weights
+    return products * by.scale
 
 
-def _alike(part: PublicKernel, rows: _Node) -> _Node:
+def _kernel(part: PublicKernel, rows: _Node) -> _Node:
     by = part.weights
-    on = rows.on_grid(part.center, by.step, distance_levels(len(part.center), EXACT_FLOAT64))
-    products = on @ part.points.T
-    distances = products * -2 + (part.points**2).sum(axis=1) + (on * on).sums()
-    found = products * (by.linear / by.size)
+    levels = distance_levels(len(part.center), EXACT_FLOAT64)
+    on_grid = rows.on_grid(part.center, by.step, levels)
+    products = on_grid @ part.points.T
+    distances = products * -2 + (part.points**2).sum(axis=1) + (on_grid * on_grid).sums()
+    kernel = products * (by.linear / by.size)
     for width in by.widths:
-        found = found + (distances / (-2 * width**2)).Exp() * by.gaussian
-    return found
+        kernel = kernel + (distances / (-2 * width**2)).Exp() * by.gaussian
+    return kernel
 
 
-def _in_ball(part: UnitBall, rows: _Node) -> _Node:
+def _unit_ball(part: UnitBall, rows: _Node) -> _Node:
     lengths = (rows * rows).sums().Sqrt() / part.radius
     scaled = rows / (lengths.Max(_row(1)) * part.radius)
-    return scaled.Concat(lengths * 0 + part.constant, axis=1) / np.sqrt(1 + part.constant**2)
+    constant = lengths * 0 + part.constant
+    return _side_by_side([scaled, constant]) / np.sqrt(1 + part.constant**2)
 
 
-def _stepped(part: PublicSteps, rows: _Node) -> _Node:
-    steps, codes = [list(part.steps), list(part.categories)]
-    found = []
-    for kind, values, first in (("GreaterOrEqual", steps, 0), ("Equal", codes, len(steps))):
-        if values:
-            places = np.repeat(
-                np.arange(first, first + len(values)), [len(each) for each in values]
-            )
-            compared = getattr(rows.Gather(places, axis=1), kind)(_row(np.concatenate(values)))
-            found.append(compared.Cast(to=_DOUBLE))
+def _steps(part: PublicSteps, rows: _Node) -> _Node:
+    steps = list(part.steps)
+    categories = list(part.categories)
+    features = list[_Node]()
+    if steps:
+        cells = _repeated_columns(rows, 0, steps)
+        is_reached = cells.GreaterOrEqual(_row(np.concatenate(steps)))
+        features.append(is_reached.Cast(to=_DOUBLE))
+    if categories:
+        cells = _repeated_columns(rows, len(steps), categories)
+        is_equal = cells.Equal(_row(np.concatenate(categories)))
+        features.append(is_equal.Cast(to=_DOUBLE))
     if part.features:
-        places = len(steps) + len(codes) + np.arange(part.features)
-        found.append(rows.Gather(places, axis=1) * part.factor)
-    return found[0].Concat(*found[1:], axis=1)
+        places = len(steps) + len(categories) + np.arange(part.features)
+        features.append(rows.Gather(places, axis=1) * part.factor)
+    return _side_by_side(features)
+
+
+def _repeated_columns(
+    rows: _Node,
+    first: int,
+    values: Sequence[Array],
+) -> _Node:
+    """Return the columns from the first one on, each as many times as it is compared with values."""
+    columns = np.arange(first, first + len(values))
+    times = [len(of_column) for of_column in values]
+    return rows.Gather(np.repeat(columns, times), axis=1)
 
 
 def _edges_and_levels(part: EdgesAndLevels, rows: _Node) -> _Node:
     height, width, channels = (*part.image_shape, 1)[:3]
-    seen = rows.within(0.0, part.white)
-    levels = (seen * (LEVELS / part.white)).Round()
+    levels = (rows.within(0.0, part.white) * (LEVELS / part.white)).Round()
     pixels = levels.Reshape(np.array([-1, height * width, channels]))
-    gray = (pixels.ReduceSum(np.array([2]), keepdims=0) / channels).Round().Cast(to=_FLOAT)
+    means = pixels.ReduceSum(np.array([2]), keepdims=0) / channels
+    edges = _edge_histograms(part, means.Round().Cast(to=_FLOAT))
     lengths = (levels * levels).sums().Sqrt()  # of whole numbers: 0, or at least 1
-    return _edge_histograms(part, gray).Concat(levels / lengths.Max(_row(1)), axis=1)
+    return _side_by_side([edges, levels / lengths.Max(_row(1))])
 
 
 def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
@@ -415,38 +470,46 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
 
     def difference(axis: int) -> _Node:
         places = np.moveaxis(pixels, axis, 0)
-        both = places.copy(), places.copy()  # at the edge of an image, the pixel itself
-        both[0][1:-1] = places[2:]
-        both[1][1:-1] = places[:-2]
-        after, before = (gray.Gather(np.moveaxis(one, 0, axis).ravel(), axis=1) for one in both)
-        return after - before
+        # At the edge of an image, the pixel itself.
+        after = places.copy()
+        after[1:-1] = places[2:]
+        before = places.copy()
+        before[1:-1] = places[:-2]
+        places_after = np.moveaxis(after, 0, axis).ravel()
+        places_before = np.moveaxis(before, 0, axis).ravel()
+        return gray.Gather(places_after, axis=1) - gray.Gather(places_before, axis=1)
 
     across = difference(1)
     down = difference(0)
     weights, angles, edge, scale = part.directions()
     threshold = (across * across + down * down).Sqrt() * np.float32(edge * scale)
-    along = [
-        across * np.float32(scale * np.cos(a)) + down * np.float32(scale * np.sin(a))
-        for a in angles
-    ]
-    edges = [one * np.float32(sign) - threshold for sign in (1, -1) for one in along]
-    first, *others = (one.Max(_row(np.float32(0))).Round() @ weights for one in edges)
-    counted = first.Concat(*others, axis=1).Cast(to=_DOUBLE)
-    shares = counted / counted.sums().Max(_row(1))
+    along = list[_Node]()
+    for angle in angles:
+        to_right = across * np.float32(scale * np.cos(angle))
+        along.append(to_right + down * np.float32(scale * np.sin(angle)))
+    counts = list[_Node]()
+    for sign in (1, -1):
+        for slope in along:
+            strength = slope * np.float32(sign) - threshold
+            counts.append(strength.Max(_row(np.float32(0))).Round() @ weights)
+    histograms = _side_by_side(counts).Cast(to=_DOUBLE)
+    shares = histograms / histograms.sums().Max(_row(1))
     return shares.Sqrt().Cast(to=_FLOAT).Cast(to=_DOUBLE)
 
 
-def _through(feature_map: Any, rows: _Node) -> _Node:
+def _through(feature_map: object, rows: _Node) -> _Node:
     for part in parts_of(feature_map):
         rows = _MAPS[type(part)](part, rows)
     return rows
 
 
-def _scored(part: ScoredRows, rows: _Node) -> _Node:
+def _rows_with_scores(part: ScoredRows, rows: _Node) -> _Node:
     model = part.model
-    seen = rows if part.seen_by is None else _through(part.seen_by, rows)
+    seen = rows
+    if part.seen_by is not None:
+        seen = _through(part.seen_by, rows)
     if model.linear is not None:
-        scores = _projected(model.linear, seen) + model.offsets
+        scores = _projection(model.linear, seen) + model.offsets
     else:
         chances = OnnxSubEstimator(
             model.trees,
@@ -455,85 +518,92 @@ def _scored(part: ScoredRows, rows: _Node) -> _Node:
             options={"zipmap": False},
         )[1]
         scores = _Node(chances, rows.version).Cast(to=_DOUBLE).Log()
-    each = (scores * model.sharpness).Exp()
+    sharpened = (scores * model.sharpness).Exp()
     places = np.eye(model.n_classes)[model.present]
-    chances = (each / each.sums()) @ places
+    chances = (sharpened / sharpened.sums()) @ places
     logarithms = chances.Max(_row(LEAST_CHANCE)).Log()
-    return seen.Concat(logarithms - logarithms.sums() / model.n_classes, axis=1)
+    centered = logarithms - logarithms.sums() / model.n_classes
+    return _side_by_side([seen, centered])
 
 
-def _beside(part: BesideScores, rows: _Node) -> _Node:
+def _beside_scores(part: BesideScores, rows: _Node) -> _Node:
     scores = rows.Slice(
         np.array([-part.n_scores]),
         np.array([np.iinfo(np.int64).max]),
         np.array([1]),
     )
-    return _through(part.features, rows).Concat(scores, axis=1)
+    return _side_by_side([_through(part.features, rows), scores])
 
 
 _MAPS: dict[type, Callable[..., _Node]] = {
     PublicColumns: _columns,
     Schema: _bins,
-    PublicScaling: _scaled,
-    PublicSteps: _stepped,
-    PublicProjection: _projected,
-    PublicPCA: _projected,
-    PublicKernel: _alike,
+    PublicScaling: _scaling,
+    PublicSteps: _steps,
+    PublicProjection: _projection,
+    PublicPCA: _projection,
+    PublicKernel: _kernel,
     EdgesAndLevels: _edges_and_levels,
-    UnitBall: _in_ball,
-    ScoredRows: _scored,
-    BesideScores: _beside,
+    UnitBall: _unit_ball,
+    ScoredRows: _rows_with_scores,
+    BesideScores: _beside_scores,
 }
 
 
 def _by_sums(part: NoisySumClassifier, rows: _Node) -> tuple[_Node, ...]:
     scores = rows @ part.coef_
     chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE))
-    return _chosen(part, chances * part.weights_)
+    return _label_and_chances(part.classes_, chances * part.weights_)
 
 
 def _by_effects(part: AdditiveClassifier, bins: _Node) -> tuple[_Node, ...]:
-    return _chosen(part, _totals(part, bins).Softmax(axis=1))
+    return _label_and_chances(part.classes_, _totals(part, bins).Softmax(axis=1))
 
 
 def _by_numbers(part: AdditiveRegressor, bins: _Node) -> _Node:
-    found = _totals(part, bins)
+    expected = _totals(part, bins)
     low, high = part.range_
     if part.public_ is not None:
-        found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
-    return _flat(found.within(low, high))
+        of_trees = _shares_by_trees(bins, part.public_)
+        expected = expected.Add(of_trees * np.array([part.part_ * (high - low)]))
+    return _flat(expected.within(low, high))
 
 
 def _totals(part: TableOfEffects, bins: _Node) -> _Node:
     """Return the sums of the effects of each row."""
     sizes = np.array([len(effects) for effects in part.effects_])
-    places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
-    effects = _Node(np.concatenate(part.effects_), bins.version).Gather(
-        places.Cast(to=_INT64),
-        axis=0,
-    )
+    firsts = np.cumsum(sizes) - sizes
+    places = bins.Max(_row(0)).Min(_row(sizes - 1)) + firsts
+    table = _Node(np.concatenate(part.effects_), bins.version)
+    effects = table.Gather(places.Cast(to=_INT64), axis=0)
     return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
 
 
-def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
+def _shares_by_trees(bins: _Node, trees: PublicTrees) -> _Node:
     """Return the number from 0 to 1 that trees of public rows expect of each row, shape (rows, 1)."""
+
+    def numbers_of_nodes(numbers: Array) -> _Node:
+        return _Node(numbers.ravel(), bins.version)
+
     first = np.arange(len(trees.below)) * trees.below.shape[1]
-    arrays = trees.feature, trees.threshold, trees.below + first[:, None], trees.value
-    feature, threshold, below, value = (_Node(one.ravel(), bins.version) for one in arrays)
+    feature = numbers_of_nodes(trees.feature)
+    threshold = numbers_of_nodes(trees.threshold)
+    below = numbers_of_nodes(trees.below + first[:, None])
+    value = numbers_of_nodes(trees.value)
     nodes = (bins.sums() * np.zeros(len(first))).Cast(to=_INT64).Add(first)
     for _ in range(DEPTH):
-        above = bins.GatherElements(feature.Gather(nodes), axis=1).Greater(threshold.Gather(nodes))
-        nodes = below.Gather(nodes).Add(above.Cast(to=_INT64))
-    found = value.Gather(nodes).sums() + np.array([trees.base])
-    return found.within(0.0, 1.0)
+        compared = bins.GatherElements(feature.Gather(nodes), axis=1)
+        is_above = compared.Greater(threshold.Gather(nodes))
+        nodes = below.Gather(nodes).Add(is_above.Cast(to=_INT64))
+    shares = value.Gather(nodes).sums() + np.array([trees.base])
+    return shares.within(0.0, 1.0)
 
 
-def _chosen(part: Any, chances: _Node) -> tuple[_Node, ...]:
+def _label_and_chances(classes: Array, chances: _Node) -> tuple[_Node, ...]:
     """Return the label and the probabilities of each row, by numbers that are in proportion to these."""
-    classes = part.classes_.astype(str if part.classes_.dtype.kind in "UOS" else np.int64)
-    labels = _Node(classes, chances.version).ArrayFeatureExtractor(
-        chances.ArgMax(axis=1, keepdims=0)
-    )
+    kind = str if classes.dtype.kind in "UOS" else np.int64
+    likeliest = chances.ArgMax(axis=1, keepdims=0)
+    labels = _Node(classes.astype(kind), chances.version).ArrayFeatureExtractor(likeliest)
     return _flat(labels), chances / chances.sums()
 
 
@@ -563,13 +633,15 @@ def _set_types(operator: Any) -> None:
     operator.outputs[1].type = chance([None, len(classes)])
 
 
-def _convert(scope: Any, operator: Any, container: Any) -> None:
+def _convert(scope: object, operator: Any, container: Any) -> None:
     part = operator.raw_operator
-    inputs = [_Node(given, container.target_opset) for given in operator.inputs]
-    found = _FORMS[type(part)](part, *inputs)
-    outputs = [found] if isinstance(found, _Node) else found
-    for one, output in zip(outputs, operator.outputs, strict=True):
-        one.Identity(output_names=[output]).node.add_to(scope, container)
+    inputs = [_Node(variable, container.target_opset) for variable in operator.inputs]
+    outputs = _FORMS[type(part)](part, *inputs)
+    if isinstance(outputs, _Node):
+        outputs = (outputs,)
+    for output, variable in zip(outputs, operator.outputs, strict=True):
+        last: Any = output.Identity(output_names=[variable]).node
+        last.add_to(scope, container)
 
 
 class _Exact:
@@ -582,20 +654,23 @@ class _Exact:
     def __init__(self, container: Any) -> None:
         self._container = container
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._container, name)
 
-    def add_node(self, *names: Any, **settings: Any) -> None:
+    def add_node(self, *names: object, **settings: Any) -> None:
         """Add a node."""
-        arrays = [
-            name for name, value in settings.items() if getattr(value, "dtype", None) == np.float64
-        ]
-        tensors = {f"{name}_as_tensor": from_array(settings.pop(name)) for name in arrays}
-        settings[_MISSING_TO_LEFT] = [int(one) for one in settings[_MISSING_TO_LEFT]]
-        self._container.add_node(*names, **settings, **tensors)
+        for name, value in [*settings.items()]:
+            if getattr(value, "dtype", None) == np.float64:
+                settings[f"{name}_as_tensor"] = from_array(settings.pop(name))
+        settings[_MISSING_TO_LEFT] = [int(to_left) for to_left in settings[_MISSING_TO_LEFT]]
+        self._container.add_node(*names, **settings)
 
 
-def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
+def _convert_boosting(
+    scope: object,
+    operator: object,
+    container: object,
+) -> None:
     convert_sklearn_random_forest_classifier(
         scope,
         operator,

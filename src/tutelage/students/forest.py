@@ -70,33 +70,46 @@ class ForestStudent(SemiSupervisedClassifier):
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         generator = np.random.default_rng(self.random_state)
         seed = int(generator.integers(2**31))
-        rows = X[labels != ABSTAIN]
-        labels = labels[labels != ABSTAIN]
-        fold = np.empty(len(labels), dtype=np.int64)  # every class is dealt out evenly
-        order = np.lexsort((generator.random(len(labels)), labels))
-        fold[order] = np.arange(len(labels)) % _FOLDS
-        folds = (fold == number for number in range(_FOLDS))
-        held_out = [held for held in folds if held.any() and not held.all()]
+        is_labeled = labels != ABSTAIN
+        rows = X[is_labeled]
+        labels = labels[is_labeled]
+        n_labels = len(labels)
+        fold = np.empty(n_labels, dtype=np.int64)  # every class is dealt out evenly
+        order = np.lexsort((generator.random(n_labels), labels))
+        fold[order] = np.arange(n_labels) % _FOLDS
 
         def likelihood(forest: RandomForestClassifier) -> float:
-            found = np.full((len(rows), len(self.classes_)), 1 / len(self.classes_))
-            for held in held_out:
-                found[held] = self._probabilities(
-                    fit_clone(forest, rows[~held], labels[~held], seed),
-                    rows[held],
-                )
-            chances = np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)
-            return float(np.log(chances).mean())
+            chances = np.full((n_labels, len(self.classes_)), 1 / len(self.classes_))
+            for number in range(_FOLDS):
+                held_out = fold == number
+                if held_out.any() and not held_out.all():
+                    fitted = fit_clone(
+                        forest,
+                        rows[~held_out],
+                        labels[~held_out],
+                        seed,
+                    )
+                    chances[held_out] = self._probabilities(fitted, rows[held_out])
+            of_label = chances[np.arange(n_labels), labels]
+            return float(np.log(np.maximum(of_label, _LEAST_PROBABILITY)).mean())
 
         forests = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
-        given = self.class_weight
-        classes = enumerate(self.classes_.tolist())
-        weights = given and {place: given.get(value, 1) for place, value in classes}
-        best = max(forests, key=likelihood).set_params(class_weight=weights)
-        self.estimator_ = fit_clone(best, rows, labels, seed)
+        best = max(forests, key=likelihood)
+        if self.class_weight:
+            by_value = self.class_weight
+            values = enumerate(self.classes_.tolist())
+            by_index = {index: by_value.get(value, 1) for index, value in values}
+            best.set_params(class_weight=by_index)
+        self.estimator_: RandomForestClassifier = fit_clone(
+            best,
+            rows,
+            labels,
+            seed,
+        )
 
-    def _probabilities(self, model: Any, rows: Matrix) -> FloatArray:
+    def _probabilities(self, model: RandomForestClassifier, rows: Matrix) -> FloatArray:
         """Return a model's probabilities with zeros for the classes that it was not shown."""
-        found = np.zeros((len(rows), len(self.classes_)))
-        found[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(rows)
-        return found
+        chances = np.zeros((len(rows), len(self.classes_)))
+        known = np.asarray(model.classes_, dtype=np.int64)
+        chances[:, known] = model.predict_proba(rows)
+        return chances

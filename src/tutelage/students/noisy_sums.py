@@ -161,7 +161,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         """
         self.classes_ = np.asarray(classes)
         self.n_features_in_ = X_public.shape[1]
-        self.weights_ = 1.0
+        self.weights_: float | FloatArray = 1.0
         m = len(self.classes_)
         if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
             raise InvalidDataError(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +32,14 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     k = min(n_neighbors, n_rows - 1)
     if k == 0:
         return csr_array((n_rows, n_rows))
-    distances, neighbors = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
+    nearest = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
+    distances, neighbors = map(np.asarray, nearest)  # both (rows, neighbors)
     furthest = distances[:, -1:]
-    scale = np.where(furthest > 0, furthest, 1)  # or else all of them coincide with the row
+    scale = np.where(
+        furthest > 0,
+        furthest,
+        1,
+    )  # or else all of them coincide with the row
     weights = np.exp(-((distances / scale) ** 2))
     ends = np.arange(0, n_rows * k + 1, k)
     directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
@@ -52,19 +56,24 @@ class Propagation:
     """
 
     def __init__(self, graph: csr_array, alpha: float) -> None:
-        sums = graph.sum(axis=1)[:, None]
+        sums = np.asarray(graph.sum(axis=1))[:, None]
         self._degrees = np.where(sums > 0, sums, 1)
         self._scale = 1 / np.sqrt(self._degrees)
         root = diags_array(self._scale[:, 0])
-        self._step = csr_array(alpha * (root @ graph @ root)).astype(np.float32)
+        self._step = csr_array(alpha * (root @ graph @ root), dtype=np.float32)
 
     def spread(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Return the field of sources at some rows, shape (all rows, columns)."""
-        parts = np.split(sources, range(_COLUMNS, sources.shape[1], _COLUMNS), axis=1)
-        return np.hstack([self._solved(rows, part) for part in parts])
+        parts = np.split(
+            sources,
+            range(_COLUMNS, sources.shape[1], _COLUMNS),
+            axis=1,
+        )
+        return np.hstack([self._solve(rows, part) for part in parts])
 
-    def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
+    def _solve(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
+        # sources: (rows, columns); all others: (all rows, columns), but sizes and lengths: (columns,)
         centered = -self._degrees * (sources.sum(axis=0) / self._degrees.sum())
         centered[rows] += sources
         residual = (self._scale * centered).astype(np.float32)
@@ -75,14 +84,19 @@ class Propagation:
         for _ in range(_MOST_STEPS):
             if np.all(size <= enough):
                 break
-            image = direction - self._step @ direction
-            length = size / _positive((direction * image).sum(axis=0))
+            image = direction - np.asarray(self._step @ direction)
+            curvature = (direction * image).sum(axis=0)
+            length = size / _positive(curvature)
             solution += length * direction
             residual -= length * image
             smaller = (residual**2).sum(axis=0)
             direction = residual + smaller / _positive(size) * direction
             size = smaller
         return self._scale * solution
+
+
+def _softmax(values: FloatArray, axis: int | None = None) -> FloatArray:
+    return np.asarray(softmax(values, axis=axis))
 
 
 def _positive(values: Matrix) -> Matrix:
@@ -158,21 +172,31 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         alphas = np.atleast_1d(self.alpha).astype(np.float64)
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
-        known = np.flatnonzero(labels != ABSTAIN)
-        told = np.eye(len(self.classes_))[labels[known]]
+        labeled = np.flatnonzero(labels != ABSTAIN)
+        one_hot = np.eye(len(self.classes_))[labels[labeled]]
         self.trusts_ = np.full(len(X), np.nan)
         if len(self.classes_) == 1:
             self.label_distributions_ = np.ones((len(X), 1))
-            self.trusts_[known] = 1.0
+            self.trusts_[labeled] = 1.0
             self.label_noise_ = 0.0
         else:
             graph = neighbor_graph(X, self.n_neighbors)
-            beliefs = (_belief(Propagation(graph, a), known, told, seed) for a in alphas)
-            rows, labeled, noise, evidence = zip(*beliefs, strict=True)
+            beliefs = list[tuple[FloatArray, FloatArray, float, float]]()
+            for alpha in alphas:
+                beliefs.append(
+                    _beliefs(
+                        Propagation(graph, alpha),
+                        labeled,
+                        one_hot,
+                        seed,
+                    )
+                )
+            of_rows, of_labels, noise, evidence = zip(*beliefs, strict=True)
             reach = -_FAR_REACHING * np.log1p(-alphas)
-            weights: FloatArray = softmax(np.array(evidence) + reach)
-            self.label_distributions_ = np.tensordot(weights, rows, 1)
-            self.trusts_[known] = (np.tensordot(weights, labeled, 1) * told).sum(axis=1)
+            weights = _softmax(np.array(evidence) + reach)
+            self.label_distributions_ = np.tensordot(weights, of_rows, 1)
+            trusts = np.tensordot(weights, of_labels, 1) * one_hot
+            self.trusts_[labeled] = trusts.sum(axis=1)
             self.label_noise_ = float(weights @ noise)
         self._fit_final(X, seed)
 
@@ -190,31 +214,34 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             )
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
-        chosen = self.label_distributions_.argmax(axis=1)
-        self.propagated_ = self.classes_[chosen]
+        likeliest = self.label_distributions_.argmax(axis=1)
+        self.propagated_ = self.classes_[likeliest]
         self.confidences_ = self.label_distributions_.max(axis=1)
         chance = 1 / (len(self.classes_) + 1e-9)
         # None where no label reaches.
         weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)
-        sure = weights >= _NEXT_TO_NOTHING * weights.max()
+        is_sure = weights >= _NEXT_TO_NOTHING * weights.max()
         self.estimator_ = fit_clone(
             SVC(),
-            X[sure],
-            chosen[sure],
+            X[is_sure],
+            likeliest[is_sure],
             seed,
-            weights[sure] / weights.max(),
+            weights[is_sure] / weights.max(),
         )
+
         sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
         scores = self._scores(X[sample])
         beliefs = self.label_distributions_[sample]
-        losses = [
-            -np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES
-        ]
+        losses = list[float]()
+        for temperature in _TEMPERATURES:
+            chances = _softmax(scores / temperature, axis=1)
+            losses.append(-np.sum(beliefs * np.log(chances + _TINY)))
         self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
-        return softmax(self._scores(self._known_rows(X)) / self.temperature_, axis=1)
+        scores = self._scores(self._known_rows(X))
+        return _softmax(scores / self.temperature_, axis=1)
 
     def _scores(self, rows: Matrix) -> FloatArray:
         """Return the score of each class; of a class that no row was believed to have, −∞."""
@@ -223,68 +250,83 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         if len(known) == 1:
             scores[:, known] = 0.0
             return scores
-        found = self.estimator_.decision_function(rows)
-        scores[:, known] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
+        found: FloatArray = self.estimator_.decision_function(rows)
+        if found.ndim == 1:  # of two classes
+            found = np.stack([-found, found], axis=1)
+        scores[:, known] = found
         return scores
 
 
-class _Belief(NamedTuple):
-    """Class beliefs of rows at one α."""
-
-    rows: FloatArray
-    labeled: FloatArray
-    noise: float
-    evidence: float
-
-
-def _belief(
+def _beliefs(
     field: Propagation,
-    known: IntArray,
-    told: FloatArray,
+    labeled: IntArray,
+    one_hot: FloatArray,
     seed: int,
-) -> _Belief:
-    """Return what is believed once labels were weighed against the fields of all others until that settles."""
-    others = _leaving_out(field, known, seed)
-    before = told
-    sharpness, grid, labeled = _weighed(told, others(told))
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Return class beliefs of all rows and of labeled ones, the rate of wrong labels, and the evidence for the field.
+
+    Labels are weighed against the fields of all others until that settles.
+    """
+    # one_hot, beliefs, before: (labels, classes); grid, weights: (sharpness, rates); spread, rows: (rows, classes)
+    fields_of_others = _without_own_label(field, labeled, seed)
+    before = one_hot
+    sharpness, grid, beliefs = _weigh(one_hot, fields_of_others(one_hot))
     for _ in range(_ROUNDS):
-        if np.abs(labeled - before).sum(axis=1).mean() < _SETTLED:
+        if np.abs(beliefs - before).sum(axis=1).mean() < _SETTLED:
             break
-        before = labeled
-        sharpness, grid, labeled = _weighed(told, others(labeled))
+        before = beliefs
+        sharpness, grid, beliefs = _weigh(one_hot, fields_of_others(beliefs))
     evidence = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size))
-    weights = softmax(grid)
-    spread = _normalized(field.spread(known, labeled), labeled.sum(axis=0))
+    weights = _softmax(grid)
+
+    spread = _per_label(field.spread(labeled, beliefs), beliefs.sum(axis=0))
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
-        rows += weight * softmax(sharp * spread, axis=1)
-    noise = float(weights.sum(axis=0) @ _rates(told.shape[1]))
-    return _Belief(rows, labeled, noise, evidence)
+        rows += weight * _softmax(sharp * spread, axis=1)
+    noise = float(weights.sum(axis=0) @ _rates(one_hot.shape[1]))
+    return rows, beliefs, noise, evidence
 
 
-def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _weigh(one_hot: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weigh labels against the field of all others, with the sharpness of fields and the rate of wrong labels unknown.
 
     A row's label is another class than its own at that rate, any other being as likely. Each sharpness and rate has a
     say in the beliefs by its likelihood.
     """
+    # one_hot, fields, beliefs: (labels, classes); of each sharpness, chances: (labels, classes), and
+    # likelihoods: (rates, labels)
+    n_classes = one_hot.shape[1]
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)
-    given = [softmax(sharp * fields, axis=1) for sharp in sharpness]
-    rates = _rates(told.shape[1])[:, None]
+    rates = _rates(n_classes)[:, None]
     right = 1 - rates
-    wrong = rates / (told.shape[1] - 1)
-    seen = [(classes * told).sum(axis=1) for classes in given]
-    evidence = [right * s + wrong * (1 - s) for s in seen]  # (rates, labels) each
-    grid = np.array([np.log(e).sum(axis=1) for e in evidence])
-    weights = softmax(grid)
-    believed = np.zeros_like(told)
-    for classes, weight, likelihood in zip(given, weights, evidence, strict=True):
-        ratio = weight[:, None] / likelihood
-        as_told = (right * ratio).sum(axis=0)
-        otherwise = (wrong * ratio).sum(axis=0)
-        believed += classes * np.where(told > 0, as_told[:, None], otherwise[:, None])
-    return sharpness, grid, believed
+    wrong = rates / (n_classes - 1)
+    all_chances = list[FloatArray]()
+    all_likelihoods = list[FloatArray]()
+    for sharp in sharpness:
+        chances = _softmax(sharp * fields, axis=1)
+        of_label = (chances * one_hot).sum(axis=1)
+        all_chances.append(chances)
+        all_likelihoods.append(right * of_label + wrong * (1 - of_label))
+    grid = np.array([np.log(likelihoods).sum(axis=1) for likelihoods in all_likelihoods])
+    weights = _softmax(grid)
+
+    beliefs = np.zeros_like(one_hot)
+    for chances, weight, likelihoods in zip(
+        all_chances,
+        weights,
+        all_likelihoods,
+        strict=True,
+    ):
+        ratio = weight[:, None] / likelihoods
+        if_right = (right * ratio).sum(axis=0)
+        if_wrong = (wrong * ratio).sum(axis=0)
+        beliefs += chances * np.where(
+            one_hot > 0,
+            if_right[:, None],
+            if_wrong[:, None],
+        )
+    return sharpness, grid, beliefs
 
 
 def _rates(n_classes: int) -> FloatArray:
@@ -293,17 +335,17 @@ def _rates(n_classes: int) -> FloatArray:
     return _NOISE[most > _NOISE]
 
 
-def _leaving_out(
+def _without_own_label(
     field: Propagation,
-    known: IntArray,
+    labeled: IntArray,
     seed: int,
 ) -> Callable[[FloatArray], FloatArray]:
     """Return the function from all labels' sources to the field of the others at each, both (labels, classes)."""
-    n_labels = len(known)
+    n_labels = len(labeled)
     if n_labels <= _EACH_LEFT_OUT:
-        worth = field.spread(known, np.eye(n_labels))[known]
+        worth = field.spread(labeled, np.eye(n_labels))[labeled]
         np.fill_diagonal(worth, 0)
-        return lambda sources: _normalized(worth @ sources, sources.sum(axis=0) - sources)
+        return lambda sources: _per_label(worth @ sources, sources.sum(axis=0) - sources)
     fold = np.random.default_rng(seed).permutation(n_labels) % _FOLDS
 
     def without_fold(sources: FloatArray) -> FloatArray:
@@ -311,15 +353,15 @@ def _leaving_out(
         masses = np.zeros_like(sources)
         for number in range(_FOLDS):
             inside = fold == number
-            worth = field.spread(known[inside], sources[inside])[known]
-            fields[~inside] += worth[~inside]
+            of_fold = field.spread(labeled[inside], sources[inside])[labeled]
+            fields[~inside] += of_fold[~inside]
             masses[~inside] += sources[inside].sum(axis=0)
-        return _normalized(fields, masses)
+        return _per_label(fields, masses)
 
     return without_fold
 
 
-def _normalized(fields: FloatArray, masses: FloatArray) -> FloatArray:
+def _per_label(fields: FloatArray, masses: FloatArray) -> FloatArray:
     """Return the fields of classes per label of theirs, shape (rows, classes).
 
     A class without labels has the mean field of all, and one with few is drawn to it.

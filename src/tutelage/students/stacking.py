@@ -7,6 +7,7 @@ of the scores and of a bias for each class. The step is as long as the noise let
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 from math import ceil, sqrt
 from typing import Any, Self, final
@@ -55,11 +56,13 @@ class Stacking:
     @classmethod
     def of(cls, student: NoisySumClassifier, seen: FloatArray) -> Self:
         """Return the ballot whose scales follow from the public rows `seen`, shape (public rows, features)."""
-        made = cls(student, np.ones(N_SCORES), 1.0)
-        scores = made._scores(seen)
+        # scores: (public rows, scores, classes); variances, deviations: (scores,)
+        ballot = cls(student, np.ones(N_SCORES), 1.0)
+        scores = ballot._scores(seen)
         variances = (scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1)
-        made = cls(student, np.maximum(np.sqrt(variances), _LEAST_DEVIATION), 1.0)
-        return cls(student, made.deviations, radius_of(made._explained(seen)))
+        deviations = np.maximum(np.sqrt(variances), _LEAST_DEVIATION)
+        ballot = replace(ballot, deviations=deviations)
+        return replace(ballot, radius=radius_of(ballot._design(seen)))
 
     @property
     def n_weights(self) -> int:
@@ -76,7 +79,7 @@ class Stacking:
         """
         scores = seen[:, -len(self.student.classes_) :]
         return joint_ballots(
-            self._explained(seen),
+            self._design(seen),
             self.radius,
             chances_of(scores),
             chances_of(_SOFTER * scores),
@@ -100,9 +103,20 @@ class Stacking:
         n_people : int
             How many people there are.
         """
-        weights, _ = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
-        if not weights[:N_SCORES].any():
-            weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
+        weights, _ = weights_of(
+            total,
+            sigma,
+            n_people,
+            (N_SCORES, self.n_weights - N_SCORES),
+        )
+        has_score = weights[:N_SCORES].any()
+        if not has_score:
+            weights[_BEYOND] = self._all_or_nothing(
+                total,
+                sigma,
+                n_people,
+                weights,
+            )
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
@@ -118,32 +132,42 @@ class Stacking:
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
         all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
-        gradient, gram, noise = _normal_equations(total, sigma, n_people, self.n_weights)
+        gradient, gram, noise = _normal_equations(
+            total,
+            sigma,
+            n_people,
+            self.n_weights,
+        )
         whole = self.deviations[_BEYOND] * self.radius
-        scores = slice(N_SCORES)
-        left = (gradient - gram @ weights)[scores]
-        moved = whole * gram[scores, _BEYOND]
-        covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + gram[scores, scores] / n_people
+        of_scores = gram[:N_SCORES, :N_SCORES]
+        left = (gradient - gram @ weights)[:N_SCORES]
+        moved = whole * of_scores[:, _BEYOND]
+        covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + of_scores / n_people
+        gain = np.matmul(moved, np.linalg.solve(covariance, left - moved / 2))
         is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4
-        gain = moved @ np.linalg.solve(covariance, left - moved / 2)
-        return whole if is_shown and gain > 0 else 0.0
+        if is_shown and gain > 0:
+            return whole
+        return 0.0
 
     def _classifier(self, weights: FloatArray, biases: FloatArray) -> LogisticRegression:
+        # coef: (classes, vectors and scores); biases, offsets: (classes,)
         m = len(self.student.classes_)
         of_start, of_beyond, of_whole = weights
-        beyond, whole = (coef - coef.mean(axis=1, keepdims=True) for coef in self._coefs)
-        coef = np.vstack([of_beyond * beyond + of_whole * whole, (1 + of_start) * np.eye(m)]).T
+        beyond, whole = map(_less_mean, self._coefs)
+        of_vectors = of_beyond * beyond + of_whole * whole
+        of_scores = (1 + of_start) * np.eye(m)
+        coef = np.vstack([of_vectors, of_scores]).T
         offsets = biases - biases.mean()
         if m == 2:  # as scikit-learn has it: one row, of the second class against the first
             coef = coef[1:] - coef[:1]
             offsets = offsets[1:] - offsets[:1]
-        made: Any = LogisticRegression()
-        made.classes_ = self.student.classes_
-        made.n_features_in_ = coef.shape[1]
-        made.coef_ = coef
-        made.intercept_ = offsets
-        made.n_iter_ = np.ones(1, dtype=np.int32)
-        return made
+        student: Any = LogisticRegression()
+        student.classes_ = self.student.classes_
+        student.n_features_in_ = coef.shape[1]
+        student.coef_ = coef
+        student.intercept_ = offsets
+        student.n_iter_ = np.ones(1, dtype=np.int32)
+        return student
 
     @property
     def _coefs(self) -> Pair:
@@ -154,41 +178,48 @@ class Stacking:
         m = len(self.student.classes_)
         vectors = seen[:, :-m]
         start = seen[:, -m:]
-        found = [projector(np.zeros(len(coef)), coef, 1.0)(vectors) for coef in self._coefs]
-        scores = np.stack([start, *found], axis=1)
-        return scores - scores.mean(axis=2, keepdims=True)
+        scores = [start]
+        for coef in self._coefs:
+            project = projector(np.zeros(len(coef)), coef, 1.0)
+            scores.append(project(vectors))
+        return _less_mean(np.stack(scores, axis=1))
 
-    def _explained(self, seen: FloatArray) -> FloatArray:
+    def _design(self, seen: FloatArray) -> FloatArray:
         """Return what the weights explain: scores in deviations and one number for each class, for each class."""
         scores = self._scores(seen) / self.deviations[:, None]
         return with_biases(np.swapaxes(scores, 1, 2))
 
 
-def with_biases(explained: FloatArray) -> FloatArray:
+def _less_mean(values: FloatArray) -> FloatArray:
+    """Return values of classes, the last axis, less their mean."""
+    return values - values.mean(axis=-1, keepdims=True)
+
+
+def with_biases(design: FloatArray) -> FloatArray:
     """Return what the weights explain, shape (rows, classes, weights), with one more weight for each class."""
-    m = explained.shape[1]
-    biases = np.broadcast_to(np.eye(m) - 1 / m, (len(explained), m, m))
-    return np.concatenate([explained, biases], axis=2)
+    n_rows, m, _ = design.shape
+    biases = np.broadcast_to(np.eye(m) - 1 / m, (n_rows, m, m))
+    return np.concatenate([design, biases], axis=2)
 
 
-def lengths_of(explained: FloatArray) -> FloatArray:
+def _lengths(design: FloatArray) -> FloatArray:
     """Return the length of what the weights explain of the class of which they explain most, of each row."""
-    return np.sqrt((explained * explained).sum(axis=2)).max(axis=1)
+    return np.sqrt((design * design).sum(axis=2)).max(axis=1)
 
 
-def radius_of(explained: FloatArray) -> float:
+def radius_of(design: FloatArray) -> float:
     """Return the length beyond which rows are shortened, by public rows."""
-    return float(np.quantile(2 * lengths_of(explained), _QUANTILE))
+    return float(np.quantile(2 * _lengths(design), _QUANTILE))
 
 
-def in_steps(explained: FloatArray, radius: float) -> FloatArray:
+def _in_steps(design: FloatArray, radius: float) -> FloatArray:
     """Return what the weights explain at a length of at most ½, in whole steps."""
-    lengths = np.maximum(2 * lengths_of(explained), radius)[:, None, None]
-    return np.rint(explained / lengths * (_STEPS - sqrt(explained.shape[2])))
+    lengths = np.maximum(2 * _lengths(design), radius)[:, None, None]
+    return np.rint(design / lengths * (_STEPS - sqrt(design.shape[2])))
 
 
 def joint_ballots(
-    explained: FloatArray,
+    design: FloatArray,
     radius: float,
     chances: FloatArray,
     softer: FloatArray,
@@ -196,34 +227,38 @@ def joint_ballots(
 ) -> IntArray:
     """Return gradient and Gram matrix of each row, at the one and the other chances; see `Stacking.ballots`.
 
-    `explained`, shape (rows, classes, weights), is what the weights explain of each class.
+    `design`, shape (rows, classes, weights), is what the weights explain of each class. It is cut at a length of ½.
     """
-    shown = in_steps(explained, radius)
-    mean, _ = _moments(shown, _whole(chances))
-    gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
-    mean, second = _moments(shown, _whole(softer))
-    rows, columns = np.triu_indices(shown.shape[2])
+    # steps: (rows, classes, weights); means, gradient: (rows, weights); second: (rows, weights, weights)
+    n_rows, _, n_weights = design.shape
+    steps = _in_steps(design, radius)
+    mean, _ = _moments(steps, _in_whole_steps(chances))
+    gradient = _STEPS * steps[np.arange(n_rows), labels] - mean
+    mean, second = _moments(steps, _in_whole_steps(softer))
+    rows, columns = np.triu_indices(n_weights)
     gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
     return _in_ballot_steps(gradient / _STEPS**2, gram * (4 / _STEPS**4))
 
 
-def joint_steps(shown: FloatArray, wrong: FloatArray) -> IntArray:
+def joint_steps(design: FloatArray, wrong: FloatArray) -> IntArray:
     """Return gradient and Gram matrix of each row of a least squares fit, of a length of at most about 2¹⁶.
 
-    `shown`, shape (rows, weights), is what the weights explain, at a length of at most 1, and `wrong`, shape (rows,),
+    `design`, shape (rows, weights), is what the weights explain, at a length of at most 1, and `wrong`, shape (rows,),
     what is left to explain, at most 1. The gradient and the Gram matrix each have a length of at most 1 then.
     """
-    size = shown.shape[1]
-    shown = np.rint(shown * (_STEPS - sqrt(size))) / _STEPS
-    rows, columns = np.triu_indices(size)
-    return _in_ballot_steps(shown * wrong[:, None], shown[:, rows] * shown[:, columns])
+    n_weights = design.shape[1]
+    design = np.rint(design * (_STEPS - sqrt(n_weights))) / _STEPS
+    rows, columns = np.triu_indices(n_weights)
+    gradient = design * wrong[:, None]
+    return _in_ballot_steps(gradient, design[:, rows] * design[:, columns])
 
 
 def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot."""
+    # gradient: (rows, weights); gram: (rows, weights * (weights + 1) / 2)
     rows, columns = np.triu_indices(gradient.shape[1])
-    both = np.hstack([gradient, gram * np.where(rows == columns, 1, sqrt(2))])
-    return np.rint(both / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
+    numbers = np.hstack([gradient, gram * np.where(rows == columns, 1, sqrt(2))])
+    return np.rint(numbers / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
 
 
 def noisy_means(
@@ -251,8 +286,10 @@ def _normal_equations(
 def equations_of(means: FloatArray, size: int) -> Pair:
     """Return gradient and Gram matrix of `size` weights by the numbers of a ballot."""
     rows, columns = np.triu_indices(size)
+    upper_triangle = means[size:] / np.where(rows == columns, 1, sqrt(2))
     gram = np.zeros((size, size))
-    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
+    gram[columns, rows] = upper_triangle
+    gram[rows, columns] = upper_triangle
     return means[:size], gram
 
 
@@ -268,10 +305,11 @@ def weights_of(
     """
     size = sum(sizes)
     gradient, gram, noise = _normal_equations(total, sigma, n_people, size)
-    weights, doubts = np.zeros((2, size))
-    ends = np.cumsum([0, *sizes]).tolist()
+    weights = np.zeros(size)
+    doubts = np.zeros(size)
+    ends = np.cumsum([0, *sizes])
     for _ in range(_PASSES):
-        for start, end in pairwise(ends):
+        for start, end in pairwise(ends.tolist()):
             part = slice(start, end)
             others = np.r_[:start, end:size]
             left = gradient[part] - gram[part, others] @ weights[others]
@@ -295,30 +333,31 @@ def joint_norm(n_weights: int) -> int:
     return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_weights))) + 1
 
 
-def weighted(classifier: Any, weights: FloatArray) -> Any:
+def with_class_weights(classifier: Any, weights: FloatArray) -> Any:
     """Return a linear student whose chances are multiplied by weights: logarithms in a logistic regression."""
-    made = copy(classifier)
-    if isinstance(classifier, NoisySumClassifier):
-        made.weights_ = weights
-        return made
-    shift = np.log(weights) - np.log(weights).mean()
-    if len(made.intercept_) == 1:
+    student = copy(classifier)
+    if isinstance(student, NoisySumClassifier):
+        student.weights_ = weights
+        return student
+    shift = _less_mean(np.log(weights))
+    if len(student.intercept_) == 1:
         shift = shift[1:] - shift[:1]
-    made.intercept_ = made.intercept_ + shift
-    return made
+    student.intercept_ = student.intercept_ + shift
+    return student
 
 
-def _whole(chances: FloatArray) -> FloatArray:
+def _in_whole_steps(chances: FloatArray) -> FloatArray:
     """Return chances in whole steps that add up to one."""
     steps = np.floor(chances * _STEPS)
     steps[np.arange(len(steps)), steps.argmax(axis=1)] += _STEPS - steps.sum(axis=1)
     return steps
 
 
-def _moments(shown: FloatArray, chances: FloatArray) -> Pair:
+def _moments(steps: FloatArray, chances: FloatArray) -> Pair:
     """Return the first and second moments over the classes, times the steps of the chances."""
-    weighted = chances[:, :, None] * shown
-    return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
+    # steps: (rows, classes, weights); chances: (rows, classes)
+    weighted = chances[:, :, None] * steps
+    return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), steps)
 
 
 def step_of(
@@ -333,6 +372,7 @@ def step_of(
     `variance` is that of the mean over people of what they get wrong. The second array is about how far the weights
     are from those without noise, as a deviation, over variances as likely as what was seen makes them.
     """
+    # gradient, values, seen: (weights,); gram: (weights, weights); exact, total, expected: (spreads, weights)
     values, axes = np.linalg.eigh(gram)
     # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
     values = np.maximum(values, max(noise_of_gram * sqrt(2 * len(gradient)), 1e-12))
@@ -342,10 +382,12 @@ def step_of(
     total = exact + noise**2
     surprise = (np.log(total) + seen**2 / total).sum(axis=1)
     surprise[1:] += _DOUBT
-    expected = spreads * values * seen / total
     best = int(surprise.argmin())
+    expected = spreads * values * seen / total
+
     likely = np.exp((surprise[best] - surprise) / 2)
     # Of each spread, the variance of the weights given noisy sums, less the one given exact sums.
     within = (spreads * values) ** 2 * (1 / exact - 1 / total) @ (axes**2).T
     between = ((expected - expected[best]) @ axes.T) ** 2
-    return axes @ expected[best], np.sqrt(likely @ (within + between) / likely.sum())
+    doubts = np.sqrt(likely @ (within + between) / likely.sum())
+    return axes @ expected[best], doubts
