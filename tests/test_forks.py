@@ -31,8 +31,8 @@ WORK = {
     """,
     "random streams": """
         import numpy as np
-        from tutelage.teachers.parallel import guarded
-        def work(): guarded(0, 0, lambda: np.random.standard_normal(300_000))
+        from tutelage.teachers.parallel import isolated_result
+        def work(): isolated_result(0, 0, lambda: np.random.standard_normal(300_000))
         work()
     """,
     "features": """

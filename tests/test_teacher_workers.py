@@ -6,7 +6,6 @@ import textwrap
 import threading
 import uuid
 import warnings
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,12 +19,10 @@ from threadpoolctl import threadpool_info
 
 from processes import until
 from tutelage._internal.streams import own_streams
-from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
+from tutelage.exceptions import TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
-from tutelage.teachers import parallel as teacher_workers
-from tutelage.teachers.parallel import ONE_BLAS_THREAD, guarded
+from tutelage.teachers.parallel import ONE_BLAS_THREAD, isolated_result
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
@@ -35,17 +32,21 @@ LETHAL = 99.0
 
 
 class Fatal(DecisionTreeClassifier):
-    """A classifier that kills its process where a row says so; where there is a marker file, only until that exists."""
+    """A classifier that notes each training in a folder, and kills its process for marked rows while a file says so.
 
-    def __init__(self, marker=None, random_state=None):
+    If there is a file `patient`, it first waits until another teacher is in the folder `checkpoints`.
+    """
+
+    def __init__(self, folder=None, random_state=None):
         super().__init__(random_state=random_state)
-        self.marker = marker
+        self.folder = folder
 
     def fit(self, X, y, sample_weight=None, check_input=True):
-        lethal = (X == LETHAL).any(axis=0)
-        first_time = self.marker is not None and not Path(self.marker).exists()
-        if lethal[0] or (lethal[1] and first_time):
-            Path(self.marker or os.devnull).touch()
+        folder = Path(str(self.folder))
+        (folder / "trained" / uuid.uuid4().hex).touch()
+        if (folder / "lethal").exists() and (X == LETHAL).any():
+            if (folder / "patient").exists():
+                until(lambda: any((folder / "checkpoints").glob("*.npz")))
             os.kill(os.getpid(), signal.SIGKILL)
         return super().fit(X, y)
 
@@ -184,74 +185,51 @@ def test_no_teacher_abstains_for_lack_of_memory_and_no_message_comes_out(back_en
     assert "Miller" not in str(caught.value) + capfd.readouterr().err
 
 
-def dying(rows, marker):
-    """Put a row into one shard that always kills its teacher, and into another one that does so once."""
+@pytest.mark.rest
+@pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
+def test_a_teacher_that_kills_its_process_ends_the_fit_and_the_same_call_resumes(
+    back_end, on, rows, tmp_path, capfd
+):
     X, _, shards = rows
-    always, once = shards.rows[3][0], shards.rows[8][0]
-    X[always, 0], X[once, 1] = LETHAL, LETHAL
+    X[shards.rows[8][0], 0] = LETHAL
     expected = ballots(rows, DecisionTreeClassifier())
-    expected[3] = ABSTAIN
-    return Fatal(str(marker)), expected
+    lethal, trained, checkpoints = (
+        tmp_path / name for name in ("lethal", "trained", "checkpoints")
+    )
+    lethal.touch()
+    trained.mkdir()
+    if back_end != "ray":  # which has no result before all are there
+        (tmp_path / "patient").touch()
+    with on(back_end):
+        with pytest.raises(TeacherTrainingError, match="A process that trains") as caught:
+            ballots(rows, Fatal(str(tmp_path)), checkpoints=checkpoints)
+        finished = len(list(checkpoints.glob("*.npz")))
+        assert finished < TEACHERS
+        assert (finished > 0) == (back_end != "ray")
+        # Neither a row nor a number of a teacher comes out.
+        assert caught.value.__cause__ is caught.value.__context__ is None
+        assert not any(character.isdigit() for character in str(caught.value))
+        assert str(int(LETHAL)) not in capfd.readouterr().err.replace(str(tmp_path), "")
+
+        lethal.unlink()
+        for training in trained.iterdir():
+            training.unlink()
+        resumed = ballots(rows, Fatal(str(tmp_path)), checkpoints=checkpoints)
+    assert np.array_equal(resumed, expected)
+    assert len(list(trained.iterdir())) == TEACHERS - finished
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
-def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(
-    back_end, on, rows, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 2)
-    fatal, expected = dying(rows, tmp_path / "marker")
-    with (
-        on(back_end),
-        pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught,
-    ):
-        found = ballots(rows, fatal, checkpoints=tmp_path / "checkpoints")
-    assert (tmp_path / "marker").exists()
-    assert np.array_equal(found, expected)
-    assert not any(character.isdigit() for character in str(caught[0].message))
-    kept = {path.name for path in (tmp_path / "checkpoints").iterdir()}
-    assert kept == {f"teacher-{number:06d}.npz" for number in range(TEACHERS) if number != 3}
-
-
-def test_a_verdict_is_reached_with_no_other_teacher_in_flight(monkeypatch):
-    """Stand in for a back end on which everything in flight, four at a time, is lost as soon as teacher 5 starts."""
-    calls = []
-
-    def crew(job, numbers, started):
-        calls.append(numbers)
-        for first in range(0, len(numbers), 4):
-            in_flight = numbers[first : first + 4]
-            started.update(in_flight)
-            if 5 in in_flight and job.shared:
-                raise CancelledError
-            for number in in_flight:
-                started.discard(number)
-                yield number, job.work(*job.own(number), *job.shared)
-
-    job = teacher_workers.Job(
-        lambda number, sign: sign * number, own=lambda number: (number,), shared=(-1,), seed=0
-    )
-    monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
-    with pytest.warns(TeacherLostWarning):
-        found = dict(teacher_workers.train_each(job, range(TEACHERS), 2))
-    assert found == {number: -number for number in range(TEACHERS) if number != 5}
-    alone = [numbers[0] for numbers in calls if len(numbers) == 1]
-    # And once to see that workers work.
-    assert sorted(alone) == [4, *[5] * (teacher_workers.TRIES_ALONE + 1), 6, 7]
-
-
-@pytest.mark.parametrize("where", ["before a teacher starts", "whatever a teacher does"])
-def test_where_nobody_can_work_at_all_the_reason_comes_out(where, monkeypatch):
-    def crew(job, numbers, started):
-        if where == "whatever a teacher does":
-            started.update(numbers)
-        raise CancelledError("no worker is left")
-        yield
-
-    job = teacher_workers.Job(print, own=lambda number: (), shared=(), seed=0)
-    monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
-    with pytest.raises(CancelledError, match="no worker is left"):
-        list(teacher_workers.train_each(job, range(3), 2))
+def test_each_fit_over_dask_ends_if_a_worker_dies(on, dask_client, rows, tmp_path):
+    X, _, shards = rows
+    X[shards.rows[8][0], 0] = LETHAL
+    (tmp_path / "lethal").touch()
+    (tmp_path / "trained").mkdir()
+    with on("dask"):
+        for _ in range(2):
+            dask_client.wait_for_workers(2)  # over one worker, joblib trains in this process
+            with pytest.raises(TeacherTrainingError, match="A process that trains"):
+                ballots(rows, Fatal(str(tmp_path)))
 
 
 @pytest.mark.rest
@@ -307,7 +285,7 @@ def test_a_child_forked_while_another_thread_trains_is_not_locked_out():
         child = os.fork()
     if child == 0:
         signal.alarm(20)  # a child that waits for a lock for ever is killed
-        os._exit(0 if guarded(0, 0, int, "7") == 7 else 1)
+        os._exit(0 if isolated_result(0, 0, int, "7") == 7 else 1)
     _, status = os.waitpid(child, 0)
     done.set()
     thread.join()

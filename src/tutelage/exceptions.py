@@ -194,7 +194,10 @@ class ConfigError(TutelageError, code="config"):
 
 
 class TeacherTrainingError(TutelageError, code="teacher-training"):
-    """All teachers failed on their rows. Their own messages are withheld because they may quote rows."""
+    """All teachers failed on their rows, or a process that trains teachers died or ran out of memory.
+
+    The messages of teachers are withheld because they may quote rows.
+    """
 
 
 class UnsupportedEventError(TutelageError, TypeError, code="unsupported-event"):
@@ -318,7 +321,7 @@ class OneClassWarning(UserWarning):
 
 
 class TeacherLostWarning(UserWarning):
-    """A teacher failed on its rows, or its training killed its process each time, so the teacher abstains."""
+    """A teacher failed on its rows, so the teacher abstains."""
 
 
 class AsPrintedWarning(UserWarning):

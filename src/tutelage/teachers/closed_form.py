@@ -25,7 +25,7 @@ from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows
-from tutelage.teachers.parallel import withheld
+from tutelage.teachers.parallel import result_without_quotes
 
 _QUERIES_SCORED = 256  # at once: the working arrays stay in a core's cache
 _TEACHERS_SCORED = 64
@@ -286,7 +286,7 @@ def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
         return work(argument)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return withheld("The head of the teachers", work, argument)
+        return result_without_quotes("The head of the teachers", work, argument)
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:

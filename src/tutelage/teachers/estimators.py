@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidBallotError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, stacked
 from tutelage.teachers.checkpoints import BallotFile, resumed, source_of
-from tutelage.teachers.parallel import Job, Results, attempted, train_each, without_lost
+from tutelage.teachers.parallel import Job, Results, result_or_error, train_each, without_lost
 
 
 @final
@@ -28,8 +28,8 @@ class EstimatorTeachers(Ensemble):
     An empty shard has no teacher and abstains; a shard with one class has a teacher that always votes for it.
     Teachers are trained by the back end that `joblib.parallel_config` names, and the votes are the same with all of
     them. A teacher is sequential: what its estimator would do in parallel, or on several threads, it does on one.
-    If a worker dies, the teachers that it had not finished are trained again. A teacher that fails on its rows, or
-    kills its worker every time, even with no other in flight, abstains; `TeacherLostWarning` says that there is one.
+    A teacher that fails on its rows abstains; `TeacherLostWarning` says that there is one. If a process dies, the fit
+    ends with `TeacherTrainingError`, and the same call continues from its checkpoints.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class EstimatorTeachers(Ensemble):
     seed : int
         Seed of the teachers' own randomness. It has no part in privacy.
     n_jobs : int, optional
-        Teachers trained at once, as in joblib: by default as `joblib.parallel_config` says, or one. Dask and Ray
-        use every worker.
+        Teachers trained at once, as in joblib: by default as `joblib.parallel_config` says, or one. Dask uses every
+        worker.
     progress : bool
         Show a progress bar on work that takes long.
     """
@@ -74,7 +74,7 @@ class EstimatorTeachers(Ensemble):
 
         def votes() -> Results:
             for number, teacher in enumerate(teachers):
-                vote = attempted(number, self._seed, _vote, teacher, queries, self._n_classes)
+                vote = result_or_error(number, self._seed, _vote, teacher, queries, self._n_classes)
                 yield number, vote
 
         return stacked(without_lost(votes(), len(teachers)), len(teachers), len(queries))

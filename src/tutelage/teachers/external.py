@@ -24,7 +24,7 @@ from tutelage.exceptions import (
 )
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble, stacked
-from tutelage.teachers.parallel import MachineFaultError, withheld, without_lost
+from tutelage.teachers.parallel import MachineFaultError, result_without_quotes, without_lost
 
 Teacher = Callable[[Any], ArrayLike]
 _BALLOTS = "`ballots` of RecordedTeachers"
@@ -92,7 +92,9 @@ class CallableTeachers(Ensemble):
             name = f"eacher {number} of CallableTeachers"
             try:
                 with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
-                    answer = withheld(f"T{name}", lambda: np.asarray(teacher(deepcopy(X_public))))
+                    answer = result_without_quotes(
+                        f"T{name}", lambda: np.asarray(teacher(deepcopy(X_public)))
+                    )
                 return number, _checked(
                     answer[None], len(X_public), self._n_classes, f"The answer of t{name}"
                 )[0]

@@ -1,11 +1,8 @@
-"""Teachers at work: many at a time wherever joblib is told to, one thread each, even where some kill their process.
+"""Teachers at work: many at a time wherever joblib is told to, on one thread each and in silence.
 
-A teacher that fails on its rows abstains, as one without rows does. So the rows of one person cannot stop a fit.
-
-A worker that dies takes with it whatever it was doing, and often what its neighbors were doing. All of them are
-trained again: a teacher is a function of its own shard and seed, so its ballots are the same. Only a teacher that kills
-its worker while no other teacher is in flight is given up. Whether a teacher is lost must depend on its own shard
-alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
+A teacher that fails on its rows abstains, as a teacher without rows does: the rows of one person cannot stop a fit by
+an error. A process that dies stops the fit. Which teacher was at fault is not known then, and if its neighbors were
+lost with it, one row could move the votes of more than one teacher.
 """
 
 import os
@@ -15,13 +12,11 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache, lru_cache, partial
-from importlib import import_module
-from itertools import islice
-from typing import Any, NamedTuple, final
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import sklearn
@@ -36,17 +31,12 @@ from tutelage._internal.threads import QUIET, WholeProcess
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
-# Errors that joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
+# Errors of loky, Dask and Ray if a process or its machine died; known by name, because Dask and Ray are extras.
 _DEATHS = {
-    "TerminatedWorkerError", "KilledWorker", "CancelledError", "CommClosedError", "WorkerCrashedError", "NodeDiedError",
-    "ObjectLostError", "OutOfMemoryError",
+    "TerminatedWorkerError", "KilledWorker", "CancelledError", "CommClosedError", "NoWorkerError",
+    "RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError",
 }  # fmt: skip
-TRIES_ALONE = 3
-_BEAT, _UNTIL_A_WORKER = 0.5, 600  # seconds
-_ABSTAINS = (
-    "At least one teacher abstains because it failed on its own rows, or its training killed its process each time. "
-    "Train with more memory, or with an estimator that survives every shard."
-)
+_BEAT = 0.5  # seconds
 
 
 @final
@@ -62,15 +52,159 @@ class Job(NamedTuple):
 
 Results = Iterator[tuple[int, Any]]
 """Numbers of teachers, and what came of each."""
-_Crew = Callable[[Job, Sequence[int], set[int]], Results]
 
 
 class MachineFaultError(TeacherTrainingError):
-    """A teacher that ran out of memory or time, or was cut off: what others use may be the reason."""
+    """Training ran out of memory or time, or was cut off. That ends a fit: what others use may be the reason."""
 
 
-class _WorkerDiedError(Exception):
-    """A process died with work in it, which its argument tells."""
+class _Backend(Protocol):
+    submit: Callable[..., Future[Any]]
+
+
+def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
+    """Yield each teacher's number and result as they finish, in any order; lost teachers are left out."""
+    return without_lost(_over_joblib(job, numbers, n_jobs), job.teachers)
+
+
+def without_lost(results: Results, teachers: int) -> Results:
+    """Yield the results but for those that are errors, and warn of these; if all that had rows are, raise one."""
+    n_results = 0
+    first_error = None
+    some_voted = False
+    for number, result in results:
+        n_results += 1
+        if isinstance(result, TeacherTrainingError):
+            first_error = first_error or result
+            continue
+        if not _is_of_no_rows(result):
+            some_voted = True
+        yield number, result
+    if first_error is None:
+        return
+    if n_results == teachers and not some_voted:
+        raise first_error
+    warnings.warn(
+        "At least one teacher abstains because it failed on its own rows. Train with an estimator that accepts every "
+        "shard.",
+        TeacherLostWarning,
+        stacklevel=2,
+    )
+
+
+def _is_of_no_rows(result: Any) -> bool:
+    """Return whether a teacher without rows has this result: nothing, no weights, or abstentions alone."""
+    if isinstance(result, np.ndarray):
+        return bool((result == ABSTAIN).all())
+    return result is None or result == {}
+
+
+def _over_joblib(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
+    backend: Any = get_active_backend()[0]
+    if hasattr(backend, "client"):
+        _let_joblib_see_deaths(backend)
+    calls = (
+        delayed(_in_worker)(os.getpid(), number, job.seed, job.work, *job.own(number), *job.shared)
+        for number in numbers
+    )
+    try:
+        yield from _parallel(n_jobs)(calls)
+        return
+    except TeacherTrainingError:
+        raise
+    except Exception as error:
+        kind = type(error)
+    # Out here nothing is being handled, so an error that may quote a row is not carried along as the context.
+    if not _DEATHS.isdisjoint(base.__name__ for base in kind.__mro__):
+        raise MachineFaultError(
+            "A process that trains teachers died, for example for lack of memory; the same call continues from its "
+            "checkpoints, if there are any."
+        )
+    raise TeacherTrainingError(
+        f"A teacher or its rows could not be sent between processes: {kind.__name__}. The message may quote private "
+        "rows and is withheld; store a teacher trained on made-up rows to read it."
+    )
+
+
+def _parallel(n_jobs: int | None) -> Any:
+    # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
+    try:
+        return Parallel(n_jobs=n_jobs, return_as="generator_unordered", max_nbytes=None)
+    except ValueError:  # a back end that has no result before all are there, such as Ray
+        return Parallel(n_jobs=n_jobs, max_nbytes=None)
+
+
+def _let_joblib_see_deaths(backend: _Backend) -> None:
+    """Tell joblib of work that Dask gave up, because every worker that tried it died: joblib 1.6 would wait forever."""
+    if "submit" in vars(backend):
+        return
+    submit = backend.submit
+
+    def submit_and_watch(work: object, callback: Callable[[object], None]) -> Future[Any]:
+        def tell(done: Future[Any]) -> None:
+            if done.exception() is not None:
+                callback(done.exception())
+
+        future = submit(work, callback)
+        future.add_done_callback(tell)
+        return future
+
+    backend.submit = submit_and_watch
+
+
+def _in_worker(parent: int, number: int, *arguments: Any) -> tuple[int, Any]:
+    _end_with(parent, os.getpid())
+    return number, result_or_error(number, *arguments)
+
+
+def result_or_error(
+    shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any
+) -> Any | TeacherTrainingError:
+    """Return what `isolated_result` does, or its error if the teacher failed on its own rows."""
+    try:
+        return isolated_result(shard, seed, work, *arguments)
+    except MachineFaultError:
+        raise
+    except TeacherTrainingError as error:
+        return error.with_traceback(None)
+
+
+def isolated_result(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
+    # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
+    with QUIET, ONE_BLAS_THREAD, _one_openmp_thread(), parallel_config(backend="sequential"):
+        while True:
+            once_more = deepcopy(arguments) if stream_may_come() else None
+            with own_streams(shard, seed), np.errstate(), sklearn.config_context():
+                result = result_without_quotes(f"The teacher of shard {shard}", work, *arguments)
+            if once_more is None or stream_may_come():
+                return result
+            # The work loaded a library and drew from its stream before that was its own.
+            arguments = once_more
+
+
+def result_without_quotes(owner: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of `work`; an error of the `owner` is replaced by one that names its type alone."""
+    interrupted = False
+    kind = ""
+    fault = TeacherTrainingError
+    try:
+        return work(*arguments)
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException as error:
+        # Compiled extensions panic with exceptions of their own, and quote as others do.
+        kind = type(error).__name__
+        if _is_of_machine(error):
+            fault = MachineFaultError
+    del arguments
+    # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
+    if interrupted:
+        raise KeyboardInterrupt
+    raise fault(
+        f"{owner} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of "
+        "the same shape to read it."
+    )
 
 
 def _is_of_machine(error: BaseException | None) -> bool:
@@ -82,265 +216,6 @@ def _is_of_machine(error: BaseException | None) -> bool:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
-
-
-def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
-    """Yield each teacher's number and result as they finish, in any order; lost teachers are left out."""
-    return without_lost(_train_each(job, numbers, n_jobs), job.teachers)
-
-
-def without_lost(results: Results, teachers: int) -> Results:
-    """Yield the results but for those that are errors, and warn of these; if all that had rows are, raise one."""
-    seen = 0
-    error = None
-    some_are_not = False
-    for number, result in results:
-        seen += 1
-        if isinstance(result, TeacherTrainingError):
-            error = error or result
-        else:
-            # Nothing, no weights, or abstentions alone are the result of a teacher without rows.
-            empty = (
-                (result == ABSTAIN).all()
-                if isinstance(result, np.ndarray)
-                else result is None or result == {}
-            )
-            some_are_not |= not empty
-            yield number, result
-    if error is not None and seen == teachers and not some_are_not:
-        raise error
-    if error is not None:
-        warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
-
-
-def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
-    crew = partial(_at_work, _crew(n_jobs))
-    waiting = dict.fromkeys(numbers)
-    while waiting:
-        before = len(waiting)
-        started = set[int]()
-        death = None
-        try:
-            for number, result in crew(job, list(waiting), started):
-                del waiting[number]
-                yield number, result
-        except _WorkerDiedError as error:
-            (death,) = error.args
-        # Which of those in flight was at fault is not known: each is tried alone, and the others go on.
-        suspects = [number for number in tuple(started) if number in waiting]
-        if death and not suspects and len(waiting) == before:
-            raise death  # no worker can run at all
-        for number in suspects:
-            results = _tried_alone(crew, job, number)
-            del waiting[number]
-            yield from results or [
-                (number, TeacherTrainingError("A teacher kills its process each time."))
-            ]
-
-
-def _tried_alone(crew: _Crew, job: Job, number: int) -> list[tuple[int, Any]]:
-    """Return the result of one teacher that runs alone; nothing if it always kills its worker.
-
-    Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
-    """
-    for _ in range(TRIES_ALONE):
-        try:
-            return list(crew(job, [number], set()))
-        except _WorkerDiedError:
-            continue
-    try:
-        list(crew(Job(tuple, own=lambda _: (), shared=(), seed=0), [number], set()))
-    except _WorkerDiedError as death:
-        raise death.args[0] from None  # workers die of nothing: that is no teacher's fault
-    return []
-
-
-def _at_work(crew: _Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Results:
-    """Yield the results of a crew; raise `_WorkerDiedError` if a process died, rather than its work having failed."""
-    try:
-        yield from crew(job, numbers, started)
-        return
-    except TeacherTrainingError:
-        raise
-    except Exception as error:
-        failure = error
-    if not _DEATHS.isdisjoint(kind.__name__ for kind in type(failure).__mro__):
-        raise _WorkerDiedError(failure)
-    raise TeacherTrainingError(
-        f"A teacher or its rows could not be sent between processes: {type(failure).__name__}. The message may quote "
-        "private rows and is withheld; store a teacher trained on made-up rows to read it."
-    )
-
-
-def _crew(n_jobs: int | None) -> _Crew:
-    backend: Any = get_active_backend()[0]
-    if hasattr(backend, "client"):
-        return partial(_over_cluster, _dask(backend))
-    if type(backend).__module__.startswith("ray."):
-        return partial(_over_cluster, _ray(backend))
-    return partial(
-        _over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list"
-    )
-
-
-def _over_joblib(
-    n_jobs: int | None,
-    return_as: str,
-    job: Job,
-    numbers: Sequence[int],
-    started: set[int],
-) -> Results:
-    def call(number: int) -> Any:
-        started.add(number)
-        return delayed(_in_worker)(
-            os.getpid(),
-            number,
-            job.seed,
-            job.work,
-            job.own(number),
-            job.shared,
-        )
-
-    # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
-    run: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
-    yield from run(map(call, numbers))
-
-
-class _Cluster(NamedTuple):
-    """How a cluster takes work.
-
-    Joblib chooses it, but does not drive it: joblib 1.6 waits for ever once a worker of Dask died, and of Ray it has no
-    result before all are there, so that a death loses every teacher.
-    """
-
-    room: int  # for work, most of it waiting
-    share: Callable[[Any], Any]
-    submit: Callable[..., Future[Any]]
-
-
-def _dask(backend: Any) -> _Cluster:
-    client = backend.client
-
-    # By workers, of which all may have died and be about to come back.
-    def shared(value: Any) -> Any:
-        return client.scatter([value], broadcast=True, hash=False, timeout=_UNTIL_A_WORKER)[0]
-
-    submit = partial(client.get_executor().submit, pure=False, **backend.submit_kwargs)
-    return _Cluster(2 * backend.effective_n_jobs(-1), shared, submit)
-
-
-def _ray(backend: Any) -> _Cluster:
-    ray: Any = import_module("ray")
-    if not ray.is_initialized():
-        ray.init()
-    options = {**(backend.ray_remote_args or {}), "max_retries": 0}
-    return _Cluster(
-        2 * max(1, int(ray.cluster_resources().get("CPU", 1))),
-        ray.put,
-        lambda work, *task: ray.remote(work).options(**options).remote(*task).future(),
-    )
-
-
-def _over_cluster(
-    cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]
-) -> Results:
-    shared = cluster.share(job.shared)
-    upcoming = iter(numbers)
-    death = None
-    in_flight = set[Future[Any]]()
-    while True:
-        for number in islice(upcoming, cluster.room - len(in_flight)):
-            started.add(number)
-            with QUIET:  # Dask would say how large a shard is
-                task = number, job.seed, job.work, job.own(number), shared
-                in_flight.add(cluster.submit(_never_raising, *task))
-        if not in_flight:
-            break
-        done, in_flight = wait(in_flight, return_when=FIRST_COMPLETED)
-        for one in done:
-            try:
-                number, result = one.result()
-            except Exception as error:
-                death = error
-                upcoming = iter(())  # those in flight go on, for a suspect must be alone
-                continue
-            if isinstance(result, MachineFaultError):
-                raise result
-            yield number, result
-    if death is not None:
-        raise death
-
-
-def _in_worker(parent: int, *arguments: Any) -> tuple[int, Any]:
-    _end_with(parent, os.getpid())
-    return _numbered(*arguments)
-
-
-def _never_raising(number: int, *arguments: Any) -> tuple[int, Any]:
-    """Return what `_numbered` does, or its error: clusters write to a log which rows a work failed on."""
-    try:
-        return _numbered(number, *arguments)
-    except MachineFaultError as error:
-        return number, error.with_traceback(None)
-
-
-def _numbered(
-    number: int,
-    seed: int,
-    work: Callable[..., Any],
-    own: tuple[Any, ...],
-    shared: tuple[Any, ...],
-) -> tuple[int, Any]:
-    return number, attempted(number, seed, work, *own, *shared)
-
-
-def attempted(
-    shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any
-) -> Any | TeacherTrainingError:
-    """Return what `guarded` does, or its error if the teacher failed on its own rows."""
-    try:
-        return guarded(shard, seed, work, *arguments)
-    except MachineFaultError:
-        raise
-    except TeacherTrainingError as error:
-        return error.with_traceback(None)
-
-
-def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
-    # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
-    with QUIET, ONE_BLAS_THREAD, _one_openmp_thread(), parallel_config(backend="sequential"):
-        while True:
-            once_more = deepcopy(arguments) if stream_may_come() else None
-            with own_streams(shard, seed), np.errstate(), sklearn.config_context():
-                result = withheld(f"The teacher of shard {shard}", work, *arguments)
-            if once_more is None or stream_may_come():
-                return result
-            # The work loaded a library and drew from its stream before that was its own.
-            arguments = once_more
-
-
-def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what `work` comes to; of its errors only the type comes out."""
-    interrupted = False
-    kind = ""
-    fault = TeacherTrainingError
-    try:
-        return work(*arguments)
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException as error:
-        # Compiled extensions panic with exceptions of their own, and quote as others do.
-        kind = type(error).__name__
-        fault = MachineFaultError if _is_of_machine(error) else TeacherTrainingError
-    del arguments
-    # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
-    if interrupted:
-        raise KeyboardInterrupt
-    raise fault(
-        f"{who} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of the "
-        "same shape to read it."
-    )
 
 
 @contextmanager

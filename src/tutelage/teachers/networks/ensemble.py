@@ -24,7 +24,7 @@ from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_
 from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.sequential import Network, Weights
 from tutelage.teachers.networks.vectorized import Shard
-from tutelage.teachers.parallel import Job, Results, guarded, train_each
+from tutelage.teachers.parallel import Job, Results, isolated_result, train_each
 
 # Networks in one stack; more would not make small kernels larger, only take more memory.
 _STACK = 250
@@ -202,7 +202,7 @@ class NetworkTeachers(Ensemble):
             shards = [_shard(*teacher, device) for teacher in teachers]
             seed = teacher_seed(self._seed, first)
             name = f"{first} to {stack[-1]}"
-            products = guarded(name, seed, _trained_together, shards, seed, keep)
+            products = isolated_result(name, seed, _trained_together, shards, seed, keep)
             for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
                 if number in wanted:
                     yield number, product if len(y) else keep.of({})
