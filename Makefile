@@ -22,7 +22,7 @@ test-all: $(VENV)/.installed-dev
 	$(BIN)/pytest reproductions/tests -m "not slow" --numprocesses auto --dist worksteal
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/pytest tests reproductions/tests -m slow
+	$(BIN)/pytest tests consortium/tests reproductions/tests -m slow
 
 # Faults planted one after the other, and which tests see them: minutes, or hours where the tests on file do not.
 mutants: $(VENV)/.installed-dev
@@ -32,7 +32,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
-	$(BIN)/codespell benchmarks docs examples reproductions src tools *.md
+	$(BIN)/codespell benchmarks consortium docs examples reproductions src tools *.md
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -43,9 +43,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed reproductions/pyproject.toml
+$(VENV)/.installed-dev: $(VENV)/.installed consortium/pyproject.toml reproductions/pyproject.toml
 	@echo "Installing the development tools into $(VENV) ..."
-	@$(PIP) --editable ".[dev]" --editable ./reproductions
+	@$(PIP) --editable ".[dev]" --editable "./consortium[flare]" --editable ./reproductions
 	@touch $@
 
 clean:

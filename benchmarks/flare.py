@@ -18,7 +18,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from tutelage.federation.kits import Carrier, provision, start
+from tutelage_consortium.kits import Carrier, provision, start
 
 EACH, QUIET_SECONDS, IDLE_SECONDS = 3, 90.0, 20.0
 

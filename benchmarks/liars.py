@@ -20,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
 
-from tutelage.cli.terms import TermsFile
-from tutelage.federation.entity import ballots_of
-from tutelage.federation.mpc.session import _coefficients
-from tutelage.federation.sums import Round, Sums, _bound
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
+from tutelage_consortium.entity import ballots_of
+from tutelage_consortium.mpc.session import _coefficients
+from tutelage_consortium.sums import Round, Sums, _bound
+from tutelage_consortium.terms_file import TermsFile
 from tutelage_reproductions.datasets.diabetes import (
     FEATURES,
     HospitalStays,

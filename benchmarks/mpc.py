@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.ballots import VoteHistogram
-from tutelage.federation.keys import Identity, Role
-from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import decode, recombine, split
 from tutelage.noise import SystemNoise
+from tutelage_consortium.keys import Identity, Role
+from tutelage_consortium.mpc import Endpoint, Session, run_party
+from tutelage_consortium.sharing import decode, recombine, split
 
 ENTITIES = 5
 THRESHOLD, SIGMA_OF_CHECK = 200, 150.0

@@ -22,7 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage.features import Schema
-from tutelage.federation import (
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage_consortium import (
     Aggregator,
     Batch,
     ComputingParty,
@@ -33,9 +36,6 @@ from tutelage.federation import (
     Mailbox,
     Role,
 )
-from tutelage.ledger import Ledger
-from tutelage.mechanisms import NoisySum
-from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 SIZES = (2, 400), (10, 1_000), (100, 1_000)  # classes, and numbers for each
 PARTIES, PEOPLE, COLUMNS = ("left", "middle", "right"), 1_000, 10

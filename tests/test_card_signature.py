@@ -17,9 +17,9 @@ from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistog
 from tutelage._internal.releases import MANIFEST, SIGNATURE, Manifest
 from tutelage.cli import main
 from tutelage.exceptions import InvalidDataError
-from tutelage.federation import Identity, Role
 from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting.signature import check_signature, signature_of
+from tutelage.signing import SigningKey
 
 EPSILON = ("guarantee", "epsilon", "epsilon")
 SIGNED = ("card.json", "card.md", "card.html")
@@ -27,9 +27,9 @@ SIGN = ("--ledger", "a.ledger", "--output", "out", "--sign", "keys/officer.priva
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identity]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SigningKey]:
     """A folder with the signed card of a ledger that lies beside it, and the signer, whose keys are there too."""
-    folder, made = tmp_path_factory.mktemp("signed"), Identity.generate("officer", Role.ENTITY)
+    folder, made = tmp_path_factory.mktemp("signed"), SigningKey.generate("officer")
     made.save(folder / "keys")
     Ledger.create(folder / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     ask(folder, 0.0)
@@ -42,12 +42,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identity]:
 
 
 @pytest.fixture
-def officer(kept: tuple[Path, Identity]) -> Identity:
+def officer(kept: tuple[Path, SigningKey]) -> SigningKey:
     return kept[1]
 
 
 @pytest.fixture
-def signed(kept: tuple[Path, Identity], tmp_path: Path) -> Path:
+def signed(kept: tuple[Path, SigningKey], tmp_path: Path) -> Path:
     """A copy of that folder."""
     return shutil.copytree(kept[0], tmp_path / "signed")
 
@@ -57,7 +57,7 @@ def test_a_key_is_made_once_and_signs(called, kept, tmp_path):
     made = called("key", "other", "--folder", "own", cwd=folder)
     private = folder / "own" / "other.private.json"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert Identity.load(private).member.fingerprint in made.stdout
+    assert SigningKey.load(private).public.fingerprint in made.stdout
     before = private.read_bytes()
     assert "never overwritten" in refusal(called("key", "other", "--folder", "own", cwd=folder), 1)
     assert private.read_bytes() == before
@@ -73,7 +73,7 @@ def verified(called, folder: Path, *options: str):
     return called("card", "out", "--verify", "keys/officer.public.json", *options, cwd=folder)
 
 
-def released_again(folder: Path, officer: Identity) -> None:
+def released_again(folder: Path, officer: SigningKey) -> None:
     """Make a manifest of the files that a folder has now, and sign it."""
     record = json.loads((folder / MANIFEST).read_text())
     record["sha256"] = {
@@ -97,7 +97,7 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
     for result in (alone, beside):
         assert result.returncode == 0, result.stderr
         assert "out is the release that officer signed." in result.stdout
-        assert officer.member.fingerprint in result.stdout
+        assert officer.public.fingerprint in result.stdout
     assert (
         "a.ledger is intact, contains the head on the card, and names this release."
         in beside.stdout
@@ -141,10 +141,10 @@ def test_every_changed_byte_is_found(name, signed, officer):
         changed[place] ^= 1
         path.write_bytes(changed)
         with pytest.raises(InvalidDataError):
-            check_signature(signed / "out", "officer", officer.member.has_signed)
+            check_signature(signed / "out", "officer", officer.public.has_signed)
     path.write_bytes(original)
     assert check_signature(
-        signed / "out", "officer", officer.member.has_signed
+        signed / "out", "officer", officer.public.has_signed
     ) == Manifest.checked(signed / "out")
 
 
@@ -178,7 +178,7 @@ def test_no_file_and_another_file_in_the_place_of_a_signature_are_refused(called
 
 
 def test_another_key_of_the_same_name_is_refused(called, signed):
-    Identity.generate("officer", Role.ENTITY).save(signed / "other")
+    SigningKey.generate("officer").save(signed / "other")
     result = called("card", "out", "--verify", "other/officer.public.json", cwd=signed)
     assert "was not signed with the key of officer, or was changed" in refusal(result, 1)
 
@@ -192,7 +192,7 @@ def test_the_signature_of_another_release_is_refused(signed, officer):
     with pytest.raises(
         InvalidDataError, match=r"manifest\.json was changed after officer signed it"
     ):
-        check_signature(out, "officer", officer.member.has_signed)
+        check_signature(out, "officer", officer.public.has_signed)
 
 
 @pytest.mark.rest
@@ -218,7 +218,7 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
 
 @pytest.mark.parametrize(("options", "code", "said"), [
     (("--verify", "keys/officer.public.json"), 2, "--verify takes only the folder of the card"),
-    (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
+    (("out", "--verify", "keys/officer.private.json"), 1, "public file of a signer"),
     (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
 ])  # fmt: skip
 def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, signed):

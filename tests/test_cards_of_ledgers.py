@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import test_cli
-import test_federation_sums
+import test_shared_sums
 from conftest import GOLDEN
 from consortia import all_ended, found, unanimous
 from ledgers import reserve
@@ -124,10 +124,10 @@ def of_tested_labels(folder: Path, called) -> Iterator[Path]:
 
 
 def of_sums_between_hospitals(folder: Path, _: object) -> Iterator[Path]:
-    members = test_federation_sums.agreed(folder)
+    members = test_shared_sums.agreed(folder)
     for _ in range(3):
-        batch, _ = test_federation_sums.asked_by(members)
-        test_federation_sums.cast_by_all(members, batch)
+        batch, _ = test_shared_sums.asked_by(members)
+        test_shared_sums.cast_by_all(members, batch)
         all_ended(members, batch)
         members.aggregator().collect_sum(batch, members.mailbox)
     yield folder / "hospital-0" / "ledger"

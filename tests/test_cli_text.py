@@ -155,8 +155,9 @@ def test_all_that_is_printed_goes_through_one_place():
     assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == [
         "text.py"
     ]
-    sources = (REPOSITORY / "reproductions").rglob("*.py")
-    assert not [path.name for path in sources if "rich.console" in path.read_text()]
+    for beside in ("consortium", "reproductions"):
+        sources = (REPOSITORY / beside / "src").rglob("*.py")
+        assert not [path.name for path in sources if "rich.console" in path.read_text()]
 
 
 def test_streams_let_no_control_character_through():

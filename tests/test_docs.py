@@ -242,9 +242,14 @@ def test_every_name_of_the_package_on_a_page_exists():
 
 
 def test_every_proof_and_test_that_the_source_names_exists():
-    sources = [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]
+    folders = ("src", "consortium", "reproductions")
+    sources = [source for folder in folders for source in (REPOSITORY / folder).rglob("*.py")]
     text = "\n".join(source.read_text() for source in sources)
-    named = set(re.findall(r"\b(?:reproductions/)?(?:docs|tests|tools)/[\w/]+\.(?:md|py)", text))
+    named = set(
+        re.findall(
+            r"\b(?:(?:consortium|reproductions)/)?(?:docs|tests|tools)/[\w/]+\.(?:md|py)", text
+        )
+    )
     assert "docs/proofs/data_independent.md" in named
     assert [path for path in named if not (REPOSITORY / path).is_file()] == []
 

@@ -45,7 +45,7 @@ WORK = {
     """,
     # MPyC is imported again each time.
     "computing parties": """
-        from tutelage.federation.mpc.runtime import load_mpyc
+        from tutelage_consortium.mpc.runtime import load_mpyc
         def work():
             for name in [name for name in sys.modules if name.startswith("mpyc")]:
                 sys.modules.pop(name, None)

@@ -19,7 +19,6 @@ from tutelage.ballots import VoteHistogram
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import LedgerStorageError, TutelageError
 from tutelage.features import PublicRows, PublicScaling
-from tutelage.federation import Consortium, Identity, Role
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax
@@ -31,6 +30,7 @@ from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Guarantee, Proposed, ReleasePart, StudentPart, recorded
 from tutelage.students import load_student
 from tutelage.students.store import write_student
+from tutelage_consortium import Consortium, Identity, Role
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"
 ROWS = np.arange(40.0)[:, None]

@@ -17,6 +17,7 @@ import pytest
 from pyarrow import parquet
 
 import tutelage
+import tutelage_consortium
 from processes import called_by_itself
 from tutelage import Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import files, gate, releases
@@ -24,17 +25,19 @@ from tutelage._internal.releases import Manifest
 from tutelage.cli import config, settings
 from tutelage.datasets import load_adult
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.federation import keys
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium
-from tutelage.federation.invites import Invite, Place
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal, proof
 from tutelage.reporting import read_card
+from tutelage.signing import SigningKey, VerifyKey
 from tutelage.students import load_student
 from tutelage.tables import read_batches, read_table
+from tutelage_consortium import keys
+from tutelage_consortium.batches import Batch
+from tutelage_consortium.consortium import Consortium
+from tutelage_consortium.invites import Invite, Place
 
 SOURCE = Path(tutelage.__file__).parent
+OF_CONSORTIUM = Path(tutelage_consortium.__file__).parent
 GIB = 2**30
 # What reads files without the gate, and why.
 WITHOUT_GATE = {
@@ -42,9 +45,9 @@ WITHOUT_GATE = {
     "_internal/outputs.py": "a regular file of bounded size, which may be replaced by an output",
     "cli/label.py": "as the same",
     "cli/ledger.py": "as the same",
-    "federation/invites.py": "an archive in memory, which passed the gate",
-    "federation/kits.py": "files of a kit and of FLARE beside it, which this or the coordinator wrote",
-    "cli/consortium.py": "files of kits, which it has just written",
+    "tutelage_consortium/invites.py": "an archive in memory, which passed the gate",
+    "tutelage_consortium/kits.py": "files of a kit and of FLARE beside it, which this or the coordinator wrote",
+    "tutelage_consortium/command.py": "files of kits, which it has just written",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
     "features/stored.py": "bytes in memory, which a ledger kept",
     "ledger/disk.py": "a file of the system, and a probe that it writes itself",
@@ -68,8 +71,9 @@ READS = re.compile(
 
 def test_nothing_reads_a_file_but_through_the_gate():
     found = {
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
+        path.relative_to(base).as_posix()
+        for base, folder in ((SOURCE, SOURCE), (OF_CONSORTIUM.parent, OF_CONSORTIUM))
+        for path in folder.rglob("*.py")
         if READS.search(path.read_text())
     }
     assert found == WITHOUT_GATE.keys()
@@ -89,6 +93,8 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "signature": (".json", releases.read_signature),
     "proposal": (".json", Proposal.read),
     "claim": (".json", lambda path: proof.read_claim(path, NONE)),
+    "verify key": (".json", VerifyKey.load),
+    "signing key": (".json", SigningKey.load),
     "member": (".json", keys.Member.load),
     "identity": (".json", keys.Identity.load),
     "consortium": (".json", Consortium.load),

@@ -20,8 +20,8 @@ from runs_of_people import ADDITIVE, CAPPED, NEAREST, VECTORS, configure_people
 from test_cli import configure, write_people
 from tutelage._internal import outputs
 from tutelage.cli import main
-from tutelage.federation.keys import Identity, Member
 from tutelage.ledger import Ledger, turns
+from tutelage.signing import SigningKey, VerifyKey
 from tutelage.students import load_student
 
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
@@ -297,7 +297,7 @@ def keys_swept(folder: Path) -> None:
             assert done(attempt, KEY, 999) == whole, event  # which is refused where keys are there
             private, public = attempt / "officer.private.json", attempt / "officer.public.json"
             assert {*attempt.iterdir()} == {private, public}, event
-            assert Identity.load(private).member == Member.load(public), event
+            assert SigningKey.load(private).public == VerifyKey.load(public), event
             assert private.stat().st_mode & 0o777 == 0o600, event
             found["full disks" if full else "kills"] += 1
     assert found.keys() == {"kills", "full disks"}

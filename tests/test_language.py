@@ -110,7 +110,7 @@ def texts() -> list[Path]:
     pages = [
         page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")
     ]
-    folders = ("src", "reproductions", "examples", "tools")
+    folders = ("src", "consortium/src", "reproductions", "examples", "tools")
     modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")]
     return sorted([*REPOSITORY.glob("*.md"), *pages, *modules])
 

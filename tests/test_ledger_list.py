@@ -12,7 +12,7 @@ from test_cli import heed_interrupts, refusal, tutelage  # noqa: F401  the fixtu
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger
 from tutelage.digests import RunningDigest
-from tutelage.federation import Identity, Role
+from tutelage.signing import SigningKey
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
@@ -124,7 +124,7 @@ def test_an_unused_backup_is_no_second_budget_of_its_people(kept):
 
 def test_a_signed_head_finds_a_rollback(kept):
     for name in ("officer", "other"):
-        Identity.generate(name, Role.ENTITY).save(kept / "keys")
+        SigningKey.generate(name).save(kept / "keys")
     months = Ledger.open(kept / "months.ledger")
     months.backup(kept / "older.bak")
     spend(months, "3", ["0"])

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.rest
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
 EXTRAS = "torch safetensors matplotlib cryptography gmpy2 mpyc dask ray onnxruntime skl2onnx"
+OTHERS = {"tutelage_consortium", "tutelage_reproductions"}
+MOST_BYTES = {"tutelage": 1_010_000, "consortium": 100_000, "reproductions": 250_000}  # of a wheel
 OF_AN_EXTRA = set(EXTRAS.split())
 
 
@@ -74,12 +76,15 @@ def installed(wheel, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def reproductions(tmp_path_factory) -> Path:
-    """A folder with the package of reproductions alone."""
-    wheel = build(
-        tmp_path_factory.mktemp("wheel"), "--target", "wheel", project=REPOSITORY / "reproductions"
-    )
-    return install(wheel, tmp_path_factory.mktemp("reproductions"))
+def beside(tmp_path_factory) -> dict[str, Path]:
+    """Folders with the package of the consortium alone, and with that of the reproductions."""
+    folders = dict[str, Path]()
+    for name in ("consortium", "reproductions"):
+        place = tmp_path_factory.mktemp("wheel")
+        wheel = build(place, "--target", "wheel", project=REPOSITORY / name)
+        assert wheel.stat().st_size < MOST_BYTES[name]
+        folders[name] = install(wheel, tmp_path_factory.mktemp(name))
+    return folders
 
 
 def call(
@@ -120,7 +125,7 @@ def call(
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel, in_wheel):
-    assert wheel.stat().st_size < 1_010_000
+    assert wheel.stat().st_size < MOST_BYTES["tutelage"]
     shipped = {
         path.relative_to(PACKAGE.parent).as_posix()
         for path in PACKAGE.rglob("*")
@@ -143,11 +148,10 @@ def test_the_version_is_the_same_everywhere(metadata):
     citation = (REPOSITORY / "CITATION.cff").read_text()
     assert f"\nversion: {tutelage.__version__}\n" in citation
     assert f"\nlicense: {metadata['License-Expression']}\n" in citation
-    project = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())[
-        "project"
-    ]
-    assert project["version"] == tutelage.__version__
-    assert f"tutelage=={tutelage.__version__}" in project["dependencies"]
+    for name in ("consortium", "reproductions"):
+        project = tomllib.loads((REPOSITORY / name / "pyproject.toml").read_text())["project"]
+        assert project["version"] == tutelage.__version__
+        assert f"tutelage=={tutelage.__version__}" in project["dependencies"]
 
 
 def test_the_badges_are_drawn_from_what_is_here():
@@ -167,19 +171,31 @@ def test_the_installed_package_runs_where_no_repository_is(installed, tmp_path):
 
 
 def test_a_verb_whose_extra_is_missing_says_which(installed, tmp_path):
-    refused = call(installed, tmp_path, "consortium", "status", "home", without=OF_AN_EXTRA)
-    assert refused.returncode in (1, 2)
+    refused = call(installed, tmp_path, "key", "officer", without=OF_AN_EXTRA)
+    assert refused.returncode == 2
     (sentence,) = refused.stderr.splitlines()
     assert sentence.startswith("tutelage: ")
-    assert re.search(r"pip install '/\S+\.whl\[federation\]'", sentence)  # from where it came
+    assert re.search(r"pip install '/\S+\.whl\[signing\]'", sentence)  # from where it came
 
 
-def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_path):
-    alone = call(installed, tmp_path, "reproduce", "--list", without={"tutelage_reproductions"})
+@pytest.mark.parametrize(
+    ("verb", "option", "name", "begins"),
+    [
+        ("consortium", "--help", "consortium", "Usage: tutelage consortium "),
+        ("reproduce", "--list", "reproductions", "mnist-baseline "),
+    ],
+)
+def test_a_verb_of_another_package_says_which_it_needs(
+    verb, option, name, begins, installed, beside, tmp_path
+):
+    alone = call(installed, tmp_path, verb, option, without=OTHERS)
     assert alone.returncode == 1
-    assert "needs the package tutelage-reproductions" in alone.stderr
-    both = call(
-        installed, tmp_path, "reproduce", "--list", without=OF_AN_EXTRA, beside=reproductions
-    )
+    (sentence,) = alone.stderr.splitlines()
+    assert f"needs the package tutelage-{name}: run `pip install ./{name}`" in sentence
+    assert f"\n  {verb} " not in call(installed, tmp_path, "--help", without=OTHERS).stdout
+    missing = set() if name == "consortium" else OF_AN_EXTRA
+    both = call(installed, tmp_path, verb, option, without=missing, beside=beside[name])
     assert both.returncode == 0, both.stderr
-    assert both.stdout.startswith("mnist-baseline ")
+    assert both.stdout.strip().startswith(begins)
+    both = call(installed, tmp_path, "--help", without=missing, beside=beside[name])
+    assert f"\n  {verb} " in both.stdout

@@ -44,7 +44,7 @@ RUN_BY = {
 def source_of(test: str) -> str:
     (path,) = (
         path
-        for tests in ("tests", "reproductions/tests")
+        for tests in ("tests", "consortium/tests", "reproductions/tests")
         if (path := REPOSITORY / tests / test).exists()
     )
     return path.read_text()

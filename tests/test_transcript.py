@@ -514,7 +514,7 @@ SCREENS = [
 # Verbs that read no private row, or that print what their docs call private.
 UNSEEN = {
     "predict",  # new rows, by what is published
-    # Whose members send sealed shares: tests/test_serving.py.
+    # Whose members send sealed shares: consortium/tests/test_serving.py.
     "example", "key", "reproduce", "consortium",
     "label", "account", "publish",  # of votes: below, and tests/test_publishing.py
     "audit",  # of made-up rows and of a run, for its owner

@@ -21,14 +21,15 @@ from blobs import LABELS, PRIVATE, PUBLIC
 from test_cli import configure, write_people
 from tutelage import Ledger, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage._internal.releases import claimed_folder, released
-from tutelage.cli import consortium
 from tutelage.cli.app import _VERBS, _load
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.features import PublicColumns
-from tutelage.federation import Identity, Mailbox, Role
 from tutelage.privacy import ONE_TEACHER
+from tutelage.signing import SigningKey
 from tutelage.students import export_onnx
 from tutelage.students.store import write_student
+from tutelage_consortium import Identity, Mailbox, Role
+from tutelage_consortium.command import new
 from tutelage_reproductions import Record, Row, command
 
 pytestmark = pytest.mark.rest
@@ -135,7 +136,7 @@ def a_ledger(path: Path) -> None:
 
 
 def a_key(path: Path) -> None:
-    private, _ = Identity.generate("n", Role.ENTITY).save(path.parent / "made")
+    private, _ = SigningKey.generate("n").save(path.parent / "made")
     private.rename(path)
 
 
@@ -208,7 +209,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "terms.toml").write_text(TERMS)
     rows = "".join(f"{20 + row % 75},{('no', 'yes')[row % 2]},p{row // 2}\n" for row in range(120))
     (folder / "one.csv").write_text(f"age,ill,patient\n{rows}")
-    consortium.new(folder / "terms.toml", home=folder / "registry", mailbox=folder / "mail")
+    new(folder / "terms.toml", home=folder / "registry", mailbox=folder / "mail")
     write_people(folder, 120, 60)
     configure(folder, ('folder = "out"', 'folder = "o"'))
     np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))
@@ -218,7 +219,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_student(make_pipeline(PublicColumns(("a",), (None,)), tree), folder / "s.skops")
     for ledger in ("a.ledger", "b.ledger"):
         Ledger.create(folder / ledger, epsilon=30.0, delta=1e-5, unit=ONE_TEACHER)
-    Identity.generate("n", Role.ENTITY).save(folder / "keys")
+    SigningKey.generate("n").save(folder / "keys")
     return folder
 
 

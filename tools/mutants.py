@@ -25,8 +25,13 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 FAULTS = Path(__file__).with_suffix(".toml")
-_PACKAGES = {"tutelage": ROOT / "src", "tutelage_reproductions": ROOT / "reproductions" / "src"}
-_COPIED = ("src", "tests", "reproductions", "docs", "examples", "tools", "benchmarks")
+_PACKAGES = {
+    "tutelage": ROOT / "src",
+    "tutelage_consortium": ROOT / "consortium" / "src",
+    "tutelage_reproductions": ROOT / "reproductions" / "src",
+}
+_TESTS = (ROOT / "tests", ROOT / "consortium" / "tests")
+_COPIED = ("src", "tests", "consortium", "reproductions", "docs", "examples", "tools", "benchmarks")
 # No guards.
 _OF_WORDS = (
     "test_docs",
@@ -71,10 +76,13 @@ def faults(words: Iterable[str]) -> list[Fault]:
 
 def _file_of(module: str) -> Path | None:
     """Return the file of a module of the project or of the tests."""
-    base = _PACKAGES.get(module.partition(".")[0], ROOT / "tests")
-    path = base.joinpath(*module.split("."))
-    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
-    return found[0] if found else None
+    package = _PACKAGES.get(module.partition(".")[0])
+    for base in _TESTS if package is None else (package,):
+        path = base.joinpath(*module.split("."))
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
 
 
 @cache
@@ -130,7 +138,8 @@ def _where_defined(package: Path, name: str) -> Iterator[Path]:
 
 def distances(changed: Path) -> dict[Path, int]:
     """Return by how many imports each file of tests is away from a file."""
-    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    folders = (ROOT / "src", ROOT / "consortium", ROOT / "tests")
+    sources = [path for folder in folders for path in folder.rglob("*.py")]
     importers = defaultdict[Path, set[Path]](set)
     for path in sources:
         for one in _imports(path):
@@ -141,7 +150,12 @@ def distances(changed: Path) -> dict[Path, int]:
         next_ones = [path for one in next_ones for path in importers[one] if path not in found]
         found |= dict.fromkeys(next_ones, distance)
     far = max(found.values()) + 1  # of those that call the command line, or read files
-    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.stem not in _OF_WORDS]
+    tests = [
+        path
+        for folder in _TESTS
+        for path in folder.rglob("test_*.py")
+        if path.stem not in _OF_WORDS
+    ]
     return {
         path: found.get(path, far) for path in sorted(tests, key=lambda path: found.get(path, far))
     }
@@ -174,7 +188,7 @@ def _failing(copy: Path, tests: list[str], marks: str) -> str | None:
         "-m",
         marks,
     ]
-    places = [f"{copy / folder}" for folder in ("src", "reproductions/src")]
+    places = [f"{copy / folder}" for folder in ("src", "consortium/src", "reproductions/src")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(places),

@@ -98,14 +98,17 @@ THEOREMS = {
     "summed_noise.md": [
         ("A sum of discrete Gaussians is nearly one", "accounting.composition:log_ratio"),
         ("Cost of summed noise", "accounting.composition:log_distance"),
-        ("Guarantee if fewer members are honest", "federation.schemes:epsilon_if_fewer_honest"),
+        (
+            "Guarantee if fewer members are honest",
+            "tutelage_consortium.schemes:epsilon_if_fewer_honest",
+        ),
         (
             "View of two computing parties: votes",
-            "federation.schemes:epsilon_for_two_computing_parties",
+            "tutelage_consortium.schemes:epsilon_for_two_computing_parties",
         ),
-        ("View of two computing parties: sums", "federation.sharing:added"),
-        ("Bits of secure comparisons", "federation.schemes:SharedVotes"),
-        ("Size of an honest sum of ballots", "federation.sums:SharedSums"),
+        ("View of two computing parties: sums", "tutelage_consortium.sharing:added"),
+        ("Bits of secure comparisons", "tutelage_consortium.schemes:SharedVotes"),
+        ("Size of an honest sum of ballots", "tutelage_consortium.sums:SharedSums"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
@@ -117,8 +120,9 @@ THEOREMS = {
 def page() -> str:
     """Return the page as it should be."""
     trees = {
-        f"tests/{path.name}": ast.parse(path.read_text())
-        for path in sorted((ROOT / "tests").glob("test_*.py"))
+        f"{folder}/{path.name}": ast.parse(path.read_text())
+        for folder in ("consortium/tests", "tests")
+        for path in sorted((ROOT / folder).glob("test_*.py"))
     }
     lines = [
         "# Theorems, functions, tests",
@@ -136,7 +140,8 @@ def page() -> str:
             raise SystemExit(
                 f"{proof} does not name {function}; add it behind the theorem that it uses."
             )
-        applied = getattr(importlib.import_module(f"tutelage.{module}"), name)
+        home = module if module.startswith("tutelage_") else f"tutelage.{module}"
+        applied = getattr(importlib.import_module(home), name)
         uses = {
             path: number
             for path, tree in trees.items()
@@ -188,7 +193,7 @@ def imports_in(tree: ast.Module) -> list[tuple[str, str, str]]:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
     ]
-    ours = [(module, names) for module, names in found if module.split(".")[0] == "tutelage"]
+    ours = [(module, names) for module, names in found if module.startswith("tutelage")]
     return [
         (module, alias.name, alias.asname or alias.name)
         for module, names in ours

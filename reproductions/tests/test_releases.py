@@ -11,7 +11,7 @@ import pytest
 from test_cli import configure, refusal, write_people
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.federation import Identity, Role
+from tutelage.signing import SigningKey
 from tutelage.students import load_student
 
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
     """A configuration to run, and the keys of a signer."""
     write_people(tmp_path)
     configure(tmp_path, BUDGET)
-    Identity.generate("officer", Role.ENTITY).save(tmp_path / "keys")
+    SigningKey.generate("officer").save(tmp_path / "keys")
     return tmp_path
 
 

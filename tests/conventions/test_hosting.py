@@ -21,7 +21,11 @@ STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
 OF_PACKAGES, OF_PRIVATE_NAMES = (
     (REPOSITORY / "docs" / "dependencies.md").read_text().split("## Private names")
 )
-FOLDER = REPOSITORY / "src" / "tutelage"
+OF_OTHERS = [
+    tomllib.loads((REPOSITORY / name / "pyproject.toml").read_text())["project"]
+    for name in ("consortium", "reproductions")
+]
+FOLDERS = (REPOSITORY / "src", REPOSITORY / "consortium" / "src")
 SUPPORTED = [
     line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)
 ]
@@ -115,15 +119,13 @@ def test_supported_versions_are_tested_and_those_of_the_package():
 
 
 def test_every_dependency_has_a_row_with_a_reason():
-    reproductions = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())[
-        "project"
+    lists = [
+        lines
+        for project in (PROJECT, *OF_OTHERS)
+        for lines in (project["dependencies"], *project.get("optional-dependencies", {}).values())
     ]
-    lists = (
-        PROJECT["dependencies"],
-        reproductions["dependencies"],
-        *PROJECT["optional-dependencies"].values(),
-    )
-    declared = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} - {"tutelage"}
+    declared = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines}
+    declared -= {"tutelage", "tutelage-consortium"}
     installed, of_developers = OF_PACKAGES.split("## Development")
     rows = [
         line.split(" | ") for line in installed.splitlines() if re.match(r"\| `[\w-]+` \| ", line)
@@ -163,7 +165,8 @@ def test_private_names_of_other_packages_are_those_with_a_reason():
         "from a._b import C\nimport d.e\nd.e._f.g()\nfrom h import _i"
     ) >= {"a._b.C", "h._i"}
     listed = re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \| \S", OF_PRIVATE_NAMES, re.MULTILINE)
-    for path in FOLDER.rglob("*.py"):
-        text, mine = path.read_text(), {name for name, file in listed if FOLDER / file == path}
-        assert foreign_private_names(text) <= mine
-        assert all(re.search(rf"\b{name.rpartition('.')[2]}\b", text) for name in mine)
+    for folder in FOLDERS:
+        for path in folder.rglob("*.py"):
+            text, mine = path.read_text(), {name for name, file in listed if folder / file == path}
+            assert foreign_private_names(text) <= mine
+            assert all(re.search(rf"\b{name.rpartition('.')[2]}\b", text) for name in mine)

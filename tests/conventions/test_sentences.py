@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tutelage
+import tutelage_consortium
 from tutelage import exceptions
 from tutelage.cli import words
 from tutelage.cli.config import (
@@ -58,9 +59,10 @@ def problem(call: ast.Call) -> str:
 
 
 def sentences() -> list[str]:
-    """Return the kind and message of every error that the package makes."""
+    """Return the kind and message of every error that the packages make."""
     found = set[str]()
-    for path in Path(tutelage.__file__).parent.rglob("*.py"):
+    folders = (Path(package.__file__).parent for package in (tutelage, tutelage_consortium))
+    for path in (path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(args=[ast.Starred(), *_]):

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 import tutelage
+import tutelage_consortium
 import tutelage_reproductions
 from tutelage import exceptions
 
 PACKAGE = Path(tutelage.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+OF_CONSORTIUM = Path(tutelage_consortium.__file__).parent
+CONSORTIUM = sorted(OF_CONSORTIUM.rglob("*.py"))
 REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"))
 
 # Each imports those before it.
@@ -40,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "networks": set(),
     "ballots": set(),
     "people": {"ballots", "features", "partition"},
+    "signing": set(),
     "teachers": {"ballots", "features", "networks", "partition", "people"},
     "mechanisms": {"ballots", "noise"},
     "accounting": {"ballots"},
@@ -87,7 +91,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reporting",
         "terms",
     },
-    "federation": PIPELINE | {"boundary", "features", "methods", "preflight"},
     "audit": PIPELINE
     | {
         "boundary",
@@ -101,9 +104,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         "testing",
     },
     "cli": PIPELINE
-    | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
-    | {"planning", "preflight", "published", "publishing", "release", "reporting", "terms"},
+    | {"audit", "datasets", "estimator", "features", "labeling", "methods", "planning"}
+    | {"preflight", "published", "publishing", "release", "reporting", "signing", "terms"},
 }
+# What the consortium may import, and its two modules of the command line beside that.
+OF_PROTOCOL = PIPELINE | ROOT_WORDS | {"boundary", "features", "methods", "preflight", "signing"}
+OF_COMMANDS = {"command.py", "terms_file.py"}
 
 
 def unit_of(path: Path) -> str:
@@ -123,6 +129,11 @@ def units_in(source: str) -> set[str]:
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     return {name.split(".")[1] for name in names if name.startswith("tutelage.")}
+
+
+def packages_in(source: str) -> set[str]:
+    """Return the packages of this repository that Python source names in an import."""
+    return {*re.findall(r"^\s*(?:import|from) (tutelage\w*)", source, re.MULTILINE)}
 
 
 def imported_units(path: Path) -> set[str]:
@@ -147,6 +158,13 @@ def test_imports_run_one_way(path):
         assert found - {unit} <= set(ROOT_ORDER[: ROOT_ORDER.index(unit)])
     else:
         assert found - {unit} <= MAY_IMPORT[unit] | ROOT_WORDS
+
+
+@pytest.mark.parametrize("path", CONSORTIUM, ids=lambda path: str(path.relative_to(OF_CONSORTIUM)))
+def test_a_consortium_imports_the_core_one_way(path):
+    allowed = OF_PROTOCOL | ({"cli", "reporting"} if path.name in OF_COMMANDS else set())
+    assert imported_units(path) <= allowed
+    assert packages_in(path.read_text()) <= {"tutelage", "tutelage_consortium"}
 
 
 def test_every_file_has_its_place():
@@ -191,7 +209,10 @@ def test_people_noise_and_ledger_meet_at_the_boundary_alone():
     assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {
         "boundary.py"
     }
-    assert not [name for name in found(r"SystemNoise\(") if name.startswith("federation")]
+    text = "\n".join(path.read_text() for path in CONSORTIUM)
+    assert not re.search(
+        r"\.(reserve|reserve_new|reserve_votes|settle|forfeit)\(|SystemNoise\(", text
+    )
     draws = r"(?<!self)(?<!boundary)\.release\((?!\)|file=|votes, SimulationNoise\()"
     assert found(draws) == {"boundary.py", "methods/rehearsal.py"}
 
@@ -199,31 +220,34 @@ def test_people_noise_and_ledger_meet_at_the_boundary_alone():
 def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_shares():
     def imported(path: Path) -> set[Path]:
         names = re.findall(
-            r"^from tutelage\.federation\.([\w.]+) import", path.read_text(), re.MULTILINE
+            r"^from tutelage_consortium\.([\w.]+) import", path.read_text(), re.MULTILINE
         )
-        places = (PACKAGE / "federation" / name.replace(".", "/") for name in names)
+        places = (OF_CONSORTIUM / name.replace(".", "/") for name in names)
         return {
             place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
             for place in places
         }
 
-    reached, frontier = set(), {PACKAGE / "federation" / "aggregator.py"}
+    reached, frontier = set(), {OF_CONSORTIUM / "aggregator.py"}
     while frontier:
         reached |= frontier
         frontier = set().union(*(imported(path) for path in frontier)) - reached
-    names = {str(path.relative_to(PACKAGE / "federation")) for path in reached}
+    names = {str(path.relative_to(OF_CONSORTIUM)) for path in reached}
     assert {"aggregator.py", "sharing.py", "mailbox.py"} <= names
     forbidden = {"entity.py", "computing_party.py"}
-    assert all((PACKAGE / "federation" / name).is_file() for name in forbidden)
+    assert all((OF_CONSORTIUM / name).is_file() for name in forbidden)
     assert not forbidden & names
     assert not [name for name in names if name.startswith("mpc")]
 
 
-def test_the_package_does_without_its_reproductions():
-    for path in SOURCES:
-        assert not re.search(
-            r"^\s*(import|from) tutelage_reproductions", path.read_text(), re.MULTILINE
-        ), path
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_core_does_without_the_distributions_beside_it(path):
+    assert packages_in(path.read_text()) <= {"tutelage"}
+
+
+def test_each_import_of_another_distribution_is_seen():
+    source = "import tutelage\ndef f():\n    from tutelage_consortium.keys import Member"
+    assert packages_in(source) == {"tutelage", "tutelage_consortium"}
 
 
 def test_mechanisms_and_accounting_meet_in_events_only():
@@ -259,7 +283,7 @@ def test_import_is_light():
 
 
 def test_torch_is_an_extra_that_only_networks_import():
-    for path in SOURCES:
+    for path in [*SOURCES, *CONSORTIUM]:
         if "networks" not in (path.parent.name, path.stem):
             assert not re.search(
                 r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE
@@ -280,7 +304,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("what", FORBIDDEN)
 def test_the_source_never_uses(what):
-    for path in [*SOURCES, *REPRODUCTIONS]:
+    for path in [*SOURCES, *CONSORTIUM, *REPRODUCTIONS]:
         if path.name == "streams.py":
             continue  # keeps estimators that draw from the process's own streams from sharing them
         found = re.search(FORBIDDEN[what], path.read_text(), re.MULTILINE)
@@ -289,7 +313,7 @@ def test_the_source_never_uses(what):
 
 def test_privacy_noise_is_drawn_in_one_module_and_is_no_float():
     draws = r"\.(normal|laplace|gumbel|exponential|standard_normal|uniform)\("
-    for path in [*SOURCES, *REPRODUCTIONS]:
+    for path in [*SOURCES, *CONSORTIUM, *REPRODUCTIONS]:
         assert not re.search(draws, path.read_text()), path
         if path != PACKAGE / "noise.py":
             assert not re.search(r"^\s*(import|from) opendp", path.read_text(), re.MULTILINE), path

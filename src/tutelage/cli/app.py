@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points, version
+from importlib.metadata import entry_points, version
 from importlib.resources import files
 from io import TextIOWrapper
 from pathlib import Path
@@ -59,7 +59,12 @@ _PURPOSES = {
         "reproduce": "Recompute a table or figure of the papers.",
     },
 }
-_OF_ANOTHER_PACKAGE = "reproduce"
+# Verbs of other distributions, and the folder of each in a checkout: an entry point of this group loads it.
+_GROUP = "tutelage.verbs"
+_OF_OTHERS = {
+    "consortium": ("tutelage-consortium", "./consortium"),
+    "reproduce": ("tutelage-reproductions", "./reproductions"),
+}
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
     ("tutelage init", "answer a few questions, and get a configuration"),
@@ -80,7 +85,8 @@ class _Commands(TyperGroup):
     """Loads only the verb that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
-        return [name for name in _VERBS if name != _OF_ANOTHER_PACKAGE or _entry_points()]
+        present = entry_points(group=_GROUP).names
+        return [name for name in _VERBS if name not in _OF_OTHERS or name in present]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         if cmd_name not in _VERBS:
@@ -126,10 +132,6 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-def _entry_points() -> EntryPoints:
-    return entry_points(group="tutelage.reproductions", name=_OF_ANOTHER_PACKAGE)
-
-
 def _with_home(argument: str) -> str:
     """Return an argument with ``~`` as the home folder, as where no shell put it: after ``=``."""
     require_printable(argument, "An argument")
@@ -142,18 +144,18 @@ def _with_home(argument: str) -> str:
 
 
 def _load(verb: str) -> Any:
-    """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
+    """Return the function or group ``x`` of `tutelage.cli.x`, or the verb that another distribution brings."""
     if verb == "example":
         return example
-    if verb != _OF_ANOTHER_PACKAGE:
+    if verb not in _OF_OTHERS:
         name = verb.replace("-", "_")
         return getattr(import_module(f"tutelage.cli.{name}"), name)
-    for command in _entry_points():
+    for command in entry_points(group=_GROUP, name=verb):
         return command.load()
+    distribution, folder = _OF_OTHERS[verb]
     raise ModuleNotFoundError(
-        "`tutelage reproduce` needs the package tutelage-reproductions: run `pip install ./reproductions` in a "
-        "checkout of tutelage.",
-        name="tutelage_reproductions",
+        f"`tutelage {verb}` needs the package {distribution}: run `pip install {folder}` in a checkout of tutelage.",
+        name=distribution,
     )
 
 

@@ -21,7 +21,7 @@ from tutelage._internal.releases import (
     signed_manifest,
     today,
 )
-from tutelage.cli.ledger import identity, opened
+from tutelage.cli.ledger import opened
 from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import (
     interruption_says,
@@ -115,7 +115,11 @@ def card(
         raise ConfigError(
             "--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE."
         )
-    signer = sign and identity(sign, private=True)
+    signer = None
+    if sign is not None:
+        from tutelage.signing import SigningKey
+
+        signer = SigningKey.load(sign)
     if results is None and ledger is None:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
     file = results and (results / "card.json" if results.is_dir() else results)
@@ -161,7 +165,7 @@ def card(
         if not shown or read_card(folder / "card.json") != made:
             _publish(cards, made, before, ledger)
         if signer is not None:
-            signature = signature_of(folder, signer.member.name, signer.sign)
+            signature = signature_of(folder, signer.name, signer.sign)
             with cards.added(SIGNATURE, _SIGNATURE) as part:
                 part.write_text(signature, encoding="utf-8")
     if as_json:
@@ -182,10 +186,8 @@ def card(
             f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key."
         )
     if signer is not None:
-        say(
-            f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by"
-        )
-        say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
+        say(f"Next: send the whole folder and {signer.name}.public.json. Tell the recipient, by")
+        say(f"another channel, the fingerprint of the key:\n{signer.public.fingerprint}")
 
 
 def _verify(results: Path, key: Path, ledger: Path | None) -> None:
@@ -193,17 +195,19 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     if not results.is_dir() and results.name != "card.json":
         raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
     folder = results if results.is_dir() else results.parent
-    member = identity(key, private=False)
-    manifest = check_signature(folder, member.name, member.has_signed)
+    from tutelage.signing import VerifyKey
+
+    signer = VerifyKey.load(key)
+    manifest = check_signature(folder, signer.name, signer.has_signed)
     history = ledger and _history_of(ledger)
     signed = _proved_as_shown(folder, history)
     if history is not None:
         manifest.require_named(history.manifests, folder, str(ledger))
     refuse_others(manifest, folder)
     say(
-        f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:"
+        f"{folder} is the release that {signer.name} signed. Compare the fingerprint of the key with the signer:"
     )
-    say(member.fingerprint)
+    say(signer.fingerprint)
     say(f"The signature covers {', '.join(manifest.sha256)}.")
     if history is None:
         say(

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from tutelage.cli.ledger import require_signatures
 from tutelage.cli.text import say
 
 
@@ -20,12 +19,11 @@ def key(
     folder
         Folder to write the two files to.
     """
-    require_signatures()
-    from tutelage.federation.keys import Identity, Member, Role
+    from tutelage.signing import SigningKey, VerifyKey
 
-    private, public = Identity.generate(name, Role.ENTITY).save(folder)
+    private, public = SigningKey.generate(name).save(folder)
     say(f"{private}: keep it to yourself. Sign with it: tutelage card FOLDER --sign {private}")
     say(
         f"{public}: give it to those who check your signature, and tell them its fingerprint by another channel:"
     )
-    say(Member.load(public).fingerprint)
+    say(VerifyKey.load(public).fingerprint)

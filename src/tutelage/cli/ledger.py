@@ -1,6 +1,5 @@
 """``tutelage ledger``: create, show, verify and export the budget of a data set, and list a folder of them."""
 
-import importlib.util
 import json
 import os
 import re
@@ -16,7 +15,6 @@ from rich.text import Text
 from typer import Argument
 
 from tutelage._internal.drawing import Bar, Bars
-from tutelage._internal.extras import install
 from tutelage._internal.outputs import form
 from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
@@ -149,8 +147,10 @@ def verify(
     checked = opened(file)
     stated = None
     if signer is not None:
-        member = identity(signer, private=False)
-        stated = checked_head(Path(head or ""), member.name, member.has_signed)
+        from tutelage.signing import VerifyKey
+
+        key = VerifyKey.load(signer)
+        stated = checked_head(Path(head or ""), key.name, key.has_signed)
         if stated.get("ledger") != checked.history().entries[0].content["key"]:
             raise InvalidDataError(
                 f"{head} is of another ledger than {file}. Name the head of this one."
@@ -293,7 +293,9 @@ def head(
             raise ConfigError("--output is for a signed head. Name a key with --sign.")
         say(opened(file).state().head)
         return
-    signer = identity(sign, private=True)
+    from tutelage.signing import SigningKey
+
+    signer = SigningKey.load(sign)
     history = opened(file).history()
     content = {
         "ledger": history.entries[0].content["key"],
@@ -301,12 +303,12 @@ def head(
         "entries": history.state.entries,
         "spent": history.state.spent,
     }
-    text = signed_head(content, signer.member.name, signer.sign)
+    text = signed_head(content, signer.name, signer.sign)
     if output is None:
         say(text, nl=False)
         return
     write_new(output, text, over=form("a signed head", lambda path: bool(read_head(path))))
-    say(f"Wrote {output}. Keep it where the ledger is not, with {signer.member.name}.public.json.")
+    say(f"Wrote {output}. Keep it where the ledger is not, with {signer.name}.public.json.")
 
 
 @ledger.command("list")
@@ -505,20 +507,6 @@ def export(
 
     write_new(output, lines, over=form("an export of a ledger", is_export))
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
-
-
-def identity(key: Path, *, private: bool) -> Any:
-    """Return the member, or the one with private keys, of a key file."""
-    require_signatures()
-    from tutelage.federation.keys import Identity, Member
-
-    return (Identity if private else Member).load(key)
-
-
-def require_signatures() -> None:
-    """Refuse to sign or check where the library for signatures is not installed."""
-    if importlib.util.find_spec("cryptography") is None:
-        raise ConfigError(f"Signatures need cryptography: {install('federation')}.")
 
 
 def opened(file: Path) -> Ledger:

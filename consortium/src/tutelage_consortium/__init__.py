@@ -1,0 +1,37 @@
+"""Teachers at different owners: entities vote, three parties compute, one aggregator learns labels and no vote.
+
+Names are loaded on first use, so that who receives labels loads nothing that holds a vote.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tutelage_consortium.aggregator import Aggregator as Aggregator
+    from tutelage_consortium.batches import Batch as Batch
+    from tutelage_consortium.computing_party import ComputingParty as ComputingParty
+    from tutelage_consortium.consortium import Consortium as Consortium
+    from tutelage_consortium.entity import Entity as Entity
+    from tutelage_consortium.keys import Identity as Identity
+    from tutelage_consortium.keys import Role as Role
+    from tutelage_consortium.mailbox import Home as Home
+    from tutelage_consortium.mailbox import Mailbox as Mailbox
+
+_HOME = {
+    "Aggregator": "aggregator",
+    "Batch": "batches",
+    "ComputingParty": "computing_party",
+    "Consortium": "consortium",
+    "Entity": "entity",
+    "Identity": "keys",
+    "Role": "keys",
+    "Home": "mailbox",
+    "Mailbox": "mailbox",
+}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"tutelage_consortium.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'tutelage_consortium' has no attribute {name!r}")

@@ -1,0 +1,296 @@
+"""A computing party: holds shares that mean nothing, and with two others computes labels that none of them sees."""
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from itertools import compress
+from typing import Annotated, Any, Final, NamedTuple, cast, final
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from tutelage._internal.records import AnotherFormatError, Names, frozen, record_in, sha256_of
+from tutelage.digests import canonical
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    PartyLostError,
+    StaleBatchError,
+)
+from tutelage.signing import document
+from tutelage_consortium.batches import Batch
+from tutelage_consortium.consortium import Consortium
+from tutelage_consortium.keys import Role, host_and_port
+from tutelage_consortium.mailbox import Header, Home, Kind, Mailbox, Opened, seal, unseal
+from tutelage_consortium.mpc import Endpoint, Session, run_party
+from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
+
+_BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
+_TESTED, _SEED = "tested", "seed"  # and its part of what the test of shares follows from
+_MISSED = "its shares did not reach all computing parties in time, or do not belong together."
+
+
+class EntityShares(NamedTuple):
+    """One entity's shares as one party holds them; private to it."""
+
+    split: str
+    blocks: Any  # object array (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
+    digest: str
+
+    def __repr__(self) -> str:
+        return f"EntityShares(<shares hidden: private>, split={self.split!r})"
+
+
+# By entity: its splitting, and the hash of each party's shares of it.
+_Pins = dict[str, tuple[str, str, str, str]]
+
+
+@frozen
+class Statement:
+    """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
+
+    roster: str  # with whose keys this party opens and seals
+    batch: str
+    queries: str
+    nonce: str
+    # By entity: its splitting, and the hash of this party's shares of it.
+    held: dict[str, tuple[str, str]]
+    begun: Annotated[_Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
+
+
+def statement_of(
+    consortium: Consortium,
+    batch: Batch,
+    held: dict[str, EntityShares],
+    begun: _Pins | None,
+) -> bytes:
+    """Return a statement of what a party holds."""
+    said = Statement(
+        roster=consortium.roster_hash,
+        batch=batch.identifier,
+        queries=batch.query_hash,
+        nonce=secrets.token_hex(16),
+        held={name: (shares.split, shares.digest) for name, shares in held.items()},
+        begun=begun,
+    )
+    return document("statement", said)
+
+
+def read_statement(message: bytes) -> Statement:
+    """Return what a party says it holds."""
+    damaged = ForgedMessageError(
+        "A computing party's statement is not in the form in which this version writes it."
+    )
+    try:
+        return record_in(message, "statement", Statement, damaged)
+    except AnotherFormatError as error:
+        raise ForgedMessageError(str(error)) from None
+
+
+def agreed_pins(statements: list[Statement]) -> _Pins:
+    """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
+    if len({(each.roster, each.batch, each.queries) for each in statements}) > 1:
+        raise StaleBatchError(
+            "The computing parties are not at the same batch and roster of the same consortium."
+        )
+    begun = [each.begun for each in statements if each.begun is not None]
+    if any(other != begun[0] for other in begun):
+        raise StaleBatchError(
+            "The computing parties began this batch with different votes. Ask again with `new_batch=True`."
+        )
+    held = [each.held for each in statements]
+    if not begun:
+        common = sorted(set(held[0]).intersection(*held[1:]))
+        shares = ((name, *(mine[name] for mine in held)) for name in common)
+        return {name: (*a, b[1], c[1]) for name, a, b, c in shares if a[0] == b[0] == c[0]}
+    for place, mine in enumerate(held):
+        if any(mine.get(name) != (pin[0], pin[1 + place]) for name, pin in begun[0].items()):
+            raise StaleBatchError(
+                "This batch was begun with votes that are no longer in the mailbox of every party as they were. "
+                "Restore them; a batch is never computed twice with different votes."
+            )
+    return begun[0]
+
+
+class Computed(NamedTuple):
+    """How a computation went; public values only."""
+
+    entities: Names  # whose votes are in the labels
+    # Entities whose envelopes could not be used, and why; not those that sent none.
+    left_out: dict[str, str]
+    bytes_sent: int  # to the two other parties
+
+
+@final
+class ComputingParty:
+    """One of three parties that add shares, compare them under multi-party computation, and open nothing but labels.
+
+    Privacy: this party's shares alone are uniformly random numbers, and so is everything that the others
+    send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
+    parties that pool what they have learn the noised totals (docs/howto/consortium.md says what that is worth).
+
+    For sums of ballots nothing is compared: each party adds its shares of the ballots that all three agreed on, and
+    sends the aggregator its share of the total. Any two of them together still have uniform numbers.
+
+    Parameters
+    ----------
+    home : Home
+        The folder of a member that is a computing party of a consortium.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self.consortium: Final = home.consortium_as(Role.COMPUTING)
+        self._scheme: Final = self.consortium.scheme
+        self._place = self.consortium.computing_parties.index(home.member)
+
+    def compute(
+        self,
+        batch: Batch,
+        mailbox: Mailbox,
+        *,
+        timeout: float = 600.0,
+        listen: tuple[str, int] | None = None,
+        waiting: Callable[[Names], object] | None = None,
+    ) -> Computed:
+        """Compute the labels of a batch, or the sum of its ballots, and send the aggregator this party's share of it.
+
+        The first computation of a batch fixes whose votes are in it. Every later one uses the same shares, so that
+        a batch has one outcome however often it is tried.
+
+        Parameters
+        ----------
+        batch, mailbox : Batch and Mailbox
+            The aggregator's queries, and where envelopes lie.
+        timeout : float
+            Seconds to wait for the other parties to connect, and then for any message of theirs.
+        listen : tuple of str and int, optional
+            Host and port to listen at, if they are not those of the terms: behind an address translation.
+        waiting : function of a tuple of str, optional
+            Called every two seconds while connecting, with the names of those that are still missing.
+
+        Raises
+        ------
+        QuorumError
+            If too few entities answered, without a wait for the others. Nothing was opened, whatever the error.
+        PartyLostError
+            If another party failed or fell silent: try again with the same files.
+        """
+        kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
+        begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=_Pins)
+        held, left_out = self._held(batch, mailbox)
+        # The others cannot add hospitals whose shares this party lacks.
+        self.consortium.require_quorum(held, left_out)
+
+        async def body(session: Session) -> tuple[str, Names, bytes, int] | FederationError:
+            """Return a refusal that all parties come to, and do not raise it, so that none is taken for lost."""
+            try:
+                run, entities = await self._agree(session, batch, begun, held, left_out)
+                totals = np.stack([held[name].blocks for name in entities]).sum(axis=0) % MODULUS
+                result = await self._scheme.result(session, totals)
+            except PartyLostError:
+                raise
+            except FederationError as refusal:
+                return refusal
+            return run, entities, result, session.bytes_sent
+
+        me = self._home.identity
+        aggregator = self.consortium.aggregator
+        parties = self.consortium.computing_parties
+        found = run_party(
+            self._place,
+            [
+                Endpoint(each.name, *host_and_port(each.address), str(each.certificate))
+                for each in parties
+            ],
+            cast("bytes", me.tls_key_pem),
+            body,
+            timeout=timeout,
+            listen=listen,
+            waiting=waiting,
+        )
+        if isinstance(found, FederationError):
+            raise found
+        run, entities, result, bytes_sent = found
+        header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
+        content = document("opened", Opened(run, entities)) + result
+        mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
+        return Computed(entities, left_out, bytes_sent)
+
+    def _held(
+        self, batch: Batch, mailbox: Mailbox
+    ) -> tuple[dict[str, EntityShares], dict[str, str]]:
+        """Return the shares that this party can use, and why it cannot use others."""
+        expected = self._scheme.expected(batch)
+        me = self._home.identity
+        held = dict[str, EntityShares]()
+        left_out = dict[str, str]()
+        for entity in self.consortium.entities:
+            header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
+            try:
+                if (envelope := mailbox.answer(batch, entity, me.member).envelope()) is not None:
+                    payload = unseal(me, entity, header, envelope)
+                    blocks = decode(payload[HEAD_BYTES:], expected.shape)
+                    digest = sha256_of(payload)
+                    held[entity.name] = EntityShares(
+                        payload[:SPLIT_NAME_BYTES].hex(), blocks, digest
+                    )
+            except (FederationError, InvalidDataError) as error:
+                left_out[entity.name] = str(error)
+        if expected.people is not None:
+            self._home.require_known(expected.people)
+            held = {name: shares for name, shares in held.items() if name in expected.people}
+        return held, left_out
+
+    async def _seed(self, session: Session, batch: Batch, pins: _Pins) -> bytes:
+        """Return what the coefficients of the test of these shares follow from: the same in every attempt."""
+        name = f"{batch.identifier}-{sha256_of(canonical(pins).encode())[:32]}"
+        own = self._home.keep(_TESTED, name, {_SEED: secrets.token_bytes(32)})
+        return hashlib.sha256(b"".join(await session.exchange(own[_SEED]))).digest()
+
+    async def _agree(
+        self,
+        session: Session,
+        batch: Batch,
+        begun: _Pins | None,
+        held: dict[str, EntityShares],
+        left_out: dict[str, str],
+    ) -> tuple[str, Names]:
+        """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
+        said = await session.exchange(statement_of(self.consortium, batch, held, begun))
+        everyones = [read_statement(message) for message in said]
+        pins = agreed_pins(everyones)
+        missed = set().union(*(each.held for each in everyones)) - set(pins)
+        left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
+        remembered = [each.begun is not None for each in everyones]
+        # Values that all three remember were found to be small enough before they wrote them down.
+        bounds = self._scheme.expected(batch).bounds
+        if bounds is not None and not all(remembered):
+            self.consortium.require_quorum(pins, left_out)
+            vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
+            seed = await self._seed(session, batch, pins)
+            tested = await session.oversized(vectors, [bounds[name] for name in pins], seed)
+            large = {*compress(pins, tested)}
+            left_out |= dict.fromkeys(
+                large, "what it sent is larger than that of all its people or teachers can be."
+            )
+            if large and any(remembered):
+                raise StaleBatchError(
+                    f"Batch {batch.identifier} began with values that are too large. Ask it again."
+                )
+            pins = {name: pin for name, pin in pins.items() if name not in large}
+        self.consortium.require_quorum(pins, left_out)
+        begun_with = {_AGREED: canonical(pins).encode()}
+        if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
+            raise StaleBatchError(
+                f"Batch {batch.identifier} was begun with other votes by another process. Try again."
+            )
+        about = canonical([batch.identifier, pins, [each.nonce for each in everyones]])
+        run = sha256_of(about.encode())
+        if set(await session.exchange(run.encode())) != {run.encode()}:
+            raise StaleBatchError(
+                "The parties do not agree on what they compute. Nothing was opened; try again."
+            )
+        return run, tuple(pins)

@@ -1,0 +1,378 @@
+"""Sums of ballots over a public schema, one after another: each depends on those that were opened before.
+
+A batch holds the sums that were opened, as whole numbers and nothing else. Each member lets the method ask again by
+these, as after a crash of a fit (`tutelage.methods`), and so comes to the ballot that is asked next by itself.
+"""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, log, prod, sqrt
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+from sklearn.pipeline import Pipeline
+
+from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
+from tutelage._internal.typing import IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.boundary import BatchBoundary
+from tutelage.digests import canonical
+from tutelage.events import Composed, Event, SummedNoise
+from tutelage.exceptions import ForgedMessageError, InvalidParameterError
+from tutelage.features.schema import Schema
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import NoisySum
+from tutelage.methods import METHODS, Method, Public
+from tutelage.methods.needs import Offered, unmet
+from tutelage.methods.requests import Answer, Outcome, Request, driven
+from tutelage.noise import NoiseSource
+from tutelage.privacy import ONE_ENTITY
+from tutelage.targets import Classes
+from tutelage_consortium import sharing
+from tutelage_consortium.batches import Batch
+from tutelage_consortium.documents import MOST_PAYLOAD_BYTES, read_within
+from tutelage_consortium.schemes import Draft, Expected, hashes_of, shares_of
+from tutelage_consortium.terms import DEFAULT_METHOD, Terms
+
+if TYPE_CHECKING:
+    from tutelage_consortium.mpc import Session
+
+REHEARSAL = "rehearsal"  # with which the names of releases of made-up rows begin
+_MOST_PEOPLE = 2**26  # of one hospital: sums of their ballots are exact
+_FALSE_ALARM = 2.0**-40  # chance that honest ballots fail one projection: it is in no δ
+_MOST = 2.0**50  # of a number of a sum: far beyond honest ones, and scores by it are finite
+
+
+@final
+@frozen
+class OpenedSum:
+    """A noisy sum that was opened; public."""
+
+    entities: tuple[str, ...]  # whose ballots are in it
+    values: tuple[int, ...]
+
+
+@final
+@frozen
+class SumsSoFar:
+    """A release so far; public, and all that a batch of a sum holds."""
+
+    release: Annotated[str, Meta(min_length=1, max_length=100)]
+    # About how many each hospital has.
+    people: dict[str, Annotated[int, Meta(ge=1, le=_MOST_PEOPLE)]]
+    sums: tuple[OpenedSum, ...] = ()
+
+    def to_row(self) -> npt.NDArray[np.uint8]:
+        """Return this as one row of bytes."""
+        said = canonical(named("opened sums", self))
+        return np.frombuffer(said.encode(), dtype=np.uint8)[np.newaxis]
+
+
+@final
+@by_identity
+class Round:
+    """The sum that is asked for after those that were opened, and the student so far; public."""
+
+    opened: SumsSoFar
+    request: Request  # the last one again where all were opened
+    classifier: Pipeline = field(repr=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the round, from 0 on."""
+        return len(self.opened.sums)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of its sum: classes and numbers."""
+        form: Any = self.request.form
+        return form.shape
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The sums that a method asks for under the terms of a consortium, one after another; public."""
+
+    terms: Terms
+    mechanism: NoisySum
+
+    @cached_property
+    def method(self) -> Method:
+        """The method whose sums are opened."""
+        name = DEFAULT_METHOD if self.terms.method is None else self.terms.method
+        if name not in METHODS:
+            raise InvalidParameterError(
+                "Consortium.method", f"be one of {', '.join(METHODS)}", f"{name!r}"
+            )
+        kind: Any = METHODS[name]
+        return kind(mechanism=self.mechanism)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that the members agreed on."""
+        return cast("Schema", self.terms.schema)
+
+    def public(self, people: int) -> Public:
+        """Return all that the method may look at: the schema and what the members agreed on."""
+        nobody = np.empty((0, len(self.schema.names)))
+        classes = np.array(self.terms.classes)
+        return Public(
+            rows=nobody,
+            teacher_rows=nobody,
+            student_rows=nobody,
+            classes=classes,
+            question="",
+            unit=self.terms.unit,
+            simulated=False,
+            n_teachers=people,
+            seed=0,
+            schema=self.schema,
+        )
+
+    @property
+    def events(self) -> tuple[SummedNoise, ...]:
+        """The most that opening the sum of each round is."""
+        whole = self.method.event(replace(self.public(1).sizes, people_known=True))
+        return tuple(self._shared(one.event) for one in whole.flatten() for _ in range(one.times))
+
+    def event_from(self, first: int) -> Event:
+        """Return the most that opening the sums of a round and of all rounds after it is."""
+        return Composed(self.events[first:])
+
+    def event_asked(self, request: Request) -> SummedNoise:
+        """Return the event of opening the sum that is asked for."""
+        return self._shared(request.mechanism.most(request.form, simulated=False))
+
+    def _shared(self, event: Any) -> SummedNoise:
+        return SummedNoise(event, self.terms.honest)
+
+    def round_of(self, batch: Batch) -> Round:
+        """Return the round that a batch asks, after checking that it is one under these terms."""
+        row = b""
+        if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2:
+            row = batch.rows.tobytes()
+        opened = record_in(row, "opened sums", SumsSoFar, _damaged())
+        if len(opened.sums) >= len(self.events) or not opened.people:
+            raise _damaged()
+        return self._after(opened)
+
+    def round_after(self, asked: Round, total: IntArray, entities: Collection[str]) -> Round:
+        """Return the next round; after the last sum the last round again, with the final student.
+
+        `total` is the noisy sum of the round that was `asked`, (classes, numbers), and `entities` are those whose
+        ballots are in it.
+        """
+        last = OpenedSum(tuple(entities), tuple(total.ravel().tolist()))
+        return self._after(replace(asked.opened, sums=(*asked.opened.sums, last)))
+
+    def _after(self, opened: SumsSoFar) -> Round:
+        """Return the round that is asked after what was opened."""
+        try:
+            asked, outcome = self.driven(opened)
+        except (ValueError, ArithmeticError):
+            raise _damaged() from None
+        classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
+        place = min(len(opened.sums), len(asked) - 1)
+        return Round(opened, asked[place], classifier)
+
+    def driven(self, opened: SumsSoFar) -> tuple[list[Request], Outcome]:
+        """Let the method ask by what was opened; sums that were not count as zeros, of which it learns nothing."""
+        asked = list[Request]()
+        left = [*opened.sums]
+
+        def answer_to(request: Request) -> Answer:
+            asked.append(request)
+            event = self.event_asked(request)
+            if left:
+                return _answer(left.pop(0), opened.people, event)
+            return Answer(np.zeros((1, event.variables), dtype=np.int64), event, 0.0)
+
+        steps = self.method.steps(self.public(sum(opened.people.values())))
+        return asked, driven(steps, answer_to, lambda one: one.make())
+
+    def begun(self, release: str) -> Round:
+        """Return the first round of a release of all present members."""
+        return self._after(SumsSoFar(release, self.terms.people_at))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SharedSums:
+    """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
+
+    most_teachers: ClassVar[int] = 1
+    terms: Terms
+    mechanism: NoisySum
+
+    def __post_init__(self) -> None:
+        terms = self.terms
+        entities = len(terms.entities)
+        if terms.schema is None:
+            raise InvalidParameterError(
+                "Consortium.schema", "be a Schema if $mechanism is a NoisySum", "None"
+            )
+        if len(terms.people) != entities:
+            raise InvalidParameterError(
+                "Consortium.people",
+                f"have {entities} numbers, one for each entity",
+                f"{len(terms.people)}",
+            )
+        for number in terms.people:
+            if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
+                raise InvalidParameterError(
+                    "Consortium.people", f"be at most {_MOST_PEOPLE} per entity"
+                )
+        if terms.unit == ONE_ENTITY:
+            raise InvalidParameterError(
+                "Consortium.unit",
+                "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
+            )
+        offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
+        if problems := [*unmet(self.sums.method, offered, "Consortium")]:
+            raise InvalidParameterError.of(problems)
+        if terms.method is not None:
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
+        asked, _ = self.sums.driven(SumsSoFar("check", self.terms.people_at))
+        found: list[Any] = [self.sums.event_asked(one).event for one in asked]
+        said: list[Any] = [one.event for one in self.sums.events]
+        fits = len(found) == len(said)
+        for one, most in zip(found, said, strict=False):
+            fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
+        if not fits:
+            name = type(self.sums.method).__name__
+            raise InvalidParameterError(
+                "Consortium.method",
+                "ask for the sums that its `event_of_one` has",
+                f"{name}, which does not",
+            )
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The sums that are opened."""
+        return Sums(self.terms, self.mechanism)
+
+    def event_of(self, batch: Batch | None = None) -> Event:
+        """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
+        return (
+            self.sums.event_from(0)
+            if batch is None
+            else self.sums.event_asked(self.sums.round_of(batch).request)
+        )
+
+    def fits(self, queries: int) -> bool:
+        """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
+        events = self.sums.events
+        people = max(self.terms.people)
+        largest = max(_bound(people, one) for one in events)
+        if self.terms.size_test and largest.bit_length() >= sharing.MOST_TESTED_BITS:
+            return False
+        numbers = max(one.variables for one in events)
+        size = sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers
+        return queries <= 1 and size <= MOST_PAYLOAD_BYTES
+
+    def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:  # noqa: ARG002
+        """Return all rounds of the release that is named; there are no rows to ask about."""
+
+        def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
+            return (last or self.sums.begun(asked)).opened.to_row()
+
+        rounds = range(len(self.sums.events))
+        name = sha256_of(f"{self.terms.fingerprint} {asked}".encode())
+        return [
+            Draft(f"{name}-{number}", 1, self.sums.event_from(number), row_after)
+            for number in rounds
+        ]
+
+    def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
+        """Return what a ledger remembers a sum by: the hash of the round, whose row is long."""
+        row = np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis]
+        return hashes_of(row, self.terms, ledger)
+
+    def happened(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
+        """Return the event of the sum of a batch, whatever it is."""
+        return self.event_of(batch)
+
+    def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:
+        """Return shares of the sum of one entity's ballots with the noise that was paid for."""
+        sigma = cast("SummedNoise", paid).sigma_of_share
+        return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
+
+    def expected(self, batch: Batch) -> Expected:
+        """Return what shares of a sum must be like, whose length is at most that of all ballots one after another."""
+        asked = self.sums.round_of(batch)
+        people = asked.opened.people
+        event = self.sums.event_asked(asked.request)
+        bounds = (
+            {name: _bound(number, event) for name, number in people.items()}
+            if self.terms.size_test
+            else None
+        )
+        return Expected((1, 1, prod(asked.shape)), bounds, people)
+
+    async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
+        """Return one party's share of the sum."""
+        return sharing.encode(totals)
+
+    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+        """Return the noisy sum, (classes, numbers)."""
+        return sharing.added(shares, self.sums.round_of(batch).shape)
+
+
+def hash_of_method(method: Method) -> str:
+    """Return the SHA-256 of the files of a method: a hospital's ε counts on the noise of others, who must have them."""
+    found = list[bytes]()
+    for kind in type(method).__mro__:
+        if kind.__module__.partition(".")[0] in ("tutelage", "builtins", "abc"):
+            continue
+        names = [getattr(sys.modules.get(kind.__module__), "__file__", None)]
+        names += [
+            one.__code__.co_filename for one in vars(kind).values() if isinstance(one, FunctionType)
+        ]
+        path = next((name for name in names if name and Path(name).is_file()), None)
+        if path is None:
+            raise InvalidParameterError(
+                "Consortium.method", "be written in a file, which all members have"
+            )
+        found += read_within(Path(path)).splitlines()  # however a line ends there
+    return sha256_of(b"\n".join(found))
+
+
+def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) -> Answer:
+    """Return a sum as if all people had cast ballots: those of the hospitals that did stand for all."""
+    known = {*opened.entities} & people.keys()
+    if not known or len(opened.entities) != len(known) or len(opened.values) != event.variables:
+        raise _damaged()
+    scale = sum(people.values()) / sum(people[name] for name in known)
+    values = np.rint(np.array(opened.values, dtype=np.float64) * scale)
+    if not np.abs(values).max() <= _MOST:
+        raise _damaged()
+    return Answer(values.astype(np.int64)[np.newaxis], event, 0.0, noise_of(event, known) * scale)
+
+
+def _bound(people: int, event: SummedNoise) -> int:
+    """Return what a projection of the noised sum of so many people's ballots stays below, if they are honest."""
+    one: Any = event.event
+    noise = event.sigma_of_share * sqrt(event.variables)
+    longest = sqrt(one.norm_squared / 2)
+    return ceil((people * longest + noise) * sqrt(2 * log(4 / _FALSE_ALARM)))
+
+
+def noise_of(event: SummedNoise, entities: Collection[str]) -> float:
+    """Return σ of the noise of all entities that answered: each added a share, also those that are not counted on."""
+    return event.sigma_of_share * sqrt(len(entities))
+
+
+def _damaged() -> ForgedMessageError:
+    return ForgedMessageError(
+        "A batch holds no sums that could have been opened under these terms."
+    )
