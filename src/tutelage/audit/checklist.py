@@ -18,6 +18,7 @@ from tutelage._internal.records import Names, by_identity, frozen
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix, Private
 from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
+    LawAudit,
     Part,
     audit_law,
     audit_mechanism,
@@ -45,6 +46,12 @@ _SMALL_BATCHES = (1, 2, 10, 50, 99)
 _SMALL_ROWS = 300  # of each size
 _LAGS = (1, 2, 3, 5, 8, _ROWS // 4, _ROWS // 3, _ROWS // 2)
 _PROBED_CLASSES = 3
+_STALE_NOISE = (
+    "Two releases of a batch with {} are alike: their noise is replayed.",
+    "Queries of one batch with {} share noise: what differs between them is released.",
+    "Labels of {} are not as frequent as the accounting takes them to be.",
+    "In batches of less than 100 queries with {}, noise is not what it is in large ones.",
+)
 
 
 class Probe(NamedTuple):
@@ -72,44 +79,48 @@ def audit_fresh_noise(
     law = law_at(mechanism, probe.counts, probe.prediction, teachers)
     by_chance = float(np.sum(law**2))
 
-    def released(rows: int) -> IntArray:
-        release = release_many(mechanism, probe.counts, rows, source, teachers, probe.prediction)
+    def labels_of(rows: int) -> IntArray:
+        release = release_many(
+            mechanism,
+            probe.counts,
+            rows,
+            source,
+            teachers,
+            probe.prediction,
+        )
         return np.where(release.voted, release.labels, ABSTAIN)
 
-    def agreement(one: IntArray, other: IntArray) -> float:
-        return p_value_of(np.sum(one == other), len(one), by_chance)
+    def p_value_of_agreement(left: IntArray, right: IntArray) -> float:
+        return p_value_of(int(np.sum(left == right)), len(left), by_chance)
 
-    first = released(_ROWS)
-    second = released(_ROWS)
-    small = []
+    first = labels_of(_ROWS)
+    second = labels_of(_ROWS)
+    of_small_batches = list[float]()
     for size in _SMALL_BATCHES:
-        batches = [released(size) for _ in range(ceil(_SMALL_ROWS / size))]
-        small.append(law_p_value(np.concatenate(batches), law))
+        batches = [labels_of(size) for _ in range(ceil(_SMALL_ROWS / size))]
+        of_small_batches.append(law_p_value(np.concatenate(batches), law))
+
     # Queries are looked at in pairs of arrays; within a pair, no query stands twice.
     half = _ROWS // 2
-    pairs = [agreement(first[:half], first[::-1][:half])]
+    of_pairs = [p_value_of_agreement(first[:half], first[::-1][:half])]
     for lag in _LAGS:
         phases = np.arange(_ROWS - lag) // lag % 2
         for phase in np.unique(phases):
             places = np.flatnonzero(phases == phase)
-            pairs.append(agreement(first[places], first[places + lag]))
-    found = {
-        "Two releases of a batch with {} are alike: their noise is replayed.": agreement(
-            first, second
-        ),
-        "Queries of one batch with {} share noise: what differs between them is released.": least_of(
-            pairs
-        ),
-        "Labels of {} are not as frequent as the accounting takes them to be.": law_p_value(
-            first, law
-        ),
-        "In batches of less than 100 queries with {}, noise is not what it is in large ones.": least_of(
-            small
-        ),
-    }
-    votes = f"votes like {probe.counts}"
-    level = (1 - confidence) / len(found)
-    return tuple(sentence.format(votes) for sentence, p_value in found.items() if p_value <= level)
+            of_pairs.append(p_value_of_agreement(first[places], first[places + lag]))
+
+    p_values = (
+        p_value_of_agreement(first, second),
+        least_of(of_pairs),
+        law_p_value(first, law),
+        least_of(of_small_batches),
+    )
+    level = (1 - confidence) / len(p_values)
+    reasons = list[str]()
+    for sentence, p_value in zip(_STALE_NOISE, p_values, strict=True):
+        if p_value <= level:
+            reasons.append(sentence.format(f"votes like {probe.counts}"))
+    return tuple(reasons)
 
 
 def telling_probes(
@@ -123,19 +134,22 @@ def telling_probes(
     kinds = [mechanism]
     if entry is not None and entry.make_of_few_votes() != mechanism:
         kinds.append(entry.make_of_few_votes())
-    found = []
-    none = (0,) * (classes - 1)
+    probes = list[tuple[Mechanism, Probe]]()
+    zeros = (0,) * (classes - 1)
     for kind in kinds:
         scale, check = noise_and_check(kind)
         tied = n_teachers // 2
         alone = min(round(scale), n_teachers)
         if check is not None:
-            tied = alone = ceil(check.threshold)
-        # A student sure of the last class expects no votes for the first, which then has to reach the threshold.
-        prediction = (*none, 1.0) if kind.takes_predictions else None
-        votes = (max(1, tied),) * classes, (max(1, alone), *none)
-        found += [(kind, Probe(counts, prediction)) for counts in votes]
-    return tuple(found)
+            tied = ceil(check.threshold)
+            alone = tied
+        prediction = None
+        if kind.takes_predictions:
+            # A student sure of the last class expects no votes for the first, which then has to reach the threshold.
+            prediction = (*zeros, 1.0)
+        probes.append((kind, Probe((max(1, tied),) * classes, prediction)))
+        probes.append((kind, Probe((max(1, alone), *zeros), prediction)))
+    return tuple(probes)
 
 
 Verdict = Literal["pass", "fail", "note"]
@@ -167,8 +181,10 @@ class PrivateRows(Private):
 
     def only(self, kept: Any) -> "PrivateRows":
         """Return some of the rows."""
-        columns = (self.X, self.y, self.entity_ids, self.silos)
-        return PrivateRows(*(None if column is None else column[kept] for column in columns))
+        columns = list[Any]()
+        for column in (self.X, self.y, self.entity_ids, self.silos):
+            columns.append(None if column is None else column[kept])
+        return PrivateRows(*columns)
 
 
 def check_mechanism(
@@ -181,50 +197,84 @@ def check_mechanism(
 ) -> list[Checked]:
     """Release made-up votes with `mechanism`, and with one of its kind with little noise, and judge what comes out."""
     part: Part = "check" if mechanism.takes_predictions else "release"
-    found = []
+    checks = list[Checked]()
     if part == "release":
-        # Noise of another size shows most at a lead of about the noise, and at a full threshold.
-        scale, check = noise_and_check(mechanism)
-        firsts = [(n_teachers + min(max(1, round(scale)), n_teachers)) // 2]
-        if check is not None:
-            firsts.append(min(max(1, round(check.threshold)), n_teachers))
-        others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
-        votes = dict.fromkeys((first, n_teachers - first, *others) for first in firsts)
-        laws = [
-            audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise)
-            for each in votes
-        ]
-        worst = min(laws, key=lambda law: law.p_value)
-        said = "labels are as frequent as the accounting takes them to be"
-        why = f" (p = {worst.p_value:.2g})"
-        if not worst.passed:
-            said = "labels are not as frequent as the accounting takes them to be"
-            why = ": the noise is not what its event says"
-        reason = f"Over {draws:,} releases of made-up votes, {said}{why}."
-        found.append(Checked("noise as configured", pass_if(worst.passed), reason))
-    shared = []
+        checks.append(_check_law(mechanism, n_teachers, n_classes, draws, noise))
+
+    faults = list[str]()
     for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
-        if reasons := audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise):
-            shared.append(f"{kind!r}: {' '.join(reasons)}")
+        reasons = audit_fresh_noise(
+            kind,
+            probe,
+            confidence=_CONFIDENCE,
+            noise=noise,
+        )
+        if reasons:
+            faults.append(f"{kind!r}: {' '.join(reasons)}")
     reason = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
-    if shared:
-        reason = f"{' '.join(shared)} Do not release with it."
-    found.append(Checked("noise of its own for every query", pass_if(not shared), reason))
-    found.append(_claim("ε as configured", mechanism, part, draws, noise))
+    if faults:
+        reason = f"{' '.join(faults)} Do not release with it."
+    checks.append(
+        Checked(
+            "noise of its own for every query",
+            pass_if(not faults),
+            reason,
+        )
+    )
+
+    checks.append(_check_claim("ε as configured", mechanism, part, draws, noise))
     entry = entry_of(mechanism)
     if entry is None:
-        return found
+        return checks
     sharp = entry.make_sharp()
     if sharp != mechanism:
-        found.append(_claim("ε of the same with little noise", sharp, part, draws, noise))
+        name = "ε of the same with little noise"
+        checks.append(_check_claim(name, sharp, part, draws, noise))
     if part == "release" and isinstance(event_of_one(mechanism), Composed):
-        found.append(_claim("ε of its check with little noise", sharp, "check", draws, noise))
-    return found
+        name = "ε of its check with little noise"
+        checks.append(_check_claim(name, sharp, "check", draws, noise))
+    return checks
+
+
+def _check_law(
+    mechanism: Mechanism,
+    n_teachers: int,
+    n_classes: int,
+    draws: int,
+    noise: NoiseSource | None,
+) -> Checked:
+    """Compare labels of made-up votes with their law, where noise of another size shows most.
+
+    That is at a lead of about the noise, and at a full threshold.
+    """
+    scale, check = noise_and_check(mechanism)
+    firsts = [(n_teachers + min(max(1, round(scale)), n_teachers)) // 2]
+    if check is not None:
+        firsts.append(min(max(1, round(check.threshold)), n_teachers))
+    zeros = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
+    audits = list[LawAudit]()
+    for first in dict.fromkeys(firsts):
+        counts = (first, n_teachers - first, *zeros)
+        audits.append(
+            audit_law(
+                mechanism,
+                counts,
+                draws=draws,
+                confidence=_CONFIDENCE,
+                noise=noise,
+            )
+        )
+    worst = min(audits, key=lambda audit: audit.p_value)
+    verdict = f"labels are as frequent as the accounting takes them to be (p = {worst.p_value:.2g})"
+    if not worst.passed:
+        verdict = "labels are not as frequent as the accounting takes them to be: the noise is not what its event says"
+    reason = f"Over {draws:,} releases of made-up votes, {verdict}."
+    return Checked("noise as configured", pass_if(worst.passed), reason)
 
 
 def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Checked]:
     """Look for public rows, if there are any, that are private ones, and for entities in several silos."""
-    found = list[Checked]()
+    checks = list[Checked]()
     if X_public is not None:
         overlap = audit_overlap(private.X, X_public, private.entity_ids)
         reason = f"None of {overlap.public_rows:,} public rows equals a private row."
@@ -232,21 +282,35 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Che
         if overlap.reasons:
             reason = " ".join(overlap.reasons)
             verdict = "note" if overlap.passed else "fail"
-        found.append(
-            Checked("no private row is among the public rows", verdict, reason, private=True)
+        checks.append(
+            Checked(
+                "no private row is among the public rows",
+                verdict,
+                reason,
+                private=True,
+            )
         )
     if private.entity_ids is None:
         reason = "It is one row. If people have several rows, name the column with ids."
-        found.append(Checked("unit of privacy", "note", reason))
+        checks.append(Checked("unit of privacy", "note", reason))
     elif private.silos is not None:
         _, silos = np.unique(private.silos, return_inverse=True)
-        shared = entities_in_several_shards(silos, private.entity_ids)
+        n_shared = entities_in_several_shards(silos, private.entity_ids)
         reason = "No entity is in two."
-        if shared:
-            several = f"{shared:,} have rows in several silos and would move several votes."
-            reason = f"{several} Merge the silos that share people."
-        found.append(Checked("one entity, one silo", pass_if(not shared), reason, private=True))
-    return found
+        if n_shared:
+            reason = (
+                f"{n_shared:,} have rows in several silos and would move several votes. Merge the silos that share "
+                "people."
+            )
+        checks.append(
+            Checked(
+                "one entity, one silo",
+                pass_if(not n_shared),
+                reason,
+                private=True,
+            )
+        )
+    return checks
 
 
 def pass_if(passed: bool) -> Verdict:
@@ -254,7 +318,7 @@ def pass_if(passed: bool) -> Verdict:
     return "pass" if passed else "fail"
 
 
-def _claim(
+def _check_claim(
     name: str,
     mechanism: Mechanism,
     part: Part,
@@ -264,7 +328,7 @@ def _claim(
     neighbors = worst_neighbors(
         mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE
     )
-    found = audit_mechanism(
+    audit = audit_mechanism(
         mechanism,
         neighbors,
         delta=_DELTA,
@@ -273,14 +337,14 @@ def _claim(
         confidence=_CONFIDENCE,
         noise=noise,
     )
-    what = "the check" if part == "check" else "one answer"
+    subject = "the check" if part == "check" else "one answer"
     reason = (
-        f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases show ε ≥ {found.lower_bound:.3f} for {what}; "
-        f"claimed is {round_up(found.claim, 3):.3f}."
+        f"{audit.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases show ε ≥ {audit.lower_bound:.3f} for {subject}; "
+        f"claimed is {round_up(audit.claim, 3):.3f}."
     )
-    if not found.passed:
+    if not audit.passed:
         reason += " It reveals more than the budget counts. Do not use it."
-    return Checked(name, pass_if(found.passed), reason)
+    return Checked(name, pass_if(audit.passed), reason)
 
 
 _CELL_CHECK = "one cell in the file"
@@ -294,44 +358,53 @@ Reader = Callable[[Path], Any]
 
 def readers() -> dict[str, Reader]:
     """Return how files are read: by this package, and by each library that is installed."""
-
-    def through_parquet(path: Path) -> Any:
-        import_module("pyarrow.parquet").write_table(
-            of["PyArrow"](path), path.with_suffix(".parquet")
-        )
-        return read_table(path.with_suffix(".parquet"))
-
-    def with_options(path: Path) -> Any:
-        with path.open(encoding="utf-8", newline="") as file:
-            names, *rows = csv.reader(file)
-        options = {
-            "decimal": ",",
-            "thousands": ".",
-            "true_values": ["ja"],
-            "false_values": ["nein"],
-        }
-        dates = [name for name, cell in zip(names, rows[-1], strict=True) if MOMENT.fullmatch(cell)]
-        path = _written(
-            path.with_suffix(".de.csv"), names, [[*map(_in_german, row)] for row in rows]
-        )
-        return import_module("pandas").read_csv(path, parse_dates=dates, **options)
-
-    of: dict[str, Reader] = {
-        "PyArrow": lambda path: import_module("pyarrow.csv").read_csv(path),
-        "Parquet": through_parquet,
+    readers_by_name: dict[str, Reader] = {
+        "PyArrow": _read_with_pyarrow,
+        "Parquet": _read_through_parquet,
         "pandas": lambda path: import_module("pandas").read_csv(path),
-        "pandas with decimal commas": with_options,
+        "pandas with decimal commas": _read_german,
         "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
         "DuckDB": lambda path: (
             import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table()
         ),
     }
-    found = {
-        name: read
-        for name, read in of.items()
-        if name == "Parquet" or find_spec(name.split()[0].lower())
-    }
-    return {_CSV: read_table, **found}
+    installed: dict[str, Reader] = {_CSV: read_table}
+    for name, read in readers_by_name.items():
+        library = name.split()[0].lower()
+        if name == "Parquet" or find_spec(library):
+            installed[name] = read
+    return installed
+
+
+def _read_with_pyarrow(path: Path) -> Any:
+    return import_module("pyarrow.csv").read_csv(path)
+
+
+def _read_through_parquet(path: Path) -> Any:
+    stored = path.with_suffix(".parquet")
+    import_module("pyarrow.parquet").write_table(_read_with_pyarrow(path), stored)
+    return read_table(stored)
+
+
+def _read_german(path: Path) -> Any:
+    """Read a file, written as in German, by pandas with the options for it."""
+    with path.open(encoding="utf-8", newline="") as file:
+        names, *rows = csv.reader(file)
+    dates = list[str]()
+    for name, cell in zip(names, rows[-1], strict=True):
+        if MOMENT.fullmatch(cell):
+            dates.append(name)
+    german = list[list[str]]()
+    for row in rows:
+        german.append([_in_german(cell) for cell in row])
+    return import_module("pandas").read_csv(
+        _write_csv(path.with_suffix(".de.csv"), names, german),
+        parse_dates=dates,
+        decimal=",",
+        thousands=".",
+        true_values=["ja"],
+        false_values=["nein"],
+    )
 
 
 def _in_german(cell: str) -> str:
@@ -360,7 +433,9 @@ def check_cells(
         by = readers()
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         for form, read in by.items():
-            column = _moved(read, private, public, columns, Path(folder), marks=form == _CSV)
+            column = _column_that_reaches_others(
+                read, private, public, columns, Path(folder), marks=form == _CSV
+            )
             if column is not None:
                 reason = (
                     f"A cell of column '{column}' changed the numbers of other people, read as {form}. Do not release "
@@ -374,7 +449,7 @@ def check_cells(
     return Checked(_CELL_CHECK, "pass", reason, private=True)
 
 
-def _moved(
+def _column_that_reaches_others(
     read: Reader,
     private: Table,
     public: Table | None,
@@ -389,62 +464,87 @@ def _moved(
     """
     names = [*columns.names]
     rows = _few_cells(private, names)
-    seen = (
-        None
-        if public is None
-        else read(_written(folder / "public.csv", names, _few_cells(public, names)))
-    )
+    public_rows = None
+    if public is not None:
+        path = _write_csv(folder / "public.csv", names, _few_cells(public, names))
+        public_rows = read(path)
 
-    def shown(found: Any) -> Any:
-        if isinstance(columns, Schema):
-            return columns.transform(columns.table(found))
-        return numbered_as(numbered_rows(seen, columns), found)[0]
-
-    def numbers(cells: list[list[str]]) -> Matrix | None:
+    def numbers_of_others(cells: list[list[str]]) -> Matrix | None:
         """Return the bits of the numbers of everybody but the first person; None if the file is refused."""
-        path = _written(folder / "rows.csv", names, cells)
+        path = _write_csv(folder / "rows.csv", names, cells)
         with suppress(Exception):  # a library may refuse the file too
-            return np.ascontiguousarray(shown(read(path))[1:], dtype=np.float64).view(np.uint64)
+            frame = read(path)
+            if isinstance(columns, Schema):
+                numbers = columns.transform(columns.table(frame))
+            else:
+                numbers, *_ = numbered_as(numbered_rows(public_rows, columns), frame)
+            return np.ascontiguousarray(numbers[1:], dtype=np.float64).view(np.uint64)
         return None
 
-    def differ(one: Matrix | None, other: Matrix | None) -> bool:
-        return one is not None and other is not None and not np.array_equal(one, other)
-
-    before = numbers(rows)
+    before = numbers_of_others(rows)
     for place, name in enumerate(names[:_CELL_COLUMNS]):
         if marks:
-            closed = [*rows[:-1], _changed(rows[-1], place, rows[-1][place] + _MARK)]
-            opened = [_changed(rows[0], place, _MARK), *closed[1:]]
-            if differ(numbers(closed), numbers(opened)):
+            closed = [
+                *rows[:-1],
+                _with_cell(
+                    rows[-1],
+                    place,
+                    rows[-1][place] + _MARK,
+                ),
+            ]
+            opened = [_with_cell(rows[0], place, _MARK), *closed[1:]]
+            if _differ(numbers_of_others(closed), numbers_of_others(opened)):
                 return name
         for cell in _CELLS:
-            after = numbers([_changed(rows[0], place, cell), *rows[1:]])
-            if differ(before, after):
+            after = numbers_of_others(
+                [
+                    _with_cell(
+                        rows[0],
+                        place,
+                        cell,
+                    ),
+                    *rows[1:],
+                ]
+            )
+            if _differ(before, after):
                 return name
             if before is None:
                 before = after
     return None
 
 
-def _changed(row: list[str], place: int, cell: str) -> list[str]:
+def _differ(before: Matrix | None, after: Matrix | None) -> bool:
+    """Return whether the numbers of two files that were not refused differ."""
+    if before is None or after is None:
+        return False
+    return not np.array_equal(before, after)
+
+
+def _with_cell(row: list[str], place: int, cell: str) -> list[str]:
     return [*row[:place], cell, *row[place + 1 :]]
 
 
 def _few_cells(table: Table, names: list[str]) -> list[list[str]]:
     """Return the first rows as a csv file has them."""
     few = table.take(range(min(_CELL_ROWS, table.n_rows)))
-    return [list(row) for row in zip(*map(few.texts, names), strict=True)]
+    columns = [few.texts(name) for name in names]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _written(
+def _write_csv(
     path: Path,
     names: list[str],
     rows: list[list[str]],
 ) -> Path:
+    """Write a file, and return its path."""
     text = StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(names)
     for row in rows:
         writer.writerow([" ".join(cell.splitlines()) for cell in row])
-    path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
+    path.write_text(
+        text.getvalue().replace(_MARK, '"'),
+        encoding="utf-8",
+        newline="",
+    )
     return path

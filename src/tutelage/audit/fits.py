@@ -109,36 +109,55 @@ def check_fit(
         if isinstance(column, str) and table is not None:
             ids[name] = ids_in(table, column)
     if people.known is not None:  # people who withdrew have no rows any more
-        stay, _ = whole.ledger.register.not_withdrawn(people.known.tolist())
-        ids = {name: None if one is None else as_column(one)[stay] for name, one in ids.items()}
+        remaining, _ = whole.ledger.register.not_withdrawn(people.known.tolist())
+        for name, column in ids.items():
+            if column is not None:
+                ids[name] = as_column(column)[remaining]
+    rows = PrivateRows(people.rows, people.labels, **ids)
+
     if isinstance(mechanism, NoisySum):
-        noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
+        checks = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
-        noise = check_mechanism(
-            mechanism, people.shards.n_shards, len(whole.public.classes), draws=draws
+        n_classes = len(whole.public.classes)
+        checks = check_mechanism(
+            mechanism,
+            people.shards.n_shards,
+            n_classes,
+            draws=draws,
         )
-    kept_rows = PrivateRows(people.rows, people.labels, **ids)
-    few = _sampled(kept_rows)
-    moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
-    public = None if X_public is None else np.concatenate([whole.public.rows, whole.scored])
-    return [*noise, *check_rows(kept_rows, public), moves]
+    public_rows = None
+    if X_public is not None:
+        public_rows = np.concatenate([whole.public.rows, whole.scored])
+    checks += check_rows(rows, public_rows)
+    moves = _check_moves(
+        trial,
+        _smaller_fit(whole),
+        _sample_of(rows),
+        entities,
+        progress=progress,
+    )
+    return [*checks, moves]
 
 
-def _sampled(rows: PrivateRows) -> PrivateRows:
+def _sample_of(rows: PrivateRows) -> PrivateRows:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
-    ids = np.arange(len(rows.X)) if rows.entity_ids is None else as_column(rows.entity_ids)
-    known, places = np.unique(ids.astype(str), return_inverse=True)
-    order = np.random.default_rng(0).permutation(len(known))[places]
-    return rows.only(np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS]))
+    ids = rows.entity_ids
+    if ids is None:
+        ids = np.arange(len(rows.X))
+    names, entity = np.unique(as_column(ids).astype(str), return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(names))[entity]
+    first = np.argsort(order, kind="stable")[:_SAMPLED_ROWS]
+    return rows.only(np.sort(first))
 
 
-def _reduced(whole: PreparedRelease) -> PreparedRelease:
+def _smaller_fit(whole: PreparedRelease) -> PreparedRelease:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
     fewer = Entries()
     for name in ("rows", "teacher_rows", "student_rows", "labels"):
-        given = getattr(public, name)
-        fewer[name] = None if given is None else given[:_QUERIES]
+        values = getattr(public, name)
+        if values is not None:
+            fewer[name] = values[:_QUERIES]
     asked = Asked(None, None, 1, whole.budget.asked.delta, given=True)
     return replace(
         whole,
@@ -154,8 +173,20 @@ def _boundary(
     people: PrivateRows,
 ) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
-    shards = model.partition(fit.method, len(people.X), people.entity_ids, people.silos)
-    prepared = fit.method.prepare(fit.public, PeopleInMemory(people.X, people.y, shards))
+    shards = model.partition(
+        fit.method,
+        len(people.X),
+        people.entity_ids,
+        people.silos,
+    )
+    prepared = fit.method.prepare(
+        fit.public,
+        PeopleInMemory(
+            people.X,
+            people.y,
+            shards,
+        ),
+    )
     budget = fit.budget.opened(fit.method, fit.public.sizes)
     return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
 
@@ -175,43 +206,47 @@ def _check_moves(
     def cast_again(changed: PrivateRows) -> tuple[int, float]:
         """Return how many ballots are left, and how far they moved."""
         after, left = _boundary(model, fit, changed)
-        for one in before.kept:
-            after.release(one.request)
-        return left, _moved(before, after)
+        for kept in before.kept:
+            after.release(kept.request)
+        return left, _distance(before, after)
 
-    if cast_again(people)[1]:
+    _, moved = cast_again(people)
+    if moved:
         return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
     furthest = dict[int, float]()  # by how many ballots are allowed
     schema = fit.public.schema
     changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
-    for _, rows, labels, kept in progress_bar(
-        changes, "one person changed", len(changes), shown=progress
-    ):
+    bar = progress_bar(changes, "one person changed", len(changes), shown=progress)
+    for _, rows, labels, kept in bar:
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
         left, moved = cast_again(replace(people.only(kept), X=rows, y=labels))
         allowed = 2 - (voters - left)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
-    return _judged(furthest, voters, len(before.kept))
+    return _verdict(furthest, voters, len(before.kept))
 
 
-def _moved(before: Boundary, after: Boundary) -> float:
+def _distance(before: Boundary, after: Boundary) -> float:
     """Return how far ballots moved, in any request or in a whole campaign; a teacher that votes otherwise counts 2."""
-    alone = [0.0]
-    together = 0.0
-    listed = getattr(before.prepared, "ballots", None)
-    if listed is not None:
-        alone.append(2.0 * n_differing(listed, after.prepared.ballots))
-    for one, other in zip(before.kept, after.kept, strict=True):
-        moved = one.ballots.moved(other.ballots)
-        if one.request.campaign:
-            together += moved
+    in_campaign = 0.0
+    largest = 0.0
+    ballots = getattr(before.prepared, "ballots", None)
+    if ballots is not None:
+        largest = 2.0 * n_differing(ballots, after.prepared.ballots)
+    for kept, kept_after in zip(before.kept, after.kept, strict=True):
+        distance = kept.ballots.moved(kept_after.ballots)
+        if kept.request.campaign:
+            in_campaign += distance
         else:
-            alone.append(moved)
-    return max(*alone, together)
+            largest = max(largest, distance)
+    return max(largest, in_campaign)
 
 
-def _judged(furthest: dict[int, float], voters: int, requests: int) -> Checked:
+def _verdict(
+    furthest: dict[int, float],
+    voters: int,
+    requests: int,
+) -> Checked:
     """Return the verdict on how far ballots moved, by how far they may."""
     if not any(furthest.values()):
         return Checked(_CHECK, "note", _NOTHING, private=True)
@@ -219,10 +254,13 @@ def _judged(furthest: dict[int, float], voters: int, requests: int) -> Checked:
     if passed and voters < 2:
         return Checked(_CHECK, "note", _ALONE, private=True)
     changes = {2: "a change of one person", 1: "the removal of one person and its ballot"}
-    said = [
-        f"{changes[a]} moved the ballots by up to {moved:.3f}, of {a} allowed"
-        for a, moved in furthest.items()
-    ]
+    moves = list[str]()
+    for allowed, moved in furthest.items():
+        moves.append(
+            f"{changes[allowed]} moved the ballots by up to {moved:.3f}, of {allowed} allowed"
+        )
     asked = "1 request" if requests == 1 else f"{requests:,} requests"
-    reason = f"In {asked}, {', and '.join(said)}.{'' if passed else _TOO_FAR}"
+    reason = f"In {asked}, {', and '.join(moves)}."
+    if not passed:
+        reason += _TOO_FAR
     return Checked(_CHECK, pass_if(passed), reason, private=True)

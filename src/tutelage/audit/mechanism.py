@@ -35,18 +35,26 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law, made_up_votes
 
 
-def at_least(successes: IntArray, trials: int, level: float) -> FloatArray:
+def at_least(
+    successes: IntArray,
+    trials: int,
+    level: float,
+) -> FloatArray:
     """Return the Clopper–Pearson lower bound on a probability, wrong with a probability of at most `level`."""
-    happened = np.asarray(successes)
-    bound = stats.beta.ppf(level, np.maximum(happened, 1), trials - happened + 1)
-    return np.where(happened > 0, bound, 0.0)
+    counts = np.asarray(successes)
+    bound = stats.beta.ppf(level, np.maximum(counts, 1), trials - counts + 1)
+    return np.where(counts > 0, bound, 0.0)
 
 
-def at_most(successes: IntArray, trials: int, level: float) -> FloatArray:
+def at_most(
+    successes: IntArray,
+    trials: int,
+    level: float,
+) -> FloatArray:
     """Return the Clopper–Pearson upper bound on a probability, wrong with a probability of at most `level`."""
-    happened = np.asarray(successes)
-    bound = stats.beta.ppf(1 - level, happened + 1, np.maximum(trials - happened, 1))
-    return np.where(happened < trials, bound, 1.0)
+    counts = np.asarray(successes)
+    bound = stats.beta.ppf(1 - level, counts + 1, np.maximum(trials - counts, 1))
+    return np.where(counts < trials, bound, 1.0)
 
 
 def _refuted_epsilon(
@@ -60,12 +68,13 @@ def _refuted_epsilon(
     above = at_least(more, trials, level / 2) - delta
     below = at_most(less, trials, level / 2)
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(np.maximum(above, 0)) - np.log(below), 0.0)
+        log_ratio = np.log(np.maximum(above, 0)) - np.log(below)
+    return np.maximum(log_ratio, 0.0)
 
 
 def _best_event(
     scores: FloatArray,
-    seen: Sequence[IntArray],
+    frequencies: Sequence[IntArray],
     trials: int,
     delta: float,
     level: float,
@@ -74,15 +83,16 @@ def _best_event(
 
     Their places follow, and at which of the two neighbors they were seen more often.
     """
-    found = []
-    for more in (0, 1):
-        ranked = np.argsort(scores if more else -scores, kind="stable")
-        often = np.cumsum(seen[more][ranked])
-        seldom = np.cumsum(seen[1 - more][ranked])
+    # scores, frequencies at each neighbor: (outcomes,)
+    events = list[tuple[float, IntArray, int]]()
+    for more, order in enumerate((-scores, scores)):
+        ranked = np.argsort(order, kind="stable")
+        often = np.cumsum(frequencies[more][ranked])
+        seldom = np.cumsum(frequencies[1 - more][ranked])
         bounds = _refuted_epsilon(often, seldom, trials, delta, level)
         best = int(np.argmax(bounds))
-        found.append((float(bounds[best]), ranked[: best + 1], more))
-    return max(found, key=itemgetter(0))
+        events.append((float(bounds[best]), ranked[: best + 1], more))
+    return max(events, key=itemgetter(0))
 
 
 Part = Literal["release", "check"]
@@ -159,49 +169,62 @@ def audit_mechanism(
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
-    check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
-    one = np.array(neighbors.here)
-    other = np.array(neighbors.there)
-    moved = np.zeros(1)
-    if (
-        one.shape == other.shape
-        and one.ndim == 1
-        and len(one) >= 2
-        and np.minimum(one, other).min() >= 0
-    ):
-        moved = other - one
-    if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
+    check_draws(
+        draws * integer_at_least(queries, 1, "queries", owner),
+        "draws",
+        owner,
+    )
+    if not _are_neighbors(np.array(neighbors.here), np.array(neighbors.there)):
         raise InvalidParameterError(
             "audit_mechanism.neighbors",
             "be vote counts of at least two classes that differ by one ballot, such as (6, 5) and (5, 6)",
         )
     if claim is None:
-        event = event_of_one(mechanism, len(one))
+        event = event_of_one(mechanism, len(neighbors.here))
         if part == "check" and isinstance(event, Composed):
             event = event.events[0]
         claim = claimed_epsilon(Repeated(event, queries), delta)
     source = known_noise(noise, owner)
     teachers = max(sum(neighbors.here), sum(neighbors.there))
 
-    def seen(votes: tuple[int, ...]) -> IntArray:
+    def outcomes(votes: tuple[int, ...]) -> IntArray:
         """Return what each query of each draw came to: label + 1, or whether its check passed."""
         release = release_many(
-            mechanism, votes, draws * queries, source, teachers, neighbors.prediction
+            mechanism,
+            votes,
+            draws * queries,
+            source,
+            teachers,
+            neighbors.prediction,
         )
-        outcomes = release.voted.astype(np.int64) if part == "check" else release.labels + 1
-        return outcomes.reshape(draws, -1)
+        results = release.labels + 1
+        if part == "check":
+            results = release.voted.astype(np.int64)
+        return results.reshape(draws, -1)
 
+    here = outcomes(neighbors.here)
+    there = outcomes(neighbors.there)
     return MechanismAudit(
         mechanism=repr(mechanism),
         neighbors=neighbors,
         draws=draws,
         delta=delta,
         claim=claim,
-        lower_bound=lower_bound(seen(neighbors.here), seen(neighbors.there), delta, 1 - confidence),
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
         confidence=confidence,
         part=part,
         queries=queries,
     )
+
+
+def _are_neighbors(here: IntArray, there: IntArray) -> bool:
+    """Return whether two vote counts of at least two classes differ by one ballot."""
+    if here.ndim != 1 or here.shape != there.shape or len(here) < 2:
+        return False
+    difference = there - here
+    sizes = np.abs(difference)
+    is_one_ballot = sizes.max() == 1 and sizes.sum() <= 2 and abs(difference.sum()) <= 1
+    return bool(is_one_ballot and np.minimum(here, there).min() >= 0)
 
 
 def check_settings(
@@ -217,7 +240,11 @@ def check_settings(
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
     if part not in get_args(Part):
-        raise InvalidParameterError(f"{owner}.part", "be 'release' or 'check'", f"{part!r}")
+        raise InvalidParameterError(
+            f"{owner}.part",
+            "be 'release' or 'check'",
+            f"{part!r}",
+        )
     if mechanism and part == "check" and not isinstance(event_of_one(mechanism), Composed):
         raise InvalidParameterError(
             f"{owner}.part", "be 'release' for a mechanism without a check", f"{part!r}"
@@ -243,8 +270,10 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes."""
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
-    pure = all(isinstance(part.event, data_independent.PureArgmax) for part in event.flatten())
-    return data_independent.basic_epsilon(event).epsilon if pure else inf
+    for part in event.flatten():
+        if not isinstance(part.event, data_independent.PureArgmax):
+            return inf
+    return data_independent.basic_epsilon(event).epsilon
 
 
 def release_many(
@@ -257,27 +286,42 @@ def release_many(
 ) -> Release:
     """Release queries with these votes, and with this prediction of a student where the mechanism asks it."""
     votes = made_up_votes(mechanism, counts, queries, teachers)
-    predictions = None if prediction is None else np.tile(prediction, (queries, 1))
+    predictions = None
+    if prediction is not None:
+        predictions = np.tile(prediction, (queries, 1))
     return mechanism.release(votes, noise, predictions)
 
 
-def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:
+def lower_bound(
+    here: IntArray,
+    there: IntArray,
+    delta: float,
+    level: float,
+) -> float:
     """Return an ε that outcomes of shape (draws, queries), whole numbers from 0 on, refute at this level."""
     half = len(here) // 2
-    both = here, there
     size = int(max(here.max(), there.max())) + 1
-    seen = [np.bincount(one[:half].ravel(), minlength=size) for one in both]
-    weights = np.log(seen[0] + 0.5) - np.log(seen[1] + 0.5)
-    scores = [np.round(weights[one].sum(axis=1), 9) for one in both]
+    log_counts = list[FloatArray]()
+    for outcomes in (here, there):
+        counts = np.bincount(outcomes[:half].ravel(), minlength=size)
+        log_counts.append(np.log(counts + 0.5))
+    weights = log_counts[0] - log_counts[1]
+    scores = list[FloatArray]()
+    for outcomes in (here, there):
+        scores.append(np.round(weights[outcomes].sum(axis=1), 9))
     values = np.unique(np.concatenate(scores))
-    places = [np.searchsorted(values, score) for score in scores]
-    tried = [np.bincount(place[:half], minlength=len(values)) for place in places]
-    used = [np.bincount(place[half:], minlength=len(values)) for place in places]
-    bound, outcomes, more = _best_event(values, tried, half, delta, level)
+    first_half = list[IntArray]()
+    second_half = list[IntArray]()
+    for score in scores:
+        places = np.asarray(np.searchsorted(values, score))
+        first_half.append(np.bincount(places[:half], minlength=len(values)))
+        second_half.append(np.bincount(places[half:], minlength=len(values)))
+
+    bound, event, more = _best_event(values, first_half, half, delta, level)
     if bound == 0:
         return 0.0  # no event was chosen by the first half, and the second must not choose one
-    often = used[more][outcomes].sum()
-    seldom = used[1 - more][outcomes].sum()
+    often = second_half[more][event].sum()
+    seldom = second_half[1 - more][event].sum()
     return float(_refuted_epsilon(often, seldom, len(here) - half, delta, level))
 
 
@@ -320,14 +364,19 @@ def audit_law(
         As for `audit_mechanism`.
     """
     probability(confidence, "confidence", "audit_law")
-    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
-    law = law_at(mechanism, counts)
-    labels = release_many(
-        mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)
-    ).labels
-    found = law_p_value(labels.ravel(), law)
+    check_draws(
+        integer_at_least(draws, 1, "draws", "audit_law"),
+        "draws",
+        "audit_law",
+    )
+    source = known_noise(noise, "audit_law")
+    release = release_many(mechanism, counts, draws, source, sum(counts))
     return LawAudit(
-        mechanism=repr(mechanism), counts=counts, draws=draws, p_value=found, confidence=confidence
+        mechanism=repr(mechanism),
+        counts=counts,
+        draws=draws,
+        p_value=law_p_value(release.labels.ravel(), law_at(mechanism, counts)),
+        confidence=confidence,
     )
 
 
@@ -339,23 +388,25 @@ def law_at(
 ) -> FloatArray:
     """Return the law of a label at these votes; a student with a prediction expects those of so many teachers."""
     event = event_of_one(mechanism, len(counts))
-    offsets = (
-        None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
-    )
+    offsets = None
+    if prediction is not None:
+        offsets = InteractiveGNMax.offsets(np.array(prediction), teachers)
     return label_law(event, np.array(counts), offsets)
 
 
 def law_p_value(labels: IntArray, law: FloatArray) -> float:
     """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
-    seen = np.roll(np.bincount(labels - ABSTAIN, minlength=len(law)), -1)
-    return least_of(
-        [p_value_of(times, len(labels), chance) for times, chance in zip(seen, law, strict=True)]
-    )
+    abstentions_first = np.bincount(labels - ABSTAIN, minlength=len(law))
+    frequencies = np.roll(abstentions_first, -1).tolist()
+    p_values = list[float]()
+    for times, chance in zip(frequencies, law, strict=True):
+        p_values.append(p_value_of(times, len(labels), chance))
+    return least_of(p_values)
 
 
-def p_value_of(times: np.integer, trials: int, chance: float) -> float:
+def p_value_of(times: int, trials: int, chance: float) -> float:
     """Return the p-value of an event that happened so many times, by the exact binomial test."""
-    return float(stats.binomtest(int(times), trials, min(1.0, float(chance))).pvalue)
+    return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
 
 
 def least_of(p_values: list[float]) -> float:
@@ -388,24 +439,26 @@ def worst_neighbors(
     half = draws // 2
     level = 1 - confidence
 
-    def expected(neighbors: Neighbors) -> float:
+    def expected_bound(neighbors: Neighbors) -> float:
         teachers = sum(neighbors.here)
-        laws = [
-            law_at(mechanism, counts, neighbors.prediction, teachers) for counts in neighbors[:2]
-        ]
-        if part == "check":
-            laws = [np.array([1 - law[-1], law[-1]]) for law in laws]
+        laws = list[FloatArray]()
+        for counts in (neighbors.here, neighbors.there):
+            law = law_at(mechanism, counts, neighbors.prediction, teachers)
+            if part == "check":
+                law = np.array([1 - law[-1], law[-1]])
+            laws.append(law)
         here, there = np.log(np.add(laws, 1e-300))
-        seen = [*np.rint(np.multiply(laws, half)).astype(np.int64)]
-        return _best_event(here - there, seen, half, delta, level)[0]
+        frequencies = np.rint(np.multiply(laws, half)).astype(np.int64)
+        bound, _, _ = _best_event(here - there, [*frequencies], half, delta, level)
+        return bound
 
-    return max(_candidates(mechanism, part), key=expected)
+    return max(_candidates(mechanism, part), key=expected_bound)
 
 
 def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
     """Return how large the noise of an answer is, in votes, and the check before it, if there is one."""
     *checks, answer = [part.event for part in event_of_one(mechanism).flatten()]
-    check = checks[0] if checks else None
+    check = next(iter(checks), None)
     if len(checks) > 1 or not isinstance(check, Check | None):
         raise UnsupportedEventError(f"The label law of {mechanism} is not known here.")
     match answer:
@@ -426,19 +479,22 @@ def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
 def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
     """Return neighbors of two classes: around a tie, and, where there is a check, around its threshold."""
     scale, check = noise_and_check(mechanism)
-    found = list[Neighbors]()
+    candidates = list[Neighbors]()
     if part != "check":
-        found += [Neighbors((gap + 1, 1), (gap, 2)) for gap in _spread(0, ceil(_REACH * scale))]
+        for gap in _spread(0, ceil(_REACH * scale)):
+            candidates.append(Neighbors((gap + 1, 1), (gap, 2)))
     if check is None:
-        return found
+        return candidates
+    is_interactive = isinstance(check, InteractiveCheck)
     reach = ceil(_REACH * check.sigma)
     threshold = ceil(check.threshold)
-    aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
-    if not isinstance(check, InteractiveCheck):
-        return found + [Neighbors((max(aim, 1), 1), (max(aim, 1) + 1, 0)) for aim in aims]
-    # The largest count, less what a student of even mind expects, is `aim` and then one more.
-    found += [Neighbors((2 * aim + 1, 1), (2 * aim + 2, 0)) for aim in aims]
-    return [pair._replace(prediction=(0.5, 0.5)) for pair in found]
+    for aim in _spread(max(0, threshold - reach), max(1, threshold + reach)):
+        # The largest count, less what a student of even mind expects, is `aim` and then one more.
+        largest = 2 * aim + 1 if is_interactive else max(aim, 1)
+        candidates.append(Neighbors((largest, 1), (largest + 1, 0)))
+    if is_interactive:
+        return [pair._replace(prediction=(0.5, 0.5)) for pair in candidates]
+    return candidates
 
 
 def _spread(low: int, high: int) -> range:

@@ -88,7 +88,11 @@ def audit_in_one_run(
     canaries = integer_at_least(canaries, 1, "canaries", owner)
     guesses = integer_at_least(guesses, 1, "guesses", owner)
     if guesses > canaries:
-        raise InvalidParameterError(f"{owner}.guesses", f"be at most {canaries}", f"{guesses}")
+        raise InvalidParameterError(
+            f"{owner}.guesses",
+            f"be at most {canaries}",
+            f"{guesses}",
+        )
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     if claim is not None and claim != np.inf:
@@ -110,7 +114,13 @@ def audit_in_one_run(
         guesses=guesses,
         correct=correct,
         delta=delta,
-        lower_bound=epsilon_lower_bound(correct, guesses, canaries, delta, confidence),
+        lower_bound=epsilon_lower_bound(
+            correct,
+            guesses,
+            canaries,
+            delta,
+            confidence,
+        ),
         confidence=confidence,
         claim=claim,
     )
@@ -132,7 +142,8 @@ def p_value(
     pure = float(stats.binom.sf(correct - 1, guesses, right))
     if delta == 0 or correct == 0:
         return pure
-    below = np.cumsum(stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right))
+    masses = stats.binom.pmf(np.arange(correct - 1, -1, -1), guesses, right)
+    below = np.cumsum(masses)
     share = float(np.max(below / np.arange(1, correct + 1)))
     return min(1.0, pure + 2 * canaries * delta * share)
 
@@ -166,19 +177,19 @@ def epsilon_lower_bound(
         )
     level = 1 - probability(confidence, "confidence", owner)
 
-    def refuted(epsilon: float) -> bool:
+    def is_refuted(epsilon: float) -> bool:
         return p_value(correct, guesses, canaries, epsilon, delta) < level
 
-    if not refuted(0.0):
+    if not is_refuted(0.0):
         return 0.0
     low = 0.0
     high = 1.0
-    while high < _LARGEST and refuted(high):
+    while high < _LARGEST and is_refuted(high):
         low = high
         high *= 2
     while high - low > _TOLERANCE:
         middle = (low + high) / 2
-        if refuted(middle):
+        if is_refuted(middle):
             low = middle
         else:
             high = middle
@@ -221,47 +232,53 @@ def pate_canaries(
         raise InvalidParameterError("pate_canaries.model", "have `classes` and `random_state` set")
     rows = np.asarray(X)
     labels = np.asarray(y)
-    people = np.asarray(X_canaries)
-    answers = np.asarray(y_canaries)
-    more = people[:0] if X_public is None else np.asarray(X_public)
-    public: Entries = {"X_public": np.concatenate([people, more])}
+    canaries = np.asarray(X_canaries)
+    n_canaries = len(canaries)
+    own_labels = np.asarray(y_canaries)
+    other_rows = canaries[:0]
+    if X_public is not None:
+        other_rows = np.asarray(X_public)
+    public: Entries = {"X_public": np.concatenate([canaries, other_rows])}
     if y_public is not None:
-        public["y_public"] = np.concatenate(
-            [np.full(len(people), None), np.asarray(y_public, dtype=object)]
-        )
-    ids = as_column(np.arange(len(rows)) if entity_ids is None else entity_ids)
-    if not len(rows) == len(labels) == len(ids) or len(people) != len(answers) or len(people) == 0:
+        no_labels = np.full(n_canaries, None)
+        public["y_public"] = np.concatenate([no_labels, np.asarray(y_public, dtype=object)])
+    if entity_ids is None:
+        entity_ids = np.arange(len(rows))
+    ids = as_column(entity_ids)
+    fits = len(rows) == len(labels) == len(ids) and len(own_labels) == n_canaries > 0
+    if not fits:
         raise InvalidDataError(
             "Rows, labels and ids must have one entry each, and so must canaries and their labels."
         )
-    if y_public is not None and np.shape(y_public) != (len(more),):
+    if y_public is not None and np.shape(y_public) != (len(other_rows),):
         raise InvalidDataError(
             "`y_public` of pate_canaries must have one label per row of `X_public`. Pass both."
         )
-    known = [str(name) for name in ids.tolist()]
-    names = [f"canary {number}" for number in range(len(people))]
-    if not set(names).isdisjoint(known):
+    entities = [str(name) for name in ids.tolist()]
+    names = [f"canary {number}" for number in range(n_canaries)]
+    if not set(names).isdisjoint(entities):
         raise InvalidDataError(
             "`entity_ids` must not be spelled like 'canary 0'. Name the entities otherwise."
         )
 
     def score(included: Mask) -> FloatArray:
         run: Any = _without_ledger(model)
-        everybody = [*known, *compress(names, included)]
-        X = np.concatenate([rows, people[included]])
-        y = np.concatenate([labels, answers[included]])
+        everybody = [*entities, *compress(names, included)]
+        X = np.concatenate([rows, canaries[included]])
+        y = np.concatenate([labels, own_labels[included]])
         with warnings.catch_warnings():
             # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(X, y, entity_ids=everybody, insist=True, **public)
-        own = np.searchsorted(run.classes_, answers)
-        labeled = np.full(len(people) + len(more), ABSTAIN)
-        labeled[run.queries_] = run.release_.labels
-        said = labeled[: len(people)] == own
+        own = np.searchsorted(run.classes_, own_labels)
+        released = np.full(n_canaries + len(other_rows), ABSTAIN)
+        released[run.queries_] = run.release_.labels
+        is_own = released[:n_canaries] == own
         if not hasattr(run, "predict_proba"):
-            return said + (run.predict(people) == answers).astype(np.float64)
-        return said + run.predict_proba(people)[np.arange(len(people)), own]
+            return is_own + (run.predict(canaries) == own_labels).astype(np.float64)
+        chances = run.predict_proba(canaries)
+        return is_own + chances[np.arange(n_canaries), own]
 
     return score
 
@@ -270,10 +287,20 @@ def _without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     """Return a copy that asks all public rows once and remembers nothing, with these settings."""
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):
-        copy.method = copy.method.with_params(n_queries=None, selection="first", rounds=1)
+        copy.method = copy.method.with_params(
+            n_queries=None,
+            selection="first",
+            rounds=1,
+        )
     # Otherwise ε follows from the mechanism.
     if copy.method is None or copy.method.mechanism is None:
         copy.epsilon = Asked(
             copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False
         ).each
-    return copy.set_params(ledger=None, budget=None, releases=1, unit=None, **settings)
+    return copy.set_params(
+        ledger=None,
+        budget=None,
+        releases=1,
+        unit=None,
+        **settings,
+    )

@@ -1,10 +1,10 @@
 """Public rows that are private rows, and entities in several shards; findings are for the owner of the rows."""
 
 import secrets
-from collections import Counter
+from collections import defaultdict
 from hashlib import blake2b
 from math import isfinite, isnan, nan
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,26 +44,26 @@ class Overlap:
     @property
     def reasons(self) -> Names:
         """Problems and doubts, their reason and the fix; empty if there are none."""
-        found = list[str]()
-        of = f"of {self.public_rows:,} public rows equal a private row"
+        reasons = list[str]()
+        of_public = f"of {self.public_rows:,} public rows equal a private row"
         more = self.near - self.equal
         (objection,) = lint(Case(public_overlap=1))
         beyond = f"more than chance explains. {objection.reason}"
         if not self.by_chance:
-            found.append(f"{self.equal:,} {of}, {beyond}")
+            reasons.append(f"{self.equal:,} {of_public}, {beyond}")
         elif self.equal > 0:
-            found.append(
-                f"{self.equal:,} {of}, which may be chance: private rows of different entities are alike about as "
-                "often. Check that the sources have no people in common."
+            reasons.append(
+                f"{self.equal:,} {of_public}, which may be chance: private rows of different entities are alike about "
+                "as often. Check that the sources have no people in common."
             )
         if more > 0 and self.by_chance and not self.near_by_chance:
-            found.append(f"{self.near:,} {of} up to rounding and spelling, {beyond}")
+            reasons.append(f"{self.near:,} {of_public} up to rounding and spelling, {beyond}")
         elif more > 0:
-            found.append(
+            reasons.append(
                 f"{more:,} more {'is' if more == 1 else 'are'} equal up to rounding and spelling. Check where the "
                 "public rows come from."
             )
-        return tuple(found)
+        return tuple(reasons)
 
 
 def audit_overlap(
@@ -98,16 +98,22 @@ def audit_overlap(
         raise InvalidDataError(
             f"`X_private` and `X_public` must hold rows of one shape. Got shapes {private.shape} and {public.shape}."
         )
-    ids = as_column(np.arange(len(private)) if entity_ids is None else entity_ids)
+    if entity_ids is None:
+        entity_ids = np.arange(len(private))
+    ids = as_column(entity_ids)
     if ids.shape != (len(private),):
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape}.")
-    numbers = private.dtype.kind in _NUMBERS and public.dtype.kind in _NUMBERS
-    hashes = hashes_of_numbers if numbers else _hashes_of_cells
+    are_numbers = private.dtype.kind in _NUMBERS and public.dtype.kind in _NUMBERS
+    hashes = hashes_of_numbers if are_numbers else _hashes_of_cells
     steps = _steps(public, positive(grain, "grain", "audit_overlap"))
     key = secrets.token_bytes(32)
-    names = [*map(str, ids.tolist())]
+    names = [str(name) for name in ids.tolist()]
     equal = Likeness.of(hashes(private, key), names, hashes(public, key))
-    near = Likeness.of(hashes(private, key, steps), names, hashes(public, key, steps))
+    near = Likeness.of(
+        hashes(private, key, steps),
+        names,
+        hashes(public, key, steps),
+    )
     return Overlap(
         public_rows=len(public),
         private_rows=len(private),
@@ -135,11 +141,10 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
         raise InvalidDataError(
             f"`entity_ids` must have one id per row. Got shapes {ids.shape} and {places.shape}."
         )
-    pairs = {
-        (str(name).strip(), place)
-        for name, place in zip(ids.tolist(), places.tolist(), strict=True)
-    }
-    return sum(shards > 1 for shards in Counter(name for name, _ in pairs).values())
+    shards_of = defaultdict[str, set[int]](set)
+    for name, place in zip(ids.tolist(), places.tolist(), strict=True):
+        shards_of[str(name).strip()].add(place)
+    return sum(len(shards) > 1 for shards in shards_of.values())
 
 
 def _hashes_of_cells(
@@ -148,36 +153,40 @@ def _hashes_of_cells(
     steps: FloatArray | None = None,
 ) -> list[bytes]:
     """Return the hash of each row of cells of any type, rounded and in one spelling where there are steps."""
-
-    def spelled(cell: Any, step: float) -> str:
+    hashes = list[bytes]()
+    for row in rows.reshape(len(rows), -1).tolist():
         if steps is None:
-            return repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}"
-        number = _number(cell)
-        return (
-            " ".join(str(cell).casefold().split()) if isnan(number) else str(round(number / step))
-        )
-
-    flat = rows.reshape(len(rows), -1)
-    widths = np.ones(flat.shape[1]) if steps is None else steps
-    found = []
-    for row in flat.tolist():
-        text = "\x1f".join(map(spelled, row, widths.tolist()))
-        found.append(blake2b(text.encode("utf-8", "surrogatepass"), key=key).digest())
-    return found
+            spellings = [_exact_spelling(cell) for cell in row]
+        else:
+            spellings = map(_rounded_spelling, row, steps.tolist())
+        text = "\x1f".join(spellings)
+        hashes.append(blake2b(text.encode("utf-8", "surrogatepass"), key=key).digest())
+    return hashes
 
 
-def _number(cell: Any) -> float:
+def _exact_spelling(cell: object) -> str:
+    if isinstance(cell, int | float) and isfinite(cell):
+        return repr(float(cell) + 0.0)
+    return f"'{cell}"
+
+
+def _rounded_spelling(cell: object, step: float) -> str:
+    number = _number(cell)
+    if isnan(number):
+        return " ".join(str(cell).casefold().split())
+    return str(round(number / step))
+
+
+def _number(cell: object) -> float:
     """Return the number that a cell is, or that its text spells; NaN for any other cell."""
     if isinstance(cell, str):
         try:
             cell = float(cell)
         except ValueError:
             return nan
-    return float(cell) if _is_number(cell) else nan
-
-
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float) and isfinite(cell)
+    if isinstance(cell, int | float) and isfinite(cell):
+        return float(cell)
+    return nan
 
 
 def _steps(public: Array, grain: float) -> FloatArray:
@@ -188,6 +197,9 @@ def _steps(public: Array, grain: float) -> FloatArray:
         columns = np.vectorize(_number, otypes=[np.float64])(columns)
     for column in columns.astype(np.float64):
         finite = column[np.isfinite(column)]
-        widths.append(float(np.ptp(finite)) if len(finite) else 0.0)
-    known = np.array(widths)
-    return np.where((known > 0) & np.isfinite(known), grain * known, 1.0)
+        width = 0.0
+        if len(finite):
+            width = float(np.ptp(finite))
+        widths.append(width)
+    spans = np.array(widths)
+    return np.where((spans > 0) & np.isfinite(spans), grain * spans, 1.0)

@@ -68,13 +68,14 @@ class SensitivityAudit:
             return (
                 "No change moved any ballot, so nothing was shown. Ask about more public rows, or try more entities.",
             )
-        return tuple(self._causes()) if self.most_changed > 1 else ()
+        if self.most_changed == 1:
+            return ()
+        return tuple(self._causes())
 
     def worst(self, change: str) -> int:
         """Return the largest number of teachers that this kind of change reached; 0 where it was not tried."""
-        return max(
-            (trial.teachers_changed for trial in self.trials if trial.change == change), default=0
-        )
+        changed = [trial.teachers_changed for trial in self.trials if trial.change == change]
+        return max(changed, default=0)
 
     def _causes(self) -> Iterator[str]:
         label = self.worst(LABELS)
@@ -146,7 +147,9 @@ def audit_sensitivity(
     """
     rows = np.asarray(X)
     labels = np.asarray(y)
-    ids = None if entity_ids is None else as_column(entity_ids)
+    ids: _Ids = None
+    if entity_ids is not None:
+        ids = as_column(entity_ids)
     if rows.ndim == 0 or len(rows) < 2 or labels.shape != rows.shape[:1]:
         raise InvalidDataError(
             f"X and y must have one entry per private row, of two at least. Got shapes {rows.shape} and {labels.shape}."
@@ -158,23 +161,19 @@ def audit_sensitivity(
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
     everything = np.ones(len(rows), dtype=bool)
 
-    def cast(
-        rows: Matrix,
-        labels: Array,
-        kept: Mask,
-    ) -> Ballots:
+    def cast(rows: Matrix, labels: Array, kept: Mask) -> Ballots:
         # Copies: a pipeline that scales in place would hand its scale on to the next run.
         own_ids = None if ids is None else ids[kept]
-        return _checked(make_ballots(rows.copy(), labels.copy(), own_ids))
+        return _valid_ballots(make_ballots(rows.copy(), labels.copy(), own_ids))
 
     before = cast(rows, labels, everything)
     again = cast(rows, labels, everything)
     changes = [*changes_of_one(rows, labels, ids, entities, random_state)]
+    bar = progress_bar(changes, "one entity changed", len(changes), shown=progress)
     trials = list[SensitivityTrial]()
-    for change, moved, named, kept in progress_bar(
-        changes, "one entity changed", len(changes), shown=progress
-    ):
-        trials.append(SensitivityTrial(change, n_differing(before, cast(moved, named, kept))))
+    for change, new_rows, new_labels, kept in bar:
+        after = cast(new_rows, new_labels, kept)
+        trials.append(SensitivityTrial(change, n_differing(before, after)))
     return SensitivityAudit(
         teachers=len(before),
         unit="row" if ids is None else "entity",
@@ -183,8 +182,9 @@ def audit_sensitivity(
     )
 
 
-def _checked(given: npt.ArrayLike) -> Ballots:
-    ballots = np.asarray(given)
+def _valid_ballots(result: npt.ArrayLike) -> Ballots:
+    """Return the ballots that a pipeline made, or refuse them."""
+    ballots = np.asarray(result)
     if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
         raise InvalidDataError(
             f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
@@ -210,28 +210,38 @@ def changes_of_one(
 ) -> Iterator[tuple[str, Matrix, Array, Mask]]:
     """Yield what was done to one entity, rows and labels after it, and which rows are left."""
     random = np.random.default_rng(random_state)
-    names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
-    known = np.unique(names)
+    names = np.arange(len(rows))
+    if ids is not None:
+        names = np.array([str(name) for name in ids.tolist()])
+    distinct = np.unique(names)
     everything = np.ones(len(rows), dtype=bool)
     classes, places = np.unique(labels, return_inverse=True)
-    others = classes[(places + 1) % len(classes)]
-    for name in random.permutation(known)[: min(entities, len(known) - 1)]:
+    next_labels = classes[(places + 1) % len(classes)]
+    for name in random.permutation(distinct)[: min(entities, len(distinct) - 1)]:
         own = names == name
-        yield LABELS, rows, np.where(own, others, labels), everything
+        yield LABELS, rows, np.where(own, next_labels, labels), everything
+
         strangers = random.choice(np.flatnonzero(~own), int(own.sum()))
         swapped = rows.copy()
         swapped[own] = rows[strangers]
         yield SWAPPED, swapped, labels, everything
-        if rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
-            low = np.nanmin(rows, axis=0)
-            high = np.nanmax(rows, axis=0)
-            limit = np.finfo(rows.dtype).max if rows.dtype.kind == "f" else np.iinfo(rows.dtype).max
-            far = high + _BEYOND * (high.astype(np.float64) - low + 1)
+
+        if rows.dtype.kind in "fiu":
             moved = rows.copy()
-            moved[own] = np.minimum(far, limit).astype(rows.dtype)
+            moved[own] = _far_row(rows)
             yield FAR, moved, labels, everything
         if ids is not None:
             yield REMOVED, rows[~own], labels[~own], ~own
+
+
+def _far_row(rows: Matrix) -> Array:
+    """Return a row far beyond all others, as far as the type reaches."""
+    kind = rows.dtype
+    largest = np.finfo(kind).max if kind.kind == "f" else np.iinfo(kind).max
+    low = np.nanmin(rows, axis=0)
+    high = np.nanmax(rows, axis=0)
+    far = high + _BEYOND * (high.astype(np.float64) - low + 1)
+    return np.minimum(far, largest).astype(kind)
 
 
 _KEY = bytes(range(32))
@@ -264,8 +274,7 @@ def ballots_of_teachers(
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:
             shards = Shards.of_entities(entity_ids, n_teachers, key=_KEY)
-        return ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(
-            X, y, shards, queries.copy()
-        )
+        teachers = ensemble_of(teacher, n_classes=n_classes, seed=0)
+        return teachers.fit_ballots(X, y, shards, queries.copy())
 
     return make_ballots

@@ -37,25 +37,32 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     drawn = (noise or SystemNoise()).discrete_gaussian(_SIGMA, (draws,))
     edges = np.rint(stats.norm.ppf(np.arange(1, _BINS) / _BINS) * _SIGMA) + 0.5
     expected = np.diff(stats.norm.cdf(edges / _SIGMA), prepend=0, append=1) * draws
-    found = np.histogram(drawn, [-np.inf, *edges, np.inf])[0]
-    shape = float(stats.chisquare(found, expected).pvalue)
-    size = float((drawn / _SIGMA).astype(np.float64) @ (drawn / _SIGMA))
-    spread = 2 * min(stats.chi2.cdf(size, draws), stats.chi2.sf(size, draws))
-    p_value = float(min(shape, spread))
+    frequencies, _ = np.histogram(drawn, [-np.inf, *edges, np.inf])
+    of_shape = float(stats.chisquare(frequencies, expected).pvalue)
+    in_sigma = drawn / _SIGMA
+    size = float(in_sigma.astype(np.float64) @ in_sigma)
+    of_spread = 2 * min(stats.chi2.cdf(size, draws), stats.chi2.sf(size, draws))
+    p_value = float(min(of_shape, of_spread))
     passed = p_value > _LEAST_P
-    said = "is distributed as" if passed else "is not what"
-    reason = f"Over {draws:,} draws, the noise of a sum {said} the accounting takes it to be (p = {p_value:.2g})."
+    verdict = "is distributed as" if passed else "is not what"
+    reason = f"Over {draws:,} draws, the noise of a sum {verdict} the accounting takes it to be (p = {p_value:.2g})."
     return Checked("noise as configured", pass_if(passed), reason)
 
 
 def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
     """Release a made-up sum and its neighbor with little noise, and compare what shows with the claimed ε."""
-    found = audit_sum(_SHARP, _BALLOT, delta=_DELTA, draws=draws, confidence=_CONFIDENCE)
-    reason = (
-        f"{found.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {found.lower_bound:.3f}; "
-        f"claimed is {round_up(found.claim, 3):.3f}."
+    audit = audit_sum(
+        _SHARP,
+        _BALLOT,
+        delta=_DELTA,
+        draws=draws,
+        confidence=_CONFIDENCE,
     )
-    return Checked("ε of a sum with little noise", pass_if(found.passed), reason)
+    reason = (
+        f"{audit.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {audit.lower_bound:.3f}; "
+        f"claimed is {round_up(audit.claim, 3):.3f}."
+    )
+    return Checked("ε of a sum with little noise", pass_if(audit.passed), reason)
 
 
 def audit_sum(
@@ -97,17 +104,16 @@ def audit_sum(
     reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
     inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
 
-    def seen(ballots: BallotSum) -> IntArray:
+    intervals = list[IntArray]()
+    for ballots in sums:
         projected = mechanism.release(ballots, source).values @ along
-        return np.digitize(projected, inner)[:, np.newaxis]
-
-    neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
+        intervals.append(np.digitize(projected, inner)[:, np.newaxis])
+    here, there = intervals
     if claim is None:
         claim = claimed_epsilon(event, delta)
-    here, there = map(seen, sums)
     return MechanismAudit(
         mechanism=repr(mechanism),
-        neighbors=neighbors,
+        neighbors=Neighbors(tuple(along.tolist()), tuple((-along).tolist())),
         draws=draws,
         delta=delta,
         claim=claim,

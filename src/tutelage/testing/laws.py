@@ -104,11 +104,9 @@ def discrete_gaussian_masses(sigma: float, reach: int) -> FloatArray:
 def argmax_law(counts: IntArray, masses: FloatArray) -> FloatArray:
     """Return P(argmax_j (n_j + Z_j) = j) with ties to the lowest index, from the masses of Z on −reach..reach."""
     # counts: (classes,); masses: (2 reach + 1,); mass, up_to, below: (classes, values of a noisy count)
-    reach = len(masses) // 2
-    values: IntArray = np.arange(counts.min() - reach, counts.max() + reach + 1)
-    mass = np.zeros((len(counts), len(values)))
-    for label, count in enumerate(counts):
-        first = count - reach - values[0]
+    above_least: list[int] = (counts - counts.min()).tolist()
+    mass = np.zeros((len(counts), max(above_least) + len(masses)))
+    for label, first in enumerate(above_least):
         mass[label, first : first + len(masses)] = masses
     up_to = np.cumsum(mass, axis=1)
     below = up_to - mass
