@@ -12,8 +12,7 @@ from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import Network, NetworkTeachers
-from tutelage.teachers.networks import sequential, vectorized
-from tutelage.teachers.networks.sequential import batches
+from tutelage.teachers.networks.engine import Engine, Shard
 
 SIZES = (30, 17, 0, 1, 9, 25)
 SHARDS = Shards(np.repeat(np.arange(len(SIZES)), SIZES), len(SIZES), ONE_TEACHER)
@@ -55,28 +54,27 @@ def test_networks_learn_and_empty_shards_abstain():
 
 
 def test_stacked_weights_follow_torchs_own_optimiser():
-    network = Network(perceptron, 6, 8, 0.02, 0.1, "cpu")
+    engine = Engine(perceptron, 3, 6, 8, 0.02, 0.1, torch.device("cpu"))
     shards = [
-        vectorized.Shard(torch.as_tensor(X[rows]).float(), torch.as_tensor(y[rows]), seed)
+        Shard(torch.as_tensor(X[rows]).float(), torch.as_tensor(y[rows]), seed)
         for seed, rows in enumerate(SHARDS.rows)
         if len(rows)
     ]
-    stacked = vectorized.train(network, shards, 3, 0)
+    stacked = engine.train_stack(shards, 0)
     for shard, weights in zip(shards, stacked, strict=True):
-        reference = sequential.train(network, shard.X, shard.y, 3, shard.seed)
-        for name, value in reference.items():
+        for name, value in engine.train(shard).items():
             torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_one_by_one_is_a_plain_training_loop():
-    network = Network(perceptron, 3, 8, 0.02, 0.1, "cpu")
+    engine = Engine(perceptron, 3, 3, 8, 0.02, 0.1, torch.device("cpu"))
     mine = SHARDS.rows[1]  # 17 rows: the last single row of each epoch sits out
     rows, labels = torch.as_tensor(X[mine]).float(), torch.as_tensor(y[mine])
-    found = sequential.train(network, rows, labels, 3, 11)
+    found = engine.train(Shard(rows, labels, 11))
     torch.manual_seed(11)
     module = perceptron(3)
     optimiser = torch.optim.AdamW(module.parameters(), weight_decay=0.1)
-    for step, batch in enumerate(batches(network, 17, 11)):
+    for step, batch in enumerate(engine.batches(17, 11)):
         assert len(batch) == 8
         optimiser.param_groups[0]["lr"] = 0.02 * (1 - step / 6)
         optimiser.zero_grad()

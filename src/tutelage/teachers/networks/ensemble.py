@@ -1,10 +1,10 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import torch
@@ -12,18 +12,25 @@ from joblib import parallel_config
 from numpy.typing import ArrayLike
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import nn
 
 from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal
+from tutelage.networks import device_named
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
-from tutelage.teachers.networks import sequential, vectorized
-from tutelage.teachers.networks.sequential import Network, Weights
-from tutelage.teachers.networks.vectorized import Shard
+from tutelage.teachers.networks.engine import (
+    Engine,
+    Shard,
+    Weights,
+    refuse_unstackable,
+    weights_of,
+)
 from tutelage.teachers.parallel import Job, Results, isolated_result, train_each
 
 # Networks in one stack; more would not make small kernels larger, only take more memory.
@@ -31,7 +38,86 @@ _STACK = 250
 
 
 @final
-class WeightsFile:
+@dataclass(frozen=True)
+class Network:
+    """Settings of teachers that are neural networks; pass them as the teacher of `TeacherVotes`.
+
+    Parameters
+    ----------
+    factory : callable
+        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
+        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own. Every teacher
+        gets a copy of what it returns, so layers that public data trained may be part of it.
+    epochs : int
+        Passes over the shard.
+    batch_size : int
+        Rows per step, at least 2.
+    learning_rate : float
+        Of Adam at the first step; it falls linearly to zero.
+    weight_decay : float
+        Decoupled weight decay, as in AdamW; at least 0 and below 1.
+    device : str, optional
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
+    engine : {"auto", "sequential", "vectorized"}
+        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
+        is too little work, if the module allows it; one by one on processors, where stacking is slower.
+
+    Notes
+    -----
+    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
+    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
+    normalization mixes the rows of a batch and is refused by ``"vectorized"``.
+    """
+
+    factory: Callable[[int], nn.Module]
+    epochs: int = 30
+    batch_size: int = 32
+    learning_rate: float = 4e-3
+    weight_decay: float = 0.01
+    device: str | None = None
+    engine: Literal["auto", "sequential", "vectorized"] = "auto"
+
+    def __post_init__(self) -> None:
+        if not callable(self.factory) or isinstance(self.factory, nn.Module):
+            raise InvalidParameterError(
+                "Network.factory",
+                "be a function that takes the number of classes and returns a new torch module",
+                f"a {type(self.factory).__name__}",
+            )
+        integer_at_least(self.epochs, 1, "epochs", "Network")
+        integer_at_least(self.batch_size, 2, "batch_size", "Network")
+        positive(self.learning_rate, "learning_rate", "Network")
+        number_between(self.weight_decay, 0, 1, "weight_decay", "Network")
+        if self.engine not in ("auto", "sequential", "vectorized"):
+            raise InvalidParameterError(
+                "Network.engine", "be 'auto', 'sequential' or 'vectorized'", f"{self.engine!r}"
+            )
+        self.torch_device()
+
+    def ensemble(
+        self,
+        *,
+        n_classes: int,
+        seed: int,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ) -> "NetworkTeachers":
+        """Return untrained teachers; see `NetworkTeachers`."""
+        return NetworkTeachers(
+            self,
+            n_classes=n_classes,
+            seed=seed,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
+
+    def torch_device(self) -> torch.device:
+        """Return the device to train on."""
+        return device_named(self.device, "Network")
+
+
+@final
+class _WeightsFile:
     """The weights of one network, as private as the shard that it learned from; no weights for an empty shard."""
 
     suffix: ClassVar[str] = ".safetensors"
@@ -50,33 +136,6 @@ class WeightsFile:
                 return weights, (file.metadata() or {})["identity"]
         except (OSError, SafetensorError):
             raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
-
-
-class _Kept(NamedTuple):
-    """The kept part of networks, on disk too: their votes on `queries`, or their weights where there are no queries."""
-
-    network: Network
-    n_classes: int
-    queries: Matrix | None = None
-
-    @property
-    def file(self) -> FileForm:
-        """Return how it is filed."""
-        return (
-            WeightsFile() if self.queries is None else BallotFile(len(self.queries), self.n_classes)
-        )
-
-    def of(self, weights: Weights | list[Weights]) -> Any:
-        """Return what is kept of one network, or of each in a stack; of one without weights, abstentions."""
-        network, n_classes, queries = self
-        if queries is None:
-            return weights
-        if not weights:
-            return np.full(len(queries), ABSTAIN, np.int16)
-        asked = torch.from_numpy(queries).to(network.torch_device()), n_classes
-        if isinstance(weights, list):
-            return vectorized.vote(network, weights, *asked)
-        return sequential.vote(network, weights, *asked)
 
 
 @final
@@ -116,6 +175,15 @@ class NetworkTeachers(Ensemble):
             )
         super().__init__(n_classes, seed, n_jobs, progress=progress)
         self._network = network
+        self._engine = Engine(
+            network.factory,
+            self._n_classes,
+            network.epochs,
+            network.batch_size,
+            network.learning_rate,
+            network.weight_decay,
+            network.torch_device(),
+        )
 
     def fit(
         self,
@@ -132,16 +200,19 @@ class NetworkTeachers(Ensemble):
         """
         rows, labels = self._checked(X, y, shards)
         rows = _numbers(rows, "X")
-        keep = _Kept(self._network, self._n_classes)
-        self._kept = self._products(keep, rows, labels, shards, checkpoints), rows.shape[1:]
+        self._kept = self._products(rows, labels, shards, None, checkpoints), rows.shape[1:]
         self._unit = shards.unit
         return self
 
     def ballots(self, X_public: ArrayLike) -> Ballots:
         """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private."""
         weights, queries = self._trained(X_public)
-        keep = _Kept(self._network, self._n_classes, _numbers(queries, "X_public"))
-        job = Job(_asked, own=lambda number: (weights[number],), shared=(keep,), seed=self._seed)
+        job = Job(
+            _product,
+            own=lambda number: (weights[number],),
+            shared=(self._engine, _numbers(queries, "X_public")),
+            seed=self._seed,
+        )
         return stacked(self._one_by_one(job, range(len(weights))), len(weights), len(queries))
 
     def fit_ballots(
@@ -156,69 +227,87 @@ class NetworkTeachers(Ensemble):
         rows, labels = self._checked(X, y, shards)
         rows = _numbers(rows, "X")
         queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
-        keep = _Kept(self._network, self._n_classes, queries)
-        ballots = np.stack(self._products(keep, rows, labels, shards, checkpoints))
+        ballots = np.stack(self._products(rows, labels, shards, queries, checkpoints))
         self._unit = shards.unit
         return ballots
 
     def _products(
         self,
-        keep: _Kept,
         X: Matrix,
         y: IntArray,
         shards: Shards,
+        queries: Matrix | None,
         checkpoints: str | Path | None,
     ) -> list[Any]:
-        """Return what is kept of each teacher, from checkpoints or from training."""
+        """Return what is kept of each teacher, from checkpoints or from training: see `_product`."""
         together = self._stacks(X.shape[1:])
         n_shards = shards.n_shards
         own = self._own(X, y, shards)
 
-        def run(numbers: Sequence[int]) -> Results:
+        def train(numbers: Sequence[int]) -> Results:
             if together:
-                return self._in_stacks(own, n_shards, numbers, keep)
-            return self._one_by_one(Job(_trained, own, (keep,), self._seed, n_shards), numbers)
+                return self._in_stacks(own, n_shards, numbers, queries)
+            job = Job(_trained_product, own, (self._engine, queries), self._seed, n_shards)
+            return self._one_by_one(job, numbers)
 
-        known = () if checkpoints is None else (self._identity(together), keep.queries)
-        made = resumed(checkpoints, keep.file, known, own, n_shards, run)
-        found = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
-        return [found.get(number, keep.of({})) for number in range(n_shards)]
+        form: FileForm = _WeightsFile()
+        if queries is not None:
+            form = BallotFile(len(queries), self._n_classes)
+        settings = ()
+        if checkpoints is not None:
+            settings = self._identity(together), queries
+        made = resumed(checkpoints, form, settings, own, n_shards, train)
+        products = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
+        of_lost_teacher = _product({}, self._engine, queries)
+        return [products.get(number, of_lost_teacher) for number in range(n_shards)]
 
     def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Results:
+        if self._engine.device.type == "cpu":
+            yield from train_each(job, numbers, self._n_jobs)
+            return
         # An accelerator is one device: processes that share it would only wait for each other.
-        on_processor = self._network.torch_device().type == "cpu"
-        with nullcontext() if on_processor else parallel_config(backend="sequential"):
+        with parallel_config(backend="sequential"):
             yield from train_each(job, numbers, self._n_jobs)
 
-    def _in_stacks(self, own: Own, n_shards: int, numbers: Sequence[int], keep: _Kept) -> Results:
+    def _in_stacks(
+        self, own: Own, n_shards: int, numbers: Sequence[int], queries: Matrix | None
+    ) -> Results:
         """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted = set(numbers)
-        device = self._network.torch_device()
         for first in range(0, n_shards, _STACK):
             stack = range(first, min(first + _STACK, n_shards))
             if wanted.isdisjoint(stack):
                 continue
-            teachers = [own(number) for number in stack]
-            shards = [_shard(*teacher, device) for teacher in teachers]
-            seed = teacher_seed(self._seed, first)
+            shards: list[Shard] = []
+            empty = set[int]()
+            for number in stack:
+                X, y, seed = own(number)
+                shards.append(_shard(X, y, seed, self._engine.device))
+                if not len(y):
+                    empty.add(number)
             name = f"{first} to {stack[-1]}"
-            products = isolated_result(name, seed, _trained_together, shards, seed, keep)
-            for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
+            seed = teacher_seed(self._seed, first)
+            products = isolated_result(
+                name, seed, _stack_products, shards, seed, self._engine, queries
+            )
+            for number, product in zip(stack, products, strict=True):
+                if number in empty:
+                    product = _product({}, self._engine, queries)
                 if number in wanted:
-                    yield number, product if len(y) else keep.of({})
+                    yield number, product
 
     def _stacks(self, row_shape: tuple[int, ...]) -> bool:
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
-        network = self._network
-        _try_module(network, self._n_classes, row_shape)
-        if network.engine == "sequential" or (
-            network.engine == "auto" and network.torch_device().type == "cpu"
-        ):
+        wish = self._network.engine
+        _try_module(self._engine, row_shape)
+        if wish == "sequential":
+            return False
+        if wish == "auto" and self._engine.device.type == "cpu":
             return False
         try:
-            _try_stack(network, self._n_classes, row_shape)
+            _try_stack(self._engine, row_shape)
         except InvalidParameterError:
-            if network.engine == "vectorized":
+            if wish == "vectorized":
                 raise
             return False
         return True
@@ -226,41 +315,42 @@ class NetworkTeachers(Ensemble):
     def _identity(self, together: bool) -> tuple[object, ...]:
         """Return what all teachers share; a factory is known by its code, its module and the first weights of that."""
         network = self._network
-        module = network.module(self._n_classes, self._seed)
-        state = {name: value.cpu().numpy() for name, value in sequential.weights_of(module).items()}
+        module = self._engine.module(self._seed)
+        state = {name: value.cpu().numpy() for name, value in weights_of(module).items()}
         code = source_of(network.factory, *module.modules())
-        device = network.torch_device().type
+        device = self._engine.device.type
         return torch.__version__, network, device, self._n_classes, together, code, state
 
 
-def _try_module(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
-    device = network.torch_device()
-    module = network.module(n_classes, 0).to(device).eval()
+def _try_module(engine: Engine, row_shape: tuple[int, ...]) -> None:
+    module = engine.module(0).eval()
     try:
         with torch.inference_mode():
-            scores = module(torch.zeros((2, *row_shape), device=device))
+            scores = module(torch.zeros((2, *row_shape), device=engine.device))
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
             "Network.factory",
             f"make a module that takes rows of shape {row_shape}",
             fix=f"It raised {type(error).__name__}: {literal(error)}",
         ) from None
-    got = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-    if got != (2, n_classes):
+    got = type(scores).__name__
+    if isinstance(scores, torch.Tensor):
+        got = str(tuple(scores.shape))
+    if got != str((2, engine.n_classes)):
         raise InvalidParameterError(
             "Network.factory",
-            f"make a module that turns 2 rows into scores of shape (2, {n_classes})",
-            f"{got}",
+            f"make a module that turns 2 rows into scores of shape (2, {engine.n_classes})",
+            got,
         )
 
 
-def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> None:
-    vectorized.refuse_unstackable(network.module(n_classes, 0))
-    device = network.torch_device()
-    empty = np.zeros((0, *row_shape), np.float32), np.zeros(0, np.int64)
-    shards = [_shard(*empty, seed, device) for seed in (0, 1)]
+def _try_stack(engine: Engine, row_shape: tuple[int, ...]) -> None:
+    refuse_unstackable(engine.module(0))
+    no_rows = np.zeros((0, *row_shape), np.float32)
+    no_labels = np.zeros(0, np.int64)
+    shards = [_shard(no_rows, no_labels, seed, engine.device) for seed in (0, 1)]
     try:
-        vectorized.train(replace(network, epochs=1), shards, n_classes, 0)
+        replace(engine, epochs=1).train_stack(shards, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
             "Network.factory",
@@ -269,19 +359,30 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         ) from None
 
 
-def _trained(X: Matrix, y: IntArray, seed: int, keep: _Kept) -> Any:
+def _trained_product(
+    X: Matrix, y: IntArray, seed: int, engine: Engine, queries: Matrix | None
+) -> Weights | Ballots:
     if not len(y):
-        return keep.of({})
-    shard = _shard(X, y, seed, keep.network.torch_device())
-    return keep.of(sequential.train(keep.network, shard.X, shard.y, keep.n_classes, seed))
+        return _product({}, engine, queries)
+    return _product(engine.train(_shard(X, y, seed, engine.device)), engine, queries)
 
 
-def _trained_together(shards: Sequence[Shard], seed: int, keep: _Kept) -> Any:
-    return keep.of(vectorized.train(keep.network, shards, keep.n_classes, seed))
+def _stack_products(
+    shards: Sequence[Shard], seed: int, engine: Engine, queries: Matrix | None
+) -> list[Weights | Ballots]:
+    return [_product(weights, engine, queries) for weights in engine.train_stack(shards, seed)]
 
 
-def _asked(weights: Weights, keep: _Kept) -> Ballots:
-    return keep.of(weights)
+def _product(weights: Weights, engine: Engine, queries: Matrix | None) -> Weights | Ballots:
+    """Return what is kept of a network: its votes on `queries`, or its weights if there are no queries.
+
+    A teacher without weights abstains.
+    """
+    if queries is None:
+        return weights
+    if not weights:
+        return np.full(len(queries), ABSTAIN, np.int16)
+    return engine.vote(weights, torch.from_numpy(queries).to(engine.device))
 
 
 def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:
