@@ -6,6 +6,7 @@ python tools/badges.py
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).parent.parent
@@ -56,12 +57,12 @@ def badges() -> dict[str, str]:
     return drawn
 
 
-def _planted_faults(rows: list[dict]) -> str:
+def _planted_faults(rows: list[dict[str, Any]]) -> str:
     (found,) = [row for row in rows if row["name"].startswith("caught of ")]
-    caught, planted = int(found["ours"]), int(found["at_least"])
-    return badge(
-        "planted faults caught", f"{caught} of {planted}", _GREEN if caught == planted else _RED
-    )
+    caught = int(found["ours"])
+    planted = int(found["at_least"])
+    color = _GREEN if caught == planted else _RED
+    return badge("planted faults caught", f"{caught} of {planted}", color)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import tarfile
 
 import numpy as np
 
+from tutelage._internal.typing import IntArray
 from tutelage.datasets import adult
 
 MEMBERS = {
@@ -28,7 +29,7 @@ SHA256 = {
 
 def main(archive: str) -> None:
     """Read both members of `archive`, verify them, and write the bundled file."""
-    parts = {}
+    parts: dict[str, IntArray] = {}
     with tarfile.open(archive) as tar:
         root = tar.getnames()[0].split("/")[0]
         for name, member in MEMBERS.items():
@@ -44,7 +45,7 @@ def main(archive: str) -> None:
     print(f"wrote {adult.BUNDLE} ({adult.BUNDLE.stat().st_size} bytes)")
 
 
-def columns(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def columns(parts: dict[str, IntArray]) -> dict[str, IntArray]:
     """Return each column of each part in the smallest integer type that holds it, but education, which has a number."""
     for table in parts.values():
         text, number = (

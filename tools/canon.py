@@ -14,14 +14,13 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -62,6 +61,9 @@ from tutelage.teachers import ClassMeans, NearestQueries, Ridge
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for consortia on this machine
 
+pa: Any = import_module("pyarrow")  # it ships no types
+pq: Any = import_module("pyarrow.parquet")
+
 DRAWS = ("discrete_laplace", "discrete_gaussian", "happens", "gumbel_argmax", "exponential_argmax")
 MECHANISMS = (
     LNMax(20.0),
@@ -96,7 +98,7 @@ for _name in DRAWS:
 
 def _exact(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        whole = np.ascontiguousarray(value)
+        whole = np.ascontiguousarray(cast("Any", value))
         return f"{whole.dtype}{whole.shape} {hashlib.sha256(whole.tobytes()).hexdigest()[:16]}"
     return repr(value)
 
@@ -191,13 +193,14 @@ def _released(
 
 
 def _in_batches(rows: Any, labels: Any, public: Any) -> Any:
+    names = [f"column {number}" for number in range(rows.shape[1])]
+    private = dict(zip(names, rows.T, strict=True)) | {"y": labels}
+    shown = pa.table(dict(zip(names, public.T, strict=True)))
+    model = PATEClassifier(epsilon=1.0, classes=[0, 1], unit="row", random_state=0)
     with tempfile.TemporaryDirectory() as folder:
-        names = [f"column {number}" for number in range(rows.shape[1])]
-        table = pa.table({name: rows[:, place] for place, name in enumerate(names)} | {"y": labels})
-        pq.write_table(table, Path(folder) / "rows.parquet", row_group_size=700)
-        shown = pa.table({name: public[:, place] for place, name in enumerate(names)})
-        model = PATEClassifier(epsilon=1.0, classes=[0, 1], unit="row", random_state=0)
-        return _released([model], read_batches(Path(folder) / "rows.parquet"), "y", shown, {})
+        path = Path(folder) / "rows.parquet"
+        pq.write_table(pa.table(private), path, row_group_size=700)
+        return _released([model], read_batches(path), "y", shown, {})
 
 
 def _campaign(rows: Any, labels: Any, public: Any) -> Any:
@@ -240,7 +243,9 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
     """Play rounds of a consortium with its three computing parties, and return what everybody spent and received."""
     from consortia import compute, found
 
-    noise, random, released = RecordedNoise(7), np.random.default_rng(0), []
+    noise = RecordedNoise(7)
+    random = np.random.default_rng(0)
+    released = list[str]()
     honest = boundary.SystemNoise
     boundary.SystemNoise = lambda: noise  # type: ignore[misc, assignment]
     try:
@@ -288,8 +293,11 @@ def _entries(ledger: Ledger) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else repr(value)
+        members = cast("dict[str, Any]", value)
+        return {key: _plain(member) for key, member in members.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in cast("Sequence[Any]", value)]
+    return repr(value)
 
 
 def accounting() -> Iterator[tuple[str, Any]]:

@@ -86,7 +86,7 @@ def lines() -> list[str]:
         "| |" + "".join(f" {kind}: best alternative | tutelage |" for kind in KINDS),
         "|---" * 7 + "|",
     ]
-    rows = []
+    rows = list[str]()
     for data in sorted(found, key=worst):
         cells = [found[data].get(kind) for kind in KINDS]
         rows.append(

@@ -8,7 +8,7 @@ underscore are left out, and the parameters of the estimators are grouped.
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import griffe
 
@@ -110,19 +110,24 @@ def describe(documented: griffe.Object, docstring: griffe.Docstring) -> None:
     """Let the docstring of an object state types in its own words."""
     stated = dict(types_in(docstring.value))
     signature = {one.name: one for one in getattr(documented, "parameters", ())}
-    lists = [section.value for section in docstring.parsed if isinstance(section.value, list)]
-    for item in (
-        one for items in lists for one in items if isinstance(one, griffe.DocstringElement)
-    ):
+    for item in elements_of(docstring):
         name = getattr(item, "name", "")
-        if isinstance(item, griffe.DocstringParameter) and (own := signature.get(name)):
-            item.value, item.annotation = (
-                own.default,
-                None if own.annotation == "Any" else own.annotation,
-            )
+        own = signature.get(name)
+        if isinstance(item, griffe.DocstringParameter) and own:
+            item.value = own.default
+            item.annotation = None if own.annotation == "Any" else own.annotation
         item.annotation = stated.get(name) or as_prose(item.annotation)
     if documented.name in GROUPED:
         docstring.parsed = list(grouped(docstring.parsed))
+
+
+def elements_of(docstring: griffe.Docstring) -> Iterator[griffe.DocstringElement]:
+    """Yield what the sections of a docstring list: parameters, attributes, values and errors."""
+    for section in docstring.parsed:
+        if isinstance(section.value, list):
+            for item in cast("list[object]", section.value):
+                if isinstance(item, griffe.DocstringElement):
+                    yield item
 
 
 def types_in(text: str) -> Iterator[tuple[str, str]]:

@@ -44,9 +44,10 @@ import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 _LAYOUT = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -91,32 +92,26 @@ class Module:
     @cached_property
     def docstring_lines(self) -> set[int]:
         """Numbers of the lines in docstrings."""
-        documented = (
-            node.body[0]
-            for node in self.nodes
-            if isinstance(node, _Documented) and _has_docstring(node)
-        )
-        return set().union(
-            *(range(first.lineno, (first.end_lineno or 0) + 1) for first in documented)
-        )
+        lines = set[int]()
+        for node in self.nodes:
+            if isinstance(node, _Documented) and _has_docstring(node):
+                lines.update(_lines_of(node.body[0]))
+        return lines
 
     @cached_property
     def code_lines(self) -> set[int]:
         """Numbers of the lines with code."""
-        tokens = tokenize.generate_tokens(io.StringIO(self._text).readline)
-        spans = (
-            range(token.start[0], token.end[0] + 1) for token in tokens if token.type not in _LAYOUT
-        )
-        return set().union(*spans) - self.docstring_lines
+        lines = set[int]()
+        for token in tokenize.generate_tokens(io.StringIO(self._text).readline):
+            if token.type not in _LAYOUT:
+                lines.update(range(token.start[0], token.end[0] + 1))
+        return lines - self.docstring_lines
 
     @cached_property
     def function_lengths(self) -> list[int]:
         """Code lines of each function."""
         functions = (node for node in self.nodes if isinstance(node, _Function))
-        return [
-            len(self.code_lines.intersection(range(it.lineno, (it.end_lineno or 0) + 1)))
-            for it in functions
-        ]
+        return [len(self.code_lines.intersection(_lines_of(node))) for node in functions]
 
     def imports(self, known: set[str], *, while_loading: bool = False) -> set[str]:
         """Return the modules of the package that this one imports."""
@@ -130,8 +125,10 @@ class Module:
             return set()
         base = self._absolute(node)
         inner = {f"{base}.{alias.name}" for alias in node.names}
-        names_of_base = {base} if inner - known else set()
-        return (inner | names_of_base) & known
+        modules = inner & known
+        if inner - known:
+            modules |= {base} & known
+        return modules
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         """Return the module that `from … import` names, where dots count from this module too."""
@@ -143,6 +140,10 @@ class Module:
         """Yield the public names without a docstring."""
         if not any(part.startswith("_") for part in self.name.split(".")):
             yield from _undocumented(self.tree, self.name)
+
+
+def _lines_of(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or 0) + 1)
 
 
 def _has_docstring(node: _Documented) -> bool:
@@ -188,16 +189,12 @@ def packages(folder: Path) -> list[Path]:
     if (folder / "__init__.py").is_file():
         return [folder]
     project = folder / "pyproject.toml"
-    tools = (
-        tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {})
-        if project.is_file()
-        else {}
-    )
-    named = (
-        tools.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {}).get("packages")
-    )
-    if named is not None:
-        return [folder / name for name in named]
+    if project.is_file():
+        setting: Any = tomllib.loads(project.read_text(encoding="utf-8"))
+        for key in ("tool", "hatch", "build", "targets", "wheel"):
+            setting = setting.get(key, {})
+        if "packages" in setting:
+            return [folder / name for name in setting["packages"]]
     home = folder / "src" if (folder / "src").is_dir() else folder
     return sorted(
         found.parent for found in home.glob("*/__init__.py") if found.parent.name != "tests"
@@ -221,11 +218,11 @@ def cycles(imports: dict[str, set[str]]) -> list[list[str]]:
 
 
 def _reached(module: str, imports: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
+    found = set[str]()
     frontier = imports[module]
     while frontier:
         found |= frontier
-        frontier = set().union(*(imports[other] for other in frontier)) - found
+        frontier = {name for other in frontier for name in imports[other]} - found
     return found
 
 
@@ -271,21 +268,24 @@ def measure(folder: Path) -> House:
 
 def table(house: House) -> str:
     """Return the numbers one per line, then the names behind those that should be zero, and the longest modules."""
-    rows, named = [], []
-    for key, value in asdict(house).items():
-        label = key.replace("_", " ")
-        if isinstance(value, dict):
-            named += ["", f"{label}:", *(f"  {lines:>6,}  {name}" for name, lines in value.items())]
-            continue
-        rows.append((label, value if isinstance(value, int | float) else len(value)))
-        if isinstance(value, list) and key != "modules_with_one_importer" and value:
-            named += [
-                "",
-                f"{label}:",
-                *(f"  {name if isinstance(name, str) else ' '.join(name)}" for name in value),
-            ]
-    width = max(len(label) for label, _ in rows)
-    return "\n".join([*(f"{label:<{width}}  {number:>8,}" for label, number in rows), *named])
+    numbers = dict[str, float]()
+    lists = dict[str, list[str]]()
+    for field in fields(house):
+        label = field.name.replace("_", " ")
+        value: Any = getattr(house, field.name)
+        if field.name == "longest_modules":
+            lists[label] = [f"{lines:>6,}  {name}" for name, lines in house.longest_modules.items()]
+        elif isinstance(value, int | float):
+            numbers[label] = value
+        else:
+            numbers[label] = len(value)
+            if field.name != "modules_with_one_importer" and value:
+                lists[label] = [name if isinstance(name, str) else " ".join(name) for name in value]
+    width = max(len(label) for label in numbers)
+    shown = [f"{label:<{width}}  {number:>8,}" for label, number in numbers.items()]
+    for label, names in lists.items():
+        shown += ["", f"{label}:", *(f"  {name}" for name in names)]
+    return "\n".join(shown)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -134,7 +134,8 @@ def table_of_names(names: list[str]) -> str:
     """Return a table of names that can be imported from the package itself, each with its first sentence."""
     lines = ["| name | what it does |", "|---|---|"]
     for name in names:
-        home = f"tutelage.{tutelage._HOME[name]}.{name}"  # where the reference describes it
+        # Where the reference describes it, which the package states for itself alone.
+        home = f"tutelage.{tutelage._HOME[name]}.{name}"  # pyright: ignore[reportPrivateUsage]
         lines.append(f"| [`{name}`][{home}] | {first_sentence(getattr(tutelage, name))} |")
     return "\n".join(lines)
 
@@ -152,11 +153,11 @@ def command_line() -> str:
 def sections(command: Any, path: list[str]) -> Iterator[str]:
     """Yield the section of a command, then those of the commands in it."""
     context = command.make_context(path[-1], [], resilient_parsing=True)
-    subcommands = command.list_commands(context) if hasattr(command, "list_commands") else []
     if len(path) > 1:
         yield described(command, context, path)
-    for name in subcommands:
-        yield from sections(command.get_command(context, name), [*path, name])
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(context):
+            yield from sections(command.get_command(context, name), [*path, name])
 
 
 def described(command: Any, context: Any, path: list[str]) -> str:

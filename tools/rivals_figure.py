@@ -5,7 +5,7 @@ python tools/rivals_figure.py
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 SOURCES = {"Adult": "UCI Adult, 32,561 people", "Fashion-MNIST": "Fashion-MNIST, 60,000 images"}
@@ -28,7 +28,8 @@ class Point(NamedTuple):
 
 def points(source: str, epsilon: float) -> tuple[Point, Point]:
     """Return the accuracy of vector ballots and of the best alternative on a data set at ε."""
-    beginning, found = f"{source}, ε = {epsilon:g}: ", []
+    beginning = f"{source}, ε = {epsilon:g}: "
+    found = list[Point]()
     for row in _rows():
         if row["name"].startswith(beginning) and row["interval"] is not None:
             method = row["name"].removeprefix(beginning).removesuffix(", %")
@@ -46,10 +47,9 @@ def without_privacy(source: str) -> float:
     return found
 
 
-def _rows() -> list[dict]:
-    return json.loads((ROOT / "docs" / "results" / "rivals.json").read_text(encoding="utf-8"))[
-        "rows"
-    ]
+def _rows() -> list[dict[str, Any]]:
+    record = ROOT / "docs" / "results" / "rivals.json"
+    return json.loads(record.read_text(encoding="utf-8"))["rows"]
 
 
 def main() -> None:

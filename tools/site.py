@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urljoin
 
 from gallery import sections
@@ -63,9 +63,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     # Published with other versions, whose list a page fetches; never on a disk.
     if os.environ.get("MIKE_DOCS_VERSION"):
         config.extra["version"] = {"provider": "mike"}
-    config.nav = without(
-        config.nav, {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()}
-    )
+    missing = {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()}
+    config.nav = without(cast("Any", config).nav, missing)
     return config
 
 
@@ -87,8 +86,9 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
         page.edit_url = urljoin(f"{config.repo_url.rstrip('/')}/{config.edit_uri}", f"../{source}")
     if FOUND_LAST.match(page.file.src_uri):
         page.meta.setdefault("search", {"boost": 0.1})  # search shows guides before them
-    if keywords := config.extra["keywords"].get(page.file.src_uri):
-        page.meta["tags"] = keywords
+    keywords: dict[str, list[str]] = cast("Any", config).extra["keywords"]
+    if page.file.src_uri in keywords:
+        page.meta["tags"] = keywords[page.file.src_uri]
     return unlinked(markdown, page.file.src_uri, config.repo_url)
 
 
@@ -117,9 +117,12 @@ def on_post_build(*, config: MkDocsConfig) -> None:
 def without(nav: Any, pages: set[str]) -> Any:
     """Return a navigation without some pages, and without the sections that this leaves empty."""
     if isinstance(nav, list):
-        return [kept for entry in nav if (kept := without(entry, pages))]
+        entries = [without(entry, pages) for entry in cast("list[Any]", nav)]
+        return [entry for entry in entries if entry]
     if isinstance(nav, dict):
-        return {title: kept for title, entry in nav.items() if (kept := without(entry, pages))}
+        sections_of = cast("dict[str, Any]", nav)
+        entries = {title: without(entry, pages) for title, entry in sections_of.items()}
+        return {title: entry for title, entry in entries.items() if entry}
     return None if nav in pages else nav
 
 

@@ -172,7 +172,7 @@ def tests_that_use(applied: Any, tree: ast.Module) -> int:
 
 def spellings_of(applied: Any, tree: ast.Module) -> set[str]:
     """Return what a file calls something of the package: by the name it imports, or as an attribute of a module."""
-    found = set()
+    found = set[str]()
     for module, original, name in imports_in(tree):
         within = f"{name}.{applied.__name__}"
         if original == applied.__name__ and imported(module, original) is applied:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +28,8 @@ from tutelage.students.selection import (
 )
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients
-from tutelage_reproductions.protocol import published_votes
-from tutelage_reproductions.record import Record, Row, mean, mean_share
+from tutelage_reproductions.protocol import Classifier, fit_classifier, published_votes
+from tutelage_reproductions.record import Record, Row, mean, mean_share, percent_right
 from tutelage_reproductions.students.selection import BinaryExperts, SiameseSimilarity, TypiClust
 
 _SCALE = 20.0  # γ = 0.05
@@ -56,8 +55,8 @@ _SOFT = (
 )
 _UNDECIDED = "The paper reports a gain of 1.5 to 2.5 points. It does not describe its student or its experts."
 
-# Rows, labels and a seed to something with predict_proba.
-Student = Callable[[Matrix, IntArray, int], Any]
+# Rows, labels and a seed to a fitted model.
+Student = Callable[[Matrix, IntArray, int], Classifier]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,12 +91,12 @@ _RULES = (
 )
 
 
-def logistic(X: Matrix, labels: IntArray, seed: int) -> Any:  # noqa: ARG001  it draws nothing
+def logistic(X: Matrix, labels: IntArray, seed: int) -> Classifier:  # noqa: ARG001  it draws nothing
     """Return a logistic regression on pixels."""
-    return LogisticRegression(C=0.1, max_iter=300).fit(X, labels)
+    return fit_classifier(LogisticRegression(C=0.1, max_iter=300), X, labels)
 
 
-def network(X: Matrix, labels: IntArray, seed: int) -> Any:
+def network(X: Matrix, labels: IntArray, seed: int) -> Classifier:
     """Return a small convolutional network."""
     from tutelage.networks import TwoConvolutions
     from tutelage_reproductions.distillation import DistilledStudent
@@ -113,14 +112,15 @@ def learned(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the student's held-out accuracy and the share of right answers so far, after each round; in percent."""
     known = PublicKnowledge.before(pool.features if plan.on_features else pool.X)
-    model, accuracies, right = None, [], []
-    for total in rounds:
-        rule = plan.first if model is None else plan.then
+    accuracies = list[float]()
+    right = list[float]()
+    for place, total in enumerate(rounds):
+        rule = plan.first if place == 0 else plan.then
         chosen = rule.select(known, total - int(known.asked.sum()), seed)
         known = answered(known, chosen, pool.answers)
         model = student(pool.X[known.asked], known.labels[known.asked], seed)
-        accuracies.append(100 * np.mean(model.predict(pool.X_held) == pool.y_held))
-        right.append(100 * np.mean(known.labels[known.asked] == pool.truth[known.asked]))
+        accuracies.append(percent_right(model.predict(pool.X_held), pool.y_held))
+        right.append(percent_right(known.labels[known.asked], pool.truth[known.asked]))
         known = replace(known, probabilities=model.predict_proba(pool.X))
     return np.array(accuracies), np.array(right)
 
@@ -287,14 +287,16 @@ def experts_rows(name: str, student: Student, pool_by: Callable[[int], Pool]) ->
     started = time.perf_counter()
     rounds = (_EXPERTS_FIRST, _EXPERTS_FIRST + _EXPERTS_THEN)
     plan = Plan(name="experts", first=RandomRows(), then=rule)
-    undecided, gains = [], []
+    undecided = list[int]()
+    gains = list[float]()
     for seed in range(_SEEDS):
         pool = pool_by(seed)
         before = PublicKnowledge.before(pool.X)
         known = answered(before, RandomRows().select(before, rounds[0], seed), pool.answers)
-        undecided.append(np.sum(rule.undecided(known, seed)[known.open]))
+        undecided.append(int(rule.undecided(known, seed)[known.open].sum()))
         by_rule, _ = learned(pool, plan, student, rounds, seed)
-        gains.append(by_rule[-1] - learned(pool, _RANDOM, student, rounds, seed)[0][-1])
+        by_chance, _ = learned(pool, _RANDOM, student, rounds, seed)
+        gains.append(float(by_rule[-1] - by_chance[-1]))
     seconds = time.perf_counter() - started
     center, interval = mean(undecided)
     asked = f"{rounds[0]:,} queries"
@@ -348,10 +350,10 @@ def _siamese(
     confidence, right = probabilities[known.open], (labels == pool.truth)[known.open]
     confident = confidence > _CONFIDENT
     by_rule, _ = learned(pool, plan, logistic, rounds, seed)
-    gain = by_rule[-1] - learned(pool, _RANDOM, logistic, rounds, seed)[0][-1]
+    by_chance, _ = learned(pool, _RANDOM, logistic, rounds, seed)
     return (
         100 * float(confident.mean()),
         100 * float(right[confident].mean()) if confident.any() else 0.0,
         100 * coverage(confidence, right, _PRECISION),
-        float(gain),
+        float(by_rule[-1] - by_chance[-1]),
     )

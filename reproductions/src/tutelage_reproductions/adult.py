@@ -27,7 +27,16 @@ from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students import fit_student
 from tutelage.teachers import EstimatorTeachers, HeadTeachers, Ridge
-from tutelage_reproductions.record import Better, Record, Row, mean, mean_share, share
+from tutelage_reproductions.protocol import fit_classifier
+from tutelage_reproductions.record import (
+    Better,
+    Record,
+    Row,
+    mean,
+    mean_share,
+    percent_right,
+    share,
+)
 from tutelage_reproductions.students.self_training import SelfTrainingStudent
 
 DELTA = 1e-5
@@ -104,10 +113,11 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
 
 def _baseline(adult: AdultSplit) -> Iterator[Row]:
     started = time.perf_counter()
-    forest = RandomForestClassifier(random_state=0).fit(adult.X_private, adult.y_private)
-    right, interval = share(
-        forest.predict(adult.X_public[-EVALUATION_ROWS:]) == adult.y_public[-EVALUATION_ROWS:]
+    forest = fit_classifier(
+        RandomForestClassifier(random_state=0), adult.X_private, adult.y_private
     )
+    predicted = forest.predict(adult.X_public[-EVALUATION_ROWS:])
+    right, interval = share(predicted == adult.y_public[-EVALUATION_ROWS:])
     seconds = time.perf_counter() - started
     yield Row(
         name="without privacy: forest, %", ours=right, published=85.0, interval=interval, seconds=seconds,
@@ -119,37 +129,32 @@ def _papers_setting(adult: AdultSplit, runs: int, progress: bool) -> Iterator[Ro
     """Yield the rows of forests that answer the first test rows through Laplace noise of scale 20, γ = 0.05."""
     started = time.perf_counter()
     mechanism, queries = LNMax(20.0), adult.X_public[:_ANSWERS]
-    forests, self_trained, by_votes, by_bound = [], [], [], []
+    forests = list[float]()
+    self_trained = list[float]()
+    by_votes = list[float]()
+    by_bound = list[float]()
     for run in range(runs):
         votes = forest_votes(adult, queries, run, progress=progress)
         release = mechanism.release(votes, SimulationNoise(run))
-        for student, scores in (
+        asked = np.arange(_ANSWERS)
+        for student, found in (
             (RandomForestClassifier(), forests),
             (SelfTrainingStudent(), self_trained),
         ):
-            scores.append(
-                score(
-                    student,
-                    adult.X_public,
-                    np.arange(_ANSWERS),
-                    release.labels,
-                    adult.y_public,
-                    run,
-                )
-            )
+            found.append(score(student, adult.X_public, asked, release.labels, adult.y_public, run))
         accountant = Accountant()
         accountant.add(release.event, votes)
         by_votes.append(accountant.exact(DELTA).reveal())
         by_bound.append(accountant.bound_2017(DELTA).reveal())
     seconds = time.perf_counter() - started
     name = f"{FORESTS} forests, LNMax 20, {_ANSWERS} queries"
-    found: tuple[tuple[str, list[float], float | None, Better, str | None], ...] = (
+    measured: tuple[tuple[str, list[float], float | None, Better, str | None], ...] = (
         ("forest, %", forests, 83.0, "higher", None),
         ("SelfTrainingStudent, %", self_trained, None, "higher", None),
         ("vote-dependent ε, bound of 2017", by_bound, 2.66, "lower", ONE_PARTITION),
         ("vote-dependent ε, exact", by_votes, None, "lower", None),
     )
-    for what, values, published, better, why in found:
+    for what, values, published, better, why in measured:
         center, interval = mean(values)
         yield Row(
             name=f"{name}: {what}", ours=center, published=published, interval=interval, seconds=seconds,
@@ -228,7 +233,7 @@ def score(
     labels[asked] = released
     pool = len(X) - EVALUATION_ROWS
     fitted = fit_student(student, X[:pool], labels[:pool], np.arange(2), seed=run)
-    return 100 * float(np.mean(fitted.predict(X[pool:]) == y[pool:]))
+    return percent_right(fitted.predict(X[pool:]), y[pool:])
 
 
 def _encoded(X: IntArray, adult: AdultSplit) -> FloatArray:

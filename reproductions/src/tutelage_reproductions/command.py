@@ -144,10 +144,11 @@ def _is_record(path: Path) -> bool:
             return content.startswith(",".join(column.name for column in fields(Row)).encode())
         case ".png" | ".svg":
             return b"Matplotlib" in content
-    try:
-        return Record.load(path).name == path.stem
-    except InvalidDataError:
-        return False
+        case _:
+            try:
+                return Record.load(path).name == path.stem
+            except InvalidDataError:
+                return False
 
 
 _RECORD = form("a record", _is_record)

@@ -28,7 +28,8 @@ from tutelage_reproductions.datasets import (
     split_by_patient,
 )
 from tutelage_reproductions.datasets.diabetes import FEATURES, PATIENTS, ROWS
-from tutelage_reproductions.record import Record, Row, mean, mean_share
+from tutelage_reproductions.protocol import fit_classifier
+from tutelage_reproductions.record import Record, Row, mean, mean_share, percent_right
 
 _DELTA = 1e-5
 _RUNS, _QUICK_RUNS = 6, 2
@@ -212,9 +213,13 @@ def _rules(*tables: HospitalStays) -> Iterator[Row]:
     for stays in tables:
         names = [name for name in (*_RULE, _DRUG) if name in stays.feature_names]
         taken = np.any(stays.X[:, [stays.feature_names.index(name) for name in names]] != 0, axis=1)
-        right = 100 * np.mean([np.mean(taken[stays.y == label] == label) for label in (0, 1)])
+        shares = list[float]()
+        for label in (0, 1):
+            mine = stays.y == label
+            shares.append(np.count_nonzero(taken[mine] == label) / np.count_nonzero(mine))
         yield Row(
-            name=f"diabetesMed by the rule '{' or '.join(names)} is not No', %", ours=float(right)
+            name=f"diabetesMed by the rule '{' or '.join(names)} is not No', %",
+            ours=100 * float(np.mean(shares)),
         )
 
 
@@ -273,18 +278,18 @@ def _run(dealt: _Dealt, run: int) -> _Found:
     release = _MECHANISM.release(votes, SimulationNoise(run))
     accountant = Accountant()
     accountant.add(release.event, votes)
-    student = RandomForestClassifier(random_state=run).fit(dealt.asked.X, release.labels)
-    forest = RandomForestClassifier(random_state=run).fit(dealt.private.X, dealt.private.y)
+    student = fit_classifier(
+        RandomForestClassifier(random_state=run), dealt.asked.X, release.labels
+    )
+    forest = fit_classifier(
+        RandomForestClassifier(random_state=run), dealt.private.X, dealt.private.y
+    )
     return _Found(
-        student=_right(student, dealt.scored),
-        forest=_right(forest, dealt.scored),
+        student=percent_right(student.predict(dealt.scored.X), dealt.scored.y),
+        forest=percent_right(forest.predict(dealt.scored.X), dealt.scored.y),
         bound=accountant.bound_2017(_DELTA).reveal(),
         exact=accountant.exact(_DELTA).reveal(),
     )
-
-
-def _right(model: RandomForestClassifier, stays: HospitalStays) -> float:
-    return 100 * float(np.mean(model.predict(stays.X) == stays.y))
 
 
 def _as_the_paper(stays: HospitalStays, run: int) -> _Dealt:

@@ -17,14 +17,14 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.nn import functional
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows
 from tutelage_reproductions.students.networks import (
+    adam_of,
     arrays_of,
-    learned_by,
     network_from,
     restore,
     scores_of,
@@ -102,7 +102,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         self._check_settings()
         rows = checked_rows(self, X, reset=True)
         wanted = _probabilities(targets, len(rows))
-        self.classes_ = np.arange(wanted.shape[1])
+        self.classes_: IntArray = np.arange(wanted.shape[1], dtype=np.int64)
         seed = int(np.random.SeedSequence(self.random_state).generate_state(1)[0])
         # Batches this small only wait for further threads.
         with drawing_from(seed), threadpool_limits(1):
@@ -133,7 +133,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
 
     def _trained(self, X: torch.Tensor, targets: torch.Tensor) -> nn.Module:
         module = network_from(self.factory, targets.shape[1], "DistilledStudent").train()
-        optimizer = torch.optim.Adam(learned_by(module), lr=self.learning_rate, fused=True)
+        optimizer = adam_of(module, self.learning_rate)
         for step in range(self.steps):
             optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(X), (self.batch_size,))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import cast
 
 import numpy as np
 from scipy import optimize, special
@@ -189,8 +189,7 @@ def equally_right(votes: VoteHistogram, law: NoiseLaw, weights: np.ndarray) -> f
         ]
         return float(np.average(reported, weights=weights) - wanted)
 
-    root: Any = optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6)
-    return float(root)
+    return cast("float", optimize.brentq(surplus, 1.0, 500.0, xtol=1e-6))
 
 
 def experiments(path: Path) -> list[Callable[[], Costs]]:

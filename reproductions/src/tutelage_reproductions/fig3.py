@@ -104,7 +104,7 @@ def _gap(curve: str, votes: VoteHistogram, seconds: float | None = None) -> _Gap
 
 
 def _figure(gaps: list[_Gap]) -> Figure:
-    series = []
+    series = list[Series]()
     for place, curve in enumerate(dict.fromkeys(gap.curve for gap in gaps)):
         mine = [gap for gap in gaps if gap.curve == curve]
         series.append(

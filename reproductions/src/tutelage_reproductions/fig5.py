@@ -18,7 +18,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
-from tutelage_reproductions.record import Record, Row, mean, mean_share, share
+from tutelage_reproductions.record import Record, Row, mean, mean_share, percent_right, share
 
 _KEY = b"partition of the reproduction of distillation"
 _TEACHERS = 50
@@ -122,11 +122,12 @@ def _curves(
         for temperature in _TEMPERATURES
     }
     work = [(n, name, seed) for n in samples for name in targets for seed in range(seeds)]
-    started, found = time.perf_counter(), {}
+    started = time.perf_counter()
+    found: dict[tuple[int, str, int], float] = {}
     for n, name, seed in progress_bar(work, "students", len(work), shown=progress):
         found[n, name, seed] = _accuracy(mnist, *targets[name], n, steps, seed)
     seconds = time.perf_counter() - started
-    rows = []
+    rows = list[Row]()
     for n in samples:
         baseline = np.array([found[n, "plurality", seed] for seed in range(seeds)])
         center, interval = mean_share(baseline)
@@ -165,7 +166,7 @@ def _accuracy(
     student = DistilledStudent(
         TwoConvolutions(shift=0, scale=1.0), temperature=temperature, steps=steps, random_state=seed
     ).fit(X[public], targets[public])
-    return 100 * float(np.mean(student.predict(X[held]) == mnist.y_test[held]))
+    return percent_right(student.predict(X[held]), mnist.y_test[held])
 
 
 def _scaled(X: Matrix) -> Matrix:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from tutelage.exceptions import InvalidParameterError
 
@@ -188,34 +188,39 @@ def save(canvas: "Canvas", folder: Path, name: str) -> list[Path]:
 def _draw(axes: "Axes", series: Series, color: str) -> None:
     from matplotlib.patheffects import withStroke
 
-    marker, line = (
-        ("D", "none")
-        if series.labels
-        else ("o" if series.markers else "none", _DASHES[series.dashes])
-    )
-    style = {"marker": marker, "linestyle": line, "color": color, "markersize": 4, "linewidth": 1.5}
+    marker = "o" if series.markers else "none"
+    line = _DASHES[series.dashes]
+    if series.labels:
+        marker, line = "D", "none"
+    style: dict[str, Any] = {
+        "label": series.name or "_",
+        "marker": marker,
+        "linestyle": line,
+        "color": color,
+        "markersize": 4,
+        "linewidth": 1.5,
+    }
     if series.interval is not None and series.bars:
         below, above = (
             [abs(y - end) for y, end in zip(series.y, ends, strict=True)]
             for ends in series.interval
         )
-        axes.errorbar(
-            series.x,
-            series.y,
-            (below, above),
-            label=series.name or "_",
-            capsize=3,
-            elinewidth=1,
-            **style,
-        )
+        axes.errorbar(series.x, series.y, (below, above), capsize=3, elinewidth=1, **style)
     else:
-        axes.plot(series.x, series.y, label=series.name or "_", **style)
+        axes.plot(series.x, series.y, **style)
         if series.interval is not None:
             axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
     # A point beyond it is labeled on its left.
     middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
         side, offset = ("right", (-6, 5)) if x > middle else ("left", (6, -11))
-        place = {"xytext": offset, "textcoords": "offset points", "horizontalalignment": side}
-        text = axes.annotate(label, (x, y), fontsize=8, color=color, **place)
+        text = axes.annotate(
+            label,
+            (x, y),
+            xytext=offset,
+            textcoords="offset points",
+            horizontalalignment=side,
+            fontsize=8,
+            color=color,
+        )
         text.set_path_effects([withStroke(linewidth=3, foreground="white")])  # readable over lines

@@ -11,19 +11,19 @@ References
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self, final
+from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap, PublicPCA, PublicProjection, PublicRows
-from tutelage.features.base import require_public
+from tutelage.features.base import FeatureMap, require_public
 from tutelage.features.images import LEVELS, Directions, edge_histograms, flat_images
 from tutelage.features.rowwise import (
     EXACT_FLOAT32,
@@ -37,6 +37,15 @@ from tutelage.features.rowwise import (
     unit_rows,
 )
 
+
+class FeatureChain(FeatureMap, Protocol):
+    """Feature maps that are applied one after the other; some of them are a feature map too."""
+
+    def __getitem__(self, steps: int | slice, /) -> FeatureMap:
+        """Return the map of one step, or the chain of some."""
+        ...
+
+
 _STEEPEST = 1.0  # shear, in columns per row: 45 degrees
 _LARGEST_CELL = 32  # in larger ones a pixel's share would round to nothing
 
@@ -47,7 +56,7 @@ def glyph_features(
     *,
     cell: int = 4,
     n_components: int = 64,
-) -> Pipeline:
+) -> FeatureChain:
     """Return features of images of characters in which a few examples of each suffice: one class, one direction.
 
     Stroke directions, their principal axes, the metric of neighbors, and the shape that the public images form. Some
@@ -73,7 +82,8 @@ def glyph_features(
     axes = PublicPCA.learn(rows, n_components)
     rows = rows.through(axes)
     metric = NeighborWhitening.learn(rows)
-    return make_pipeline(gradients, axes, metric, PublicDiffusion.learn(rows.through(metric)))
+    diffusion = PublicDiffusion.learn(rows.through(metric))
+    return cast("FeatureChain", make_pipeline(gradients, axes, metric, diffusion))
 
 
 @final
@@ -167,8 +177,10 @@ def _sampled(signals: Matrix, shift: FloatArray) -> Matrix:
     shift = np.broadcast_to(np.clip(shift, -n, n), (n_images, n_lines))
     whole = np.floor(shift)
     part = (shift - whole).astype(np.float32)[:, :, np.newaxis]
-    line_starts = np.arange(n_images * n_lines).reshape(n_images, n_lines) * (3 * n + 1)
-    here = (line_starts + n + whole.astype(np.int64))[:, :, np.newaxis] + np.arange(n)
+    lines = np.arange(n_images * n_lines, dtype=np.int64).reshape(n_images, n_lines)
+    line_starts: IntArray = lines * (3 * n + 1)
+    first: IntArray = line_starts + n + whole.astype(np.int64)
+    here: IntArray = first[:, :, np.newaxis] + np.arange(n, dtype=np.int64)
     flat = padded.ravel()
     return (1 - part) * flat[here] + part * flat[here + 1]
 
@@ -334,22 +346,26 @@ def _walk(points: Matrix, n_neighbors: int) -> csr_array:
     indices, distances = _other_neighbors(points, n_neighbors + 1)
     weights = _neighbor_weights(distances).ravel()
     ends = np.arange(0, weights.size + 1, n_neighbors)
-    directed = csr_array((weights, indices[:, :-1].ravel(), ends), shape=(len(points), len(points)))
+    shape = (len(points), len(points))
+    directed: Any = csr_array((weights, indices[:, :-1].ravel(), ends), shape=shape)
     return csr_array(directed + directed.T)
 
 
 def _slowest_modes(graph: csr_array, n_modes: int) -> tuple[FloatArray, FloatArray]:
     """Return the largest eigenvalues of the walk and its right eigenvectors, without the constant one."""
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    degrees = cast("FloatArray", graph.sum(axis=1)).ravel()
     roots = np.sqrt(degrees)
     constant = roots / np.linalg.norm(roots)
 
     def step(vector: FloatArray) -> FloatArray:
         vector = vector.ravel()
-        return (graph @ (vector / roots)) / roots - constant * (constant @ vector)
+        spread = cast("FloatArray", graph @ (vector / roots))
+        return spread / roots - constant * (constant @ vector)
 
     operator = LinearOperator(graph.shape, matvec=step, dtype=np.float64)  # type: ignore[call-arg]
     # The solver's own would differ from call to call.
     start = np.random.default_rng(0).random(len(roots))
-    eigenvalues, vectors = eigsh(operator, n_modes, which="LA", v0=start)
+    eigenvalues, vectors = cast(
+        "tuple[FloatArray, FloatArray]", eigsh(operator, n_modes, which="LA", v0=start)
+    )
     return eigenvalues[::-1], vectors[:, ::-1] / constant[:, np.newaxis]

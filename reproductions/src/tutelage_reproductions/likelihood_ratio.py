@@ -16,13 +16,14 @@ from scipy import special, stats
 from sklearn.metrics import roc_curve
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import Array, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import round_up
 from tutelage_reproductions.figures import COLORS, blank, save
+from tutelage_reproductions.record import share_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,18 +99,23 @@ class MembershipResult:
         .. [2] Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29 (2011), eq. 2.7.
         """
         runs, rows = self.scores.shape
-        placed, center = _placements(self.scores, self.members), self.auc
-        inside = self.members.sum()
-        pull = (placed - center) / np.where(self.members, inside, self.members.size - inside)
-        by_run = (pull.sum(axis=1) ** 2).sum() * runs / (runs - 1)
-        by_row = (pull.sum(axis=0) ** 2).sum() * rows / (rows - 1)
-        variance = max(by_run + by_row - (pull**2).sum(), by_run, by_row)
+        placed = _placements(self.scores, self.members)
+        center = self.auc
+        inside = int(self.members.sum())
+        peers = np.where(self.members, inside, self.members.size - inside)
+        pull: FloatArray = (placed - center) / peers
+        by_run = float((pull.sum(axis=1) ** 2).sum()) * runs / (runs - 1)
+        by_row = float((pull.sum(axis=0) ** 2).sum()) * rows / (rows - 1)
+        variance = max(by_run + by_row - float((pull**2).sum()), by_run, by_row)
         half = float(stats.t.ppf(0.975, runs - 1)) * sqrt(variance)
         return max(0.0, center - half), min(1.0, center + half)
 
     def roc(self) -> tuple[FloatArray, FloatArray]:
         """Return false and true positive rates at every threshold, from (0, 0) to (1, 1), over all targets at once."""
-        return roc_curve(self.members.ravel(), self.scores.ravel(), drop_intermediate=False)[:2]
+        fpr: FloatArray
+        tpr: FloatArray
+        fpr, tpr, _ = roc_curve(self.members.ravel(), self.scores.ravel(), drop_intermediate=False)
+        return fpr, tpr
 
     def tpr_at(self, fpr: float) -> float:
         """Return the largest share of members found while at most the share `fpr` of others is taken for members."""
@@ -127,10 +133,9 @@ class MembershipResult:
             for run in range(runs)
         ]
         half = float(stats.t.ppf(0.975, runs - 1)) * sqrt((runs - 1) * float(np.var(without)))
-        center, inside = self.tpr_at(fpr), int(self.members.sum())
-        low, high = stats.binomtest(round(center * inside), inside).proportion_ci(
-            0.95, method="exact"
-        )
+        center = self.tpr_at(fpr)
+        inside = int(self.members.sum())
+        low, high = share_interval(round(center * inside), inside)
         return max(0.0, min(low, center - half)), min(1.0, max(high, center + half))
 
     def epsilon_lower_bound(self, delta: float = 0.0, confidence: float = 0.95) -> float:
@@ -211,13 +216,13 @@ class RocPanel:
         if epsilon is not None:
             positive(epsilon, "epsilon", "RocPanel.of")
         number_between(delta, 0, 1, "delta", "RocPanel.of")
-        curves = {}
+        curves: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {}
         for name, result in results.items():
             fpr, tpr = result.roc()
             lowest = _FEWEST_ALARMS / np.count_nonzero(~result.members)
             rates = np.geomspace(min(1.0, max(lowest, _AXIS_FROM)), 1, _POINTS)
             found = tpr[np.searchsorted(fpr, rates, "right") - 1]
-            curves[name] = tuple(rates.tolist()), tuple(found.tolist())
+            curves[name] = (tuple(rates.tolist()), tuple(found.tolist()))
         return cls(title, curves, epsilon, delta)
 
     def allowed(self, fpr: FloatArray) -> FloatArray:
@@ -267,8 +272,15 @@ def _draw(axes: "Axes", panel: RocPanel) -> None:
         ylabel="true positive rate: members found",
     )
     axes.grid(alpha=0.3)
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": 2}
-    axes.legend(frameon=False, fontsize=8, handlelength=1.6, columnspacing=1.0, **below)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.13),
+        ncols=2,
+        frameon=False,
+        fontsize=8,
+        handlelength=1.6,
+        columnspacing=1.0,
+    )
 
 
 def membership_attack(
@@ -397,8 +409,8 @@ def _gaussian(values: FloatArray, chosen: Members) -> tuple[FloatArray, FloatArr
 
 def _confidences(model: Any, X: Any, y: npt.NDArray[Any]) -> FloatArray:
     """Return the model's probability of each row's own class, and of all others, shape (rows, 2)."""
-    found = np.asarray(model.predict_proba(X), dtype=np.float64)
-    classes = np.asarray(getattr(model, "classes_", np.arange(found.shape[-1])))
+    found: FloatArray = np.asarray(model.predict_proba(X), dtype=np.float64)
+    classes: Array = np.asarray(getattr(model, "classes_", range(found.shape[-1])))
     if found.shape != (len(y), len(classes)) or not (np.isfinite(found) & (found >= 0)).all():
         raise InvalidDataError(
             f"`predict_proba` of the model under attack must return {len(classes)} probabilities for each of "

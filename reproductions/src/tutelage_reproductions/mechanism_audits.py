@@ -68,7 +68,8 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
     random = np.random.default_rng(seed)
     for number in range(integer_at_least(count, 1, "count", "random_configurations")):
         # From half a vote to four.
-        scale = float(np.round(np.exp(random.random() * np.log(8)) / 2, 2))
+        drawn: float = np.exp(random.random() * np.log(8)) / 2
+        scale = float(np.round(drawn, 2))
         if number % (len(_KINDS) + 1) == len(_KINDS):
             yield _random_sum(random, scale)
             continue

@@ -39,7 +39,7 @@ from tutelage_reproductions.likelihood_ratio import (
     Train,
     membership_attack,
 )
-from tutelage_reproductions.record import Record, Row, mean_share
+from tutelage_reproductions.record import Record, Row, mean_share, percent_right
 
 _DELTA = 1e-5
 _KEY = b"partition of the reproduction of membership inference"
@@ -141,9 +141,10 @@ class _Votes:
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return how well members are found; `quick` attacks fewer runs, and what was trained on Adult alone."""
     shadows, targets = _QUICK_RUNS if quick else _RUNS
-    rows, panels = [], []
+    rows = list[Row]()
+    panels = list[RocPanel]()
     for data in (_adult(),) if quick else (_adult(), _mnist(download=download)):
-        results = {}
+        results: dict[str, MembershipResult] = {}
         for target in _targets(data):
             started = time.perf_counter()
             found = membership_attack(
@@ -202,7 +203,7 @@ def _rows(data: _Data, target: _Target, found: MembershipResult, seconds: float)
         everyone = np.ones(len(target.y), dtype=bool)
         models = [target.train(everyone, seed) for seed in range(_SCORED)]
         right, interval = mean_share(
-            [100 * np.mean(model.predict(data.held_out) == data.labels) for model in models]
+            [percent_right(model.predict(data.held_out), data.labels) for model in models]
         )
         yield Row(
             name=f"{name}: accuracy on held-out rows, %",
@@ -296,9 +297,8 @@ def _mnist(*, download: bool) -> _Data:
     public = mnist.X_test[:_MNIST_POOL]
     features = glyph_features(PublicRows(public, "public MNIST test images"))
     without_diffusion, diffusion = features[:-1], features[-1]
-    pool, seen = (
-        without_diffusion.transform(rows) for rows in (public, mnist.X_train[:_MNIST_ROWS])
-    )
+    pool = without_diffusion.transform(public)
+    seen = without_diffusion.transform(mnist.X_train[:_MNIST_ROWS])
     queries = Medoids().select(PublicKnowledge.before(pool), _MNIST_QUERIES, seed=0)
     return _Data(
         name="MNIST",

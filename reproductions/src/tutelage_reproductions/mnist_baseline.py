@@ -8,14 +8,13 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 from joblib import Parallel, delayed
 from sklearn.neighbors import KNeighborsClassifier
 
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import IntArray, Mask, Matrix
 from tutelage.features import PublicRows
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, Ridge, ensemble_of
@@ -131,19 +130,19 @@ def one_shard(n_rows: int) -> Shards:
     return Shards.of_rows(n_rows, 1, key=_KEY)
 
 
-def answers_right(
-    network: "Network", trial: Trial, seeds: Sequence[int]
-) -> tuple[npt.NDArray[np.bool_], float]:
+def answers_right(network: "Network", trial: Trial, seeds: Sequence[int]) -> tuple[Mask, float]:
     """Return which test rows a network of each seed has right, shape (seeds, rows), and the seconds that all took."""
     started = time.perf_counter()
     # An accelerator trains one after the other.
     on_processors = network.torch_device().type == "cpu"
     n_jobs = min(len(seeds), os.cpu_count() or 1) if on_processors else 1
-    right = Parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
+    right = cast(
+        "list[Mask]", Parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
+    )
     return np.array(right), time.perf_counter() - started
 
 
-def _right(network: "Network", trial: Trial, seed: int) -> npt.NDArray[np.bool_]:
+def _right(network: "Network", trial: Trial, seed: int) -> Mask:
     from tutelage.teachers import NetworkTeachers
 
     teacher = NetworkTeachers(network, n_classes=int(trial.y.max()) + 1, seed=seed)

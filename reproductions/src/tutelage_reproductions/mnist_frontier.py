@@ -28,7 +28,7 @@ from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import Split, paper_split, shuffled_folds
-from tutelage_reproductions.record import Record, Row, mean_share
+from tutelage_reproductions.record import Record, Row, mean_share, percent_right
 
 _KEY = b"partition of the reproduction of MNIST"
 _DELTA = 1e-5
@@ -143,13 +143,12 @@ def _headline(mnist: ImageSplit, folds: list[Split]) -> Iterator[Row]:
         interval=interval,
         better="higher",
     )
-    scores = []
+    scores = list[float]()
     for fold in folds:
         seen = _see(mnist, fold)
         rows, votes = _ask(seen, mnist, n_teachers, [n_queries])[n_queries]
-        scores.append(
-            np.mean([_score(seen, rows, votes, mechanism, seed=seed) for seed in range(_SEEDS)])
-        )
+        of_fold = [_score(seen, rows, votes, mechanism, seed=seed) for seed in range(_SEEDS)]
+        scores.append(float(np.mean(of_fold)))
     right, interval = mean_share(scores)
     yield Row(
         name=f"{name}: mean over folds, %",
@@ -208,11 +207,12 @@ def _ask(
         len(mnist.classes),
         shards.unit,
     )
-    ends = np.cumsum(numbers)
-    return {
-        k: (chosen[k], votes.select(np.arange(end - k, end)))
-        for k, end in zip(numbers, ends.tolist(), strict=True)
-    }
+    answered = dict[int, tuple[IntArray, VoteHistogram]]()
+    start = 0
+    for k in numbers:
+        answered[k] = (chosen[k], votes.select(np.arange(start, start + k)))
+        start += k
+    return answered
 
 
 def _score(
@@ -224,7 +224,7 @@ def _score(
     student = fit_student(
         LabelPropagationStudent(), seen.pool, released, np.arange(votes.n_classes), seed=seed
     )
-    return 100 * float(np.mean(student.predict(seen.held_out) == seen.labels))
+    return percent_right(student.predict(seen.held_out), seen.labels)
 
 
 def _epsilon(mechanism: GNMax, n_queries: int, unit: PrivacyUnit) -> float:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
 from tutelage._internal.progress import progress_bar
@@ -19,6 +19,7 @@ from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import VoteHistogram
 from tutelage.events import Repeated
 from tutelage.features import PublicRows
+from tutelage.features.base import FeatureMap
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students import LabelPropagationStudent, fit_student
@@ -26,7 +27,7 @@ from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector,
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients, glyph_features
 from tutelage_reproductions.protocol import Split, paper_split, published_votes, shuffled_folds
-from tutelage_reproductions.record import Record, Row, mean, mean_share
+from tutelage_reproductions.record import Record, Row, mean, mean_share, percent_right
 
 _MECHANISM, _QUERIES, _DELTA = LNMax(20.0), 100, 1e-5  # γ = 0.05
 _SEEDS, _NETWORK_SEEDS = 5, 3
@@ -43,7 +44,7 @@ class _Pool(NamedTuple):
     """One split: public rows with their features, which of them were voted on, and rows to score on."""
 
     images: Matrix
-    map: Pipeline
+    map: FeatureMap
     features: Matrix
     votes: VoteHistogram  # of the first rows
     held_images: Matrix
@@ -122,7 +123,7 @@ def _released(pool: _Pool, rule: QuerySelector, seed: int) -> IntArray:
 
 def _costs(pool: _Pool) -> Iterator[Row]:
     for name, rule in _RULES.items():
-        exact = []
+        exact = list[float]()
         for seed in range(_SEEDS):
             votes = pool.votes.select(_asked(pool, rule, seed))
             accountant = Accountant()
@@ -215,7 +216,7 @@ def _accuracy(pool: _Pool, student: Any, rule: QuerySelector, *, seed: int) -> f
     fitted = fit_student(
         student, pool.features, _released(pool, rule, seed), np.arange(10), seed=seed
     )
-    return 100 * float(np.mean(fitted.predict(pool.held_features) == pool.held_labels))
+    return percent_right(fitted.predict(pool.held_features), pool.held_labels)
 
 
 class _Learner(NamedTuple):
@@ -325,4 +326,4 @@ def _network_accuracy(
     fitted = fit_student(
         student, learner.pool, _released(pool, rule, seed), np.arange(10), seed=seed
     )
-    return 100 * float(np.mean(fitted.predict(learner.held_out) == pool.held_labels))
+    return percent_right(fitted.predict(learner.held_out), pool.held_labels)

@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-import numpy as np
-
 from tutelage.features import PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
@@ -25,7 +23,7 @@ from tutelage_reproductions.protocol import (
     ballots_of,
     load_mnist,
 )
-from tutelage_reproductions.record import Record, Row, mean_share, share
+from tutelage_reproductions.record import Record, Row, mean_share, percent_right, share
 
 _SCALE = 20.0  # γ = 0.05
 _PUBLIC = 9_000
@@ -129,7 +127,7 @@ def _accuracies(
     draws = [
         LNMax(_SCALE).release(votes, SimulationNoise(seed)).labels for seed in range(_NOISE_DRAWS)
     ]
-    right, interval = mean_share([100 * np.mean(labels == mnist.y_test) for labels in draws])
+    right, interval = mean_share([percent_right(labels, mnist.y_test) for labels in draws])
     yield Row(
         name=f"{name}: noisy plurality, %",
         ours=right,

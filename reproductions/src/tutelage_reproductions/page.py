@@ -142,7 +142,7 @@ def _filled(text: str, record: Record) -> str:
 def _tables(record: Record, about: Verdict) -> list[str]:
     """Return the rows whose names differ in one part as a table with a column for each, and the others as they are."""
     across: dict[str, dict[str, Row]] = {}
-    down = []
+    down = list[Row]()
     for row in record.rows:
         found = re.search(about.across, row.name) if about.across else None
         if about.fits(record) and not re.search(about.shown, row.name):
@@ -153,7 +153,7 @@ def _tables(record: Record, about: Verdict) -> list[str]:
         else:
             down.append(row)
     columns = list(dict.fromkeys(column for cells in across.values() for column in cells))
-    tables = []
+    tables = list[str]()
     if across:
         rows = [
             (name, *(_cell(cells.get(column)) for column in columns))

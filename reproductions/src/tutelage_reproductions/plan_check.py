@@ -6,13 +6,14 @@ fitted on the other data sets.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 from joblib import Parallel, cpu_count, delayed
 from sklearn.linear_model import LogisticRegression
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
 from tutelage.methods import CappedVotes, Method, NoisyMoments, TeacherVotes
@@ -225,7 +226,12 @@ def _run(data: RivalData, method: Method | None, epsilon: float, seed: int) -> f
         # Students of noisy or missing classes are scored as they are.
         warnings.simplefilter("ignore")
         model.fit(data.private, data.y_private, X_public=data.public)
-    return float(np.mean(model.predict(data.scored) == data.y_scored))
+    return _share_right(model.predict(data.scored), data)
+
+
+def _share_right(labels: npt.ArrayLike, data: RivalData) -> float:
+    right: Mask = np.asarray(labels) == data.y_scored
+    return float(np.mean(right))
 
 
 def _grid() -> list[tuple[str, Method]]:
@@ -275,7 +281,10 @@ def _chosen(
     quick: bool,
 ) -> list[_Chosen]:
     splits = _OF_GRID_SMALL if source.name in BUNDLED else _OF_GRID
-    expected, measured, proved, methods = [], [], [], []
+    expected = list[float]()
+    measured = list[float]()
+    proved = list[float]()
+    methods = list[str]()
     of_settings: dict[str, list[float]] = {name: [] for name, _ in settings}
     for fold in range(1 if quick else splits):
         data = _loaded(source, fold, download)
@@ -289,10 +298,11 @@ def _chosen(
         best = found.recommended
         methods.append(_NO_RELEASE if best is None else best.method.title)
         proved.append(0.0 if best is None else best.epsilon.epsilon)
-        expected.append(found.majority if best is None else best.expected)
+        # There is a share of the largest class, for there are public labels.
+        expected.append(cast("float", found.majority) if best is None else best.expected)
         often = int(np.bincount(data.y_public).argmax())
         measured.append(
-            float(np.mean(data.y_scored == often))
+            _share_right(often, data)
             if best is None
             else _run(data, found.parameters()["method"], epsilon, fold)
         )

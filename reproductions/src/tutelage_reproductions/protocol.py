@@ -4,12 +4,12 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.typing import Ballots, IntArray
+from tutelage._internal.typing import Ballots, FloatArray, IntArray, Matrix
 from tutelage.ballots import VoteHistogram, tally
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
@@ -35,6 +35,31 @@ KEY = b"partition of the reproduction of MNIST"
 # Passes over a shard, by the number of teachers: those of few rows need more to come to as many steps.
 EPOCHS = {10: 10, 25: 10, 50: 15, 100: 20, 250: 30}
 _SVHN_LABELS = "svhn_labels.npz"
+
+
+class Trainable(Protocol):
+    """An untrained classifier of scikit-learn's interface, or of the like."""
+
+    def fit(self, X: Matrix, y: IntArray, /) -> Any:
+        """Return the fitted model."""
+        ...
+
+
+class Classifier(Protocol):
+    """A fitted classifier of scikit-learn's interface, or of the like."""
+
+    def predict(self, X: Matrix, /) -> IntArray:
+        """Return the likeliest class of each row."""
+        ...
+
+    def predict_proba(self, X: Matrix, /) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes)."""
+        ...
+
+
+def fit_classifier(model: Trainable, X: Matrix, y: IntArray) -> Classifier:
+    """Return a model that was fitted on these rows and classes."""
+    return model.fit(X, y)
 
 
 class Split(NamedTuple):
@@ -117,11 +142,11 @@ def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> Tea
     from tutelage.teachers import Network, NetworkTeachers
 
     shards = Shards.of_rows(len(images.X_train), networks.n_teachers, key=KEY)
-    X, y = images.X_train, images.y_train
+    rows, labels = images.X_train, images.y_train
     if networks.trained is not None:
         mine = shards.assignment < networks.trained
         shards = Shards(shards.assignment[mine], networks.trained, shards.unit)
-        X, y = X[mine], y[mine]
+        rows, labels = rows[mine], labels[mine]
     factory = (
         TwoConvolutions.for_svhn()
         if len(images.image_shape) == 3
@@ -132,7 +157,7 @@ def ballots_of(images: ImageSplit, networks: Networks, *, progress: bool) -> Tea
         network, n_classes=len(images.classes), seed=0, n_jobs=-1, progress=progress
     )
     started = time.perf_counter()
-    ballots = teachers.fit_ballots(X, y, shards, images.X_test)
+    ballots = teachers.fit_ballots(rows, labels, shards, images.X_test)
     return TeacherBallots(ballots, shards.unit, time.perf_counter() - started)
 
 

@@ -172,7 +172,7 @@ def _rows(case: _Case) -> Iterator[Row]:
     yield from _beside(case.name, proposal, released)
     batches = range(0, case.votes.n_queries - case.queries + 1, case.queries)
     noise = SimulationNoise(0)
-    passes = []
+    passes = list[bool]()
     for start in batches:
         batch = case.votes.select(np.arange(start, start + case.queries))
         chance = chance_to_pass(proposal, _accountant(case.event, batch))

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from shutil import which
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, Protocol, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -250,12 +250,24 @@ def _git(*words: str) -> str | None:
     return found.stdout.strip() if found.returncode == 0 else None
 
 
+def percent_right(labels: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """Return how many of the labels are true, in percent."""
+    right: npt.NDArray[np.bool_] = np.asarray(labels) == np.asarray(truth)
+    return 100 * float(np.mean(right))
+
+
 def share(right: npt.ArrayLike) -> tuple[float, Interval]:
-    """Return a share in percent and its exact (Clopper–Pearson) confidence interval."""
+    """Return a share in percent and its exact confidence interval."""
     right = np.asarray(right)
-    found = stats.binomtest(int(right.sum()), right.size)
-    low, high = found.proportion_ci(_CONFIDENCE, method="exact")
-    return 100 * found.statistic, (100 * low, 100 * high)
+    successes = int(right.sum())
+    low, high = share_interval(successes, right.size)
+    return 100 * (successes / right.size), (100 * low, 100 * high)
+
+
+def share_interval(successes: int, trials: int) -> Interval:
+    """Return the exact (Clopper–Pearson) confidence interval of a share, between 0 and 1."""
+    test = stats.binomtest(successes, trials)
+    return cast("Interval", test.proportion_ci(_CONFIDENCE, method="exact"))
 
 
 def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:

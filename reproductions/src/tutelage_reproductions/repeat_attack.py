@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
+from tutelage._internal.typing import IntArray
 from tutelage_reproductions.record import Record, Row
 
 SIGMA, TEACHERS = 40.0, 250
@@ -15,16 +16,18 @@ REPEATS = (1, 10, 100, 1_000, 10_000)
 TARGETS = (126, 140, 160, 180, 200)
 
 
-def guessed_gap(labels: np.ndarray) -> float:
+def guessed_gap(labels: IntArray) -> float:
     """Return the attacker's guess of n_0 − n_1 from the labels heard."""
-    share = np.mean(labels == 0)
-    known = np.clip(share, 0.5 / len(labels), 1 - 0.5 / len(labels))
-    return float(np.clip(np.sqrt(2) * SIGMA * special.ndtri(known), -TEACHERS, TEACHERS))
+    n_queries = len(labels)
+    share = np.count_nonzero(labels == 0) / n_queries
+    known = min(max(share, 0.5 / n_queries), 1 - 0.5 / n_queries)
+    gap = float(np.sqrt(2) * SIGMA * special.ndtri(known))
+    return min(max(gap, -TEACHERS), TEACHERS)
 
 
 def errors(repeats: int, *, remembered: bool) -> list[float]:
     """Return by how many votes the attacker's guess is wrong, for every target."""
-    found = []
+    found = list[float]()
     for first in TARGETS:
         votes = VoteHistogram(np.array([[first, TEACHERS - first]]), TEACHERS)
         if remembered:
@@ -42,7 +45,7 @@ def errors(repeats: int, *, remembered: bool) -> list[float]:
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  there are no data
     """Return the attacker's errors; `quick` asks at most 100 times."""
-    rows = []
+    rows = list[Row]()
     for repeats in REPEATS[:3] if quick else REPEATS:
         for memory, remembered in (("without memory", False), ("with the ledger", True)):
             wrong = float(np.mean(errors(repeats, remembered=remembered)))

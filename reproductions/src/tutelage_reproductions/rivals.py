@@ -6,11 +6,10 @@ without classes. All methods are scored on rows that none of them has seen.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 from tutelage._internal.progress import progress_bar
@@ -27,6 +26,7 @@ from tutelage.students.forest import ForestStudent
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.closed_form import Head
+from tutelage_reproductions.protocol import Classifier, fit_classifier
 from tutelage_reproductions.record import Record, Row, mean_share
 from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
 from tutelage_reproductions.rivals_libraries import installed, missing
@@ -37,6 +37,7 @@ from tutelage_reproductions.rivals_methods import (
     Setting,
     chosen,
     mu_of,
+    search,
     turned,
 )
 
@@ -104,7 +105,7 @@ def capped_votes(data: RivalData, epsilon: float, seed: int) -> float:
 
 def _fitted(
     data: RivalData, epsilon: float, seed: int, method: CappedVotes | None = None
-) -> PATEClassifier:
+) -> Classifier:
     """Return a model by a method; without one, by vector ballots."""
     model = PATEClassifier(
         epsilon=epsilon,
@@ -115,7 +116,7 @@ def _fitted(
         noise=SimulationNoise(seed),
         random_state=seed,
     )
-    return model.fit(data.private, data.y_private, X_public=data.public)
+    return cast("Classifier", model.fit(data.private, data.y_private, X_public=data.public))
 
 
 def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
@@ -147,7 +148,8 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the accuracy of every method; `quick` is one ε and two seeds on two data sets, with fewer settings."""
-    rows, left_out = [], []
+    rows = list[Row]()
+    left_out = list[str]()
     sources = [source for source in SOURCES if not quick or source.name in _QUICK_SOURCES]
     for source in progress_bar(sources, "Rivals", len(sources), shown=progress):
         try:
@@ -294,11 +296,10 @@ def _small(splits: Sequence[RivalData]) -> Iterator[Row]:
                 for data, model in zip(splits, models, strict=True)
             ],
         )
-        labels = [
-            _surest(model.predict_proba(data.public))
+        spread = [
+            _propagated(data, _surest(model.predict_proba(data.public)))
             for data, model in zip(splits, models, strict=True)
         ]
-        spread = [_propagated(data, found) for data, found in zip(splits, labels, strict=True)]
         yield _row(f"{name} and label propagation", spread)
 
 
@@ -353,13 +354,14 @@ def _majority(data: RivalData) -> float:
 
 def _best(data: RivalData, X: Matrix, y: IntArray, *, quick: bool) -> float:
     """Return what the better of two models is right on, which a cross-validation of some of the rows chooses."""
-    logistic = GridSearchCV(LogisticRegression(max_iter=1000), {"C": (0.1, 1.0, 10.0, 100.0)}, cv=3)
-    machine = GridSearchCV(SVC(), {"C": (1.0, 10.0)}, cv=3)
-    some = np.random.default_rng(0).permutation(len(X))
-    searches = [
-        search.fit(X[some[:_SEARCHED]], y[some[:_SEARCHED]])
-        for search in (logistic, machine)[: 1 if quick else 2]
-    ]
-    best = max(searches, key=lambda search: search.best_score_)
-    rows = some[:_LARGEST_SVC] if best is machine else some
-    return data.right(best.best_estimator_.fit(X[rows], y[rows]).predict(data.scored))
+    rows = np.random.default_rng(0).permutation(len(X))
+    some = rows[:_SEARCHED]
+    logistic = LogisticRegression(max_iter=1000)
+    best = search(logistic, {"C": (0.1, 1.0, 10.0, 100.0)}, X[some], y[some])
+    if not quick:
+        machine = search(SVC(), {"C": (1.0, 10.0)}, X[some], y[some])
+        if machine.best_score_ > best.best_score_:
+            best = machine
+            rows = rows[:_LARGEST_SVC]
+    fitted = fit_classifier(best.best_estimator_, X[rows], y[rows])
+    return data.right(fitted.predict(data.scored))

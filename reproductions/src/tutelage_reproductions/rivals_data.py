@@ -7,10 +7,11 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 from sklearn import datasets
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tutelage._internal.typing import IntArray, Matrix
@@ -23,6 +24,7 @@ from tutelage.features import (
     image_features,
     text_features,
 )
+from tutelage.features.base import FeatureMap
 from tutelage_reproductions.datasets import (
     ImageSplit,
     load_diabetes,
@@ -36,6 +38,7 @@ from tutelage_reproductions.datasets.images import SVHN_SHAPE
 from tutelage_reproductions.datasets.releases import find
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import shuffled_folds
+from tutelage_reproductions.record import percent_right
 
 _SEED = 20
 FOLDS = 5
@@ -100,7 +103,7 @@ class RivalData:
 
     def right(self, predicted: IntArray) -> float:
         """Return the share of the scored rows that are predicted right, in %."""
-        return 100 * float(np.mean(predicted == self.y_scored))
+        return percent_right(predicted, self.y_scored)
 
 
 def unchanged(public: Matrix) -> PublicTransformer:
@@ -223,12 +226,13 @@ def mnist(fold: int = 0, download: bool = False) -> RivalData:
     images = load_mnist(download=download)
     split = shuffled_folds(FOLDS)[fold]
     features = glyph_features(PublicRows(images.X_test[split.pool], "public MNIST test images"))
-    plain = features[:-1].transform
-    public, scored = (
-        plain(images.X_test[rows]).astype(np.float32) for rows in (split.pool, split.held_out)
+    plain = features[:-1]
+    data = _images("MNIST", images, fold, features)
+    return replace(
+        data,
+        plain_public=_float32(plain, images.X_test[split.pool]),
+        plain_scored=_float32(plain, images.X_test[split.held_out]),
     )
-    data = _images("MNIST", images, fold, lambda X: features.transform(X).astype(np.float32))
-    return replace(data, plain_public=public, plain_scored=scored)
 
 
 def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
@@ -236,9 +240,7 @@ def fashion_mnist(fold: int = 0, download: bool = False) -> RivalData:
     images = load_fashion_mnist(download=download)
     public = PublicRows(images.X_test[shuffled_folds(FOLDS)[fold].pool], "public images of clothes")
     features = image_features(public, (28, 28))
-    return _images(
-        "Fashion-MNIST", images, fold, lambda X: features.transform(X).astype(np.float32)
-    )
+    return _images("Fashion-MNIST", images, fold, features)
 
 
 def svhn(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  from a file
@@ -249,7 +251,7 @@ def svhn(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  f
     learned = image_features(PublicRows(images.X_test[public], "public house numbers"), SVHN_SHAPE)
 
     def features(rows: IntArray) -> Matrix:
-        return learned.transform(images.X_test[rows]).astype(np.float32)
+        return _float32(learned, images.X_test[rows])
 
     return RivalData(
         name="SVHN",
@@ -327,7 +329,7 @@ def steps(public: Matrix, n_numbers: int) -> Transform:
     learned = PublicSteps.learn(PublicRows(public, "public rows of a table"), n_numbers)
     # Every public category, however rare, as when the record was made.
     learned = PublicSteps(learned.steps, [np.unique(column) for column in public[:, n_numbers:].T])
-    return lambda X: learned.transform(X).astype(np.float32)
+    return partial(_float32, learned)
 
 
 class Dealt(NamedTuple):
@@ -354,10 +356,20 @@ def dealt(texts: list[str], labels: Sequence[int], sizes: Sizes, fold: int) -> D
         Number of the split.
     """
     order = np.random.default_rng(_SEED + fold).permutation(len(texts))
-    parts = np.split(order, np.cumsum(sizes))
-    private, public, scored = ([texts[row] for row in rows] for rows in parts)
-    y_private, y_public, y_scored = (np.asarray(labels)[rows] for rows in parts)
-    return Dealt(private, y_private, public, y_public, scored, y_scored)
+    classes = np.asarray(labels)
+    private, public, scored = np.split(order, np.cumsum(sizes))
+
+    def texts_of(rows: IntArray) -> list[str]:
+        return [texts[row] for row in rows]
+
+    return Dealt(
+        private=texts_of(private),
+        y_private=classes[private],
+        public=texts_of(public),
+        y_public=classes[public],
+        scored=texts_of(scored),
+        y_scored=classes[scored],
+    )
 
 
 def _texts(
@@ -367,7 +379,7 @@ def _texts(
     learned = text_features(PublicRows(np.array(parts.public, dtype=object), "public texts"))
 
     def features(rows: list[str]) -> Matrix:
-        return learned.transform(rows).astype(np.float32)
+        return _float32(learned, rows)
 
     return RivalData(
         name=name,
@@ -380,17 +392,22 @@ def _texts(
     )
 
 
-def _images(name: str, images: ImageSplit, fold: int, features: Transform) -> RivalData:
+def _images(name: str, images: ImageSplit, fold: int, features: FeatureMap | Pipeline) -> RivalData:
     split = shuffled_folds(FOLDS)[fold]
     return RivalData(
         name=name,
-        private=features(images.X_train),
+        private=_float32(features, images.X_train),
         y_private=images.y_train,
-        public=features(images.X_test[split.pool]),
+        public=_float32(features, images.X_test[split.pool]),
         y_public=images.y_test[split.pool],
-        scored=features(images.X_test[split.held_out]),
+        scored=_float32(features, images.X_test[split.held_out]),
         y_scored=images.y_test[split.held_out],
     )
+
+
+def _float32(features: FeatureMap | Pipeline, X: Any) -> Matrix:
+    """Return the features of rows in half the memory."""
+    return cast("FeatureMap", features).transform(X).astype(np.float32)
 
 
 def _numbers_first(is_number: Sequence[bool]) -> IntArray:

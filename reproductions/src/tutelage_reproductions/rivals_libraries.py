@@ -67,7 +67,7 @@ def installed(data: RivalData, epsilon: float, delta: float) -> list[Method]:
         scored=data.private[held_out],
         y_scored=data.y_private[held_out],
     )
-    methods = []
+    methods = list[Method]()
     for rival in _RIVALS:
         if find_spec(rival.library):
             runs = [partial(_right, rival.fit, setting, delta) for setting in rival.settings]

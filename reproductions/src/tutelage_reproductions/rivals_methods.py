@@ -6,11 +6,11 @@ is simulated and sums are floating-point numbers: these are measurements, not re
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, Protocol, cast, final
 
 import numpy as np
 from scipy.optimize import brentq
@@ -156,11 +156,10 @@ class Ridge(NamedTuple):
         sums = centered_sums(rows.transform(problem.private), problem.classes, problem.n_classes)
         sums += gaussian(sums.shape, centered_sensitivity(rows, problem.n_classes) / mu, seed)
         public = rows.transform(problem.public).astype(np.float64)
-        moments = public.T @ public / len(public)
-        size = self.penalty * np.linalg.eigvalsh(moments)[-1]
-        weights = np.linalg.solve(
-            moments + size * np.eye(len(moments)), sums / len(problem.private)
-        )
+        moments: FloatArray = public.T @ public / len(public)
+        size: float = self.penalty * np.linalg.eigvalsh(moments)[-1]
+        penalized: FloatArray = moments + size * np.eye(len(moments))
+        weights = np.linalg.solve(penalized, sums / len(problem.private))
         weights[-1] *= self.bias
         return Linear(rows, weights)
 
@@ -249,18 +248,29 @@ class Descent(NamedTuple):
         return Linear(rows, scale * mean)
 
 
+class Search(Protocol):
+    """The best of the settings of a classifier that were compared."""
+
+    best_score_: float
+    best_estimator_: Any
+
+
+def search(model: Any, settings: Mapping[str, Sequence[float]], X: Matrix, y: IntArray) -> Search:
+    """Return the best of some settings of a classifier, by threefold cross-validation."""
+    return cast("Search", GridSearchCV(model, settings, cv=3).fit(X, y))
+
+
 def linear_of(rows: Matrix, labels: IntArray, n_classes: int) -> FloatArray:
     """Return weights of a cross-validated logistic regression, and last its biases, shape (features + 1, classes)."""
-    model = GridSearchCV(
-        LogisticRegression(max_iter=300), {"C": (0.01, 0.1, 1.0, 10.0, 100.0)}, cv=3
-    )
-    found = model.fit(rows, labels).best_estimator_
-    learned = np.hstack([found.coef_, found.intercept_[:, np.newaxis]]).T
+    settings = {"C": (0.01, 0.1, 1.0, 10.0, 100.0)}
+    model = search(LogisticRegression(max_iter=300), settings, rows, labels).best_estimator_
+    # Of two classes only the second has scores.
+    learned: FloatArray = np.hstack([model.coef_, model.intercept_[:, np.newaxis]]).T
+    if learned.shape[1] == 1:
+        learned = np.hstack([-learned, learned]) / 2
     weights = np.zeros((len(learned), n_classes))
     weights[-1] = _ABSENT
-    weights[:, found.classes_] = (
-        np.hstack([-learned, learned]) / 2 if learned.shape[1] == 1 else learned
-    )
+    weights[:, model.classes_] = learned
     return weights
 
 

@@ -24,7 +24,7 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn, load_svhn_sample
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes
-from tutelage_reproductions.record import Record, Row, mean, mean_share, share
+from tutelage_reproductions.record import Record, Row, mean, mean_share, percent_right, share
 
 _MECHANISM = LNMax(20.0)
 _DRAWS, _QUICK_DRAWS = 10, 2
@@ -212,14 +212,15 @@ def _mnist_rows(
     started = time.perf_counter()
     # No diffusion.
     features = glyph_features(PublicRows(mnist.X_test[split.pool], "public MNIST test images"))[:-1]
-    seen, held = (features.transform(mnist.X_test[rows]) for rows in (split.pool, split.held_out))
+    seen = features.transform(mnist.X_test[split.pool])
+    held = features.transform(mnist.X_test[split.held_out])
     learned = time.perf_counter() - started
     for setting in _MNIST:
         name = f"MNIST, {setting.queries:,} queries"
         releases = [_ask(votes, len(truth), setting.queries, seed) for seed in range(draws)]
         yield from _cost_rows(name, setting, votes, len(truth), releases, _MNIST_DELTA)
         right, interval = mean_share(
-            [100 * float(np.mean(one.labels == truth[one.asked])) for one in releases]
+            [percent_right(release.labels, truth[release.asked]) for release in releases]
         )
         yield Row(name=f"{name}: correct labels, %", ours=right, interval=interval, better="higher")
         started = time.perf_counter()
@@ -242,7 +243,7 @@ def _propagated(seen: Matrix, held: Matrix, release: _Release, truth: IntArray, 
     fitted = fit_student(
         LabelPropagationStudent(), seen, _spread(release, len(seen)), np.arange(10), seed=seed
     )
-    return 100 * float(np.mean(fitted.predict(held) == truth))
+    return percent_right(fitted.predict(held), truth)
 
 
 def _spread(release: _Release, rows: int) -> IntArray:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from tutelage._internal.extras import install
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Mask, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.pate_bounds import log_q_laplace
 from tutelage.ballots import VoteHistogram, tally
@@ -36,7 +36,7 @@ from tutelage_reproductions.datasets.images import SVHN
 from tutelage_reproductions.datasets.releases import first_complete, search_places
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.pysyft import analysis_of_pysyft
-from tutelage_reproductions.record import Interval, Record, Row, mean_share, share
+from tutelage_reproductions.record import Interval, Record, Row, mean_share, percent_right, share
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +67,12 @@ class _Noisy(NamedTuple):
 
     truncated: IntArray
     exact: IntArray
-    tied: Matrix  # whether several classes share the largest truncated count
+    tied: Mask  # whether several classes share the largest truncated count
+
+    @property
+    def moved(self) -> Mask:
+        """Whether rounding changed the label."""
+        return self.truncated != self.exact
 
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
@@ -167,7 +172,7 @@ def _label_rows(
         ("truncated as in the tutorial", [draw.truncated for draw in noisy]),
         ("not truncated", [draw.exact for draw in noisy]),
     ):
-        right, interval = mean_share([100 * np.mean(drawn == truth) for drawn in labels])
+        right, interval = mean_share([percent_right(drawn, truth) for drawn in labels])
         yield Row(name=f"correct noisy labels, noise {name}, %", ours=right, interval=interval)
 
 
@@ -176,7 +181,7 @@ def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
     yield Row(
         name="truncated noise: queries with a tie at the top, %", ours=tied, interval=interval
     )
-    moved, interval = mean_share([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
+    moved, interval = mean_share([100 * np.mean(draw.moved) for draw in noisy])
     yield Row(name="truncated noise: changed labels, %", ours=moved, interval=interval)
     near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer votes"
     claimed = float(np.exp(log_q_laplace(VoteHistogram(_NEAR, int(_NEAR.sum())), 1 / _GAMMA)[0]))

@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.io import loadmat
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions.datasets import releases
 from tutelage_reproductions.datasets.releases import RemoteFile, check
@@ -278,8 +278,9 @@ def load_digits() -> ImageSplit:
     # Imported here because it takes longer than everything else in this module.
     from sklearn import datasets
 
-    X, y = datasets.load_digits(return_X_y=True)
-    X, y = np.asarray(X).astype(np.uint8), np.asarray(y).astype(np.int64)
+    intensities, classes = cast("tuple[Matrix, IntArray]", datasets.load_digits(return_X_y=True))
+    X = intensities.astype(np.uint8)
+    y = classes.astype(np.int64)
     last = len(y) - DIGITS_TEST_ROWS
     return ImageSplit(X[:last], y[:last], X[last:], y[last:], (8, 8), DIGIT_NAMES, "digits")
 
@@ -328,18 +329,21 @@ def _read_mat(part: RemoteFile, path: Path) -> tuple[npt.NDArray[np.uint8], npt.
     """Return the images and labels of one of SVHN's files."""
     # MATLAB's format is too rich to read from strangers: only the very bytes that were published get that far.
     check(path.read_bytes(), str(part.sha256), str(path), "SVHN")
-    arrays: Any = loadmat(path, variable_names=["X", "y"])
-    images = arrays["X"].transpose(3, 0, 1, 2).reshape(arrays["X"].shape[3], -1)
-    return images, arrays["y"].ravel().astype(np.int64) % 10
+    # X: (height, width, colors, images); y: (images, 1).
+    arrays = cast("dict[str, npt.NDArray[np.uint8]]", loadmat(path, variable_names=["X", "y"]))
+    images = np.moveaxis(arrays["X"], 3, 0)
+    return images.reshape(len(images), -1), arrays["y"].ravel().astype(np.int64) % 10
 
 
 def _read_sample(
     part: str, folder: str | Path | None
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     places = releases.search_places(folder, "svhn")
-    found = next(
-        (files for place in places if (files := [*place.glob(f"svhn_{part}_first*.npz")])), []
-    )
+    found = list[Path]()
+    for place in places:
+        found = list(place.glob(f"svhn_{part}_first*.npz"))
+        if found:
+            break
     if len(found) != 1:
         raise InvalidDataError(
             f"SVHN's sample must be one file svhn_{part}_first<rows>.npz in one of {', '.join(map(str, places))}. Got "

@@ -39,8 +39,11 @@ def search_places(folder: str | Path | None, subfolder: str = "") -> list[Path]:
 
 def first_complete(names: Iterable[str], places: Iterable[Path]) -> list[Path]:
     """Return the paths of all files of these names in the first place that has all; none if no place has."""
-    wanted = ([place / name for name in names] for place in places)
-    return next((paths for paths in wanted if all(path.is_file() for path in paths)), [])
+    for place in places:
+        paths = [place / name for name in names]
+        if all(path.is_file() for path in paths):
+            return paths
+    return []
 
 
 def find(name: str) -> Path:

@@ -77,10 +77,13 @@ FAULTS: tuple[Fault, ...] = (
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  there are no data
     """Return for every fault whether its check caught it; `quick` makes no difference, for it takes half a minute."""
-    rows, caught, accepted = [], 0, 0
+    rows = list[Row]()
+    caught = 0
+    accepted = 0
     for number, fault in enumerate(progress_bar(FAULTS, "faults", len(FAULTS), shown=progress), 1):
         found, right = fault.caught, fault.accepts_what_is_right
-        caught, accepted = caught + found, accepted + right
+        caught += found
+        accepted += right
         name = f"{number}. {fault.name} ({fault.planted}): caught by {fault.caught_by}"
         rows.append(Row(name=name, ours=float(found), at_least=1.0))
     rows.append(

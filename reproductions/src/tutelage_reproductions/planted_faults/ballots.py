@@ -43,16 +43,18 @@ def keeps_its_cap_in_all_batches(campaign: Campaign) -> bool:
     X, y = 4 * random.random((_PEOPLE, 2)) - 2, random.integers(0, 3, _PEOPLE)
     shards = Shards.of_single_people(_PEOPLE, np.arange(_PEOPLE), name="person")
     teachers = NearestQueries(2).fit(X, y, shards, n_classes=3)
-    mechanism, cast, release = CappedGNMax(sigma=20.0, cap=3), [], CappedGNMax.release
+    mechanism = CappedGNMax(sigma=20.0, cap=3)
+    release = CappedGNMax.release
+    numbers_of_votes = list[int]()
 
     def noting(self: CappedGNMax, votes: Any, *given: Any) -> Release:
-        cast.append(int(votes.counts.sum()))
+        numbers_of_votes.append(int(votes.counts.sum()))
         return release(self, votes, *given)
 
     ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=shards.unit)
     with mock.patch.object(CappedGNMax, "release", noting):
         campaign(teachers, mechanism, ledger, [4 * random.random((5, 2)) - 2 for _ in range(4)])
-    return 0 < sum(cast) <= _PEOPLE * mechanism.cap
+    return 0 < sum(numbers_of_votes) <= _PEOPLE * mechanism.cap
 
 
 def _three_times_as_long(*cast: Any) -> BallotSum:

@@ -1,13 +1,13 @@
 """One fault for every mechanism of the registry: half the noise that its event states."""
 
 import warnings
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
 from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.audit.mechanism import law_p_value
-from tutelage.events import Repeated
+from tutelage.events import NoisyBallot, Repeated
 from tutelage.exceptions import AsPrintedWarning
 from tutelage.mechanisms import ClassResponse, InteractiveGNMax, LocalMechanism, Mechanism
 from tutelage.mechanisms.registry import ENTRIES, Entry
@@ -88,7 +88,8 @@ def _p_value_of_reports(mechanism: LocalMechanism, noise: NoiseSource) -> float:
     reports = mechanism.perturb(np.zeros((1, _DRAWS), dtype=np.int64), _CLASSES, noise)[0]
     if isinstance(mechanism, ClassResponse):
         return law_p_value(reports, np.append(mechanism.channel(_CLASSES)[0], 0.0))
-    sigma = mechanism.event_of_one(_CLASSES, ONE_TEACHER, simulated=False).sigma  # type: ignore[attr-defined]
+    event = mechanism.event_of_one(_CLASSES, ONE_TEACHER, simulated=False)
+    sigma = cast("NoisyBallot", event).sigma  # all others report a class
     noised = reports[:, 1]  # no vote was for this class
     return law_p_value(noised + _REACH, np.append(discrete_gaussian_masses(sigma, _REACH), 0.0))
 

@@ -41,7 +41,7 @@ def _each_on(rows_of: Callable[[IntArray], list[IntArray]]) -> MakeBallots:
     _, _, _, queries = _made_up()
 
     def make_ballots(X: Matrix, y: IntArray, ids: IntArray | None) -> Ballots:
-        ballots = []
+        ballots = list[Ballots]()
         for rows in rows_of(np.arange(len(X)) if ids is None else ids):
             alone = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
             ballots.append(

@@ -17,7 +17,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage_reproductions.students.networks import (
     AveragedNetwork,
     NetworkStudent,
-    learned_by,
+    adam_of,
     scores_of,
     step_size,
 )
@@ -222,12 +222,7 @@ class AdversarialStudent(NetworkStudent):
         low, high = X.aminmax(dim=0)
         generator = Generator(self.generator_units, low, high).to(X.device).train()
         networks = [discriminator, generator] if self.unlabeled_weight else [discriminator]
-        optimizers = [
-            torch.optim.Adam(
-                learned_by(network), lr=self.learning_rate, betas=_ADAM_BETAS, fused=True
-            )
-            for network in networks
-        ]
+        optimizers = [adam_of(network, self.learning_rate, _ADAM_BETAS) for network in networks]
         averaged = AveragedNetwork(discriminator, self.averaging)
         labeled = torch.nonzero(labels != ABSTAIN)[:, 0]
         classes = torch.full_like(labels, ABSTAIN)  # of the public rows, at the last look
@@ -261,11 +256,11 @@ class AdversarialStudent(NetworkStudent):
         rows = torch.cat([X[known], X[real], generator(self.batch_size)])
         features = discriminator.features(rows)
         parts = [len(known), self.batch_size, self.batch_size]
-        on_labeled, on_real, on_generated = discriminator.scores(features).split(parts)
+        on_labeled, on_real, on_generated = torch.split(discriminator.scores(features), parts)
         unlabeled = 0.5 * (real_loss(on_real).mean() + generated_loss(on_generated).mean())
         unlabeled = unlabeled + self.entropy_weight * entropy(on_real).mean()
         labeled = corrected_loss(on_labeled, labels, self.label_noise).mean()
-        _, of_real, of_generated = features.split(parts)
+        _, of_real, of_generated = torch.split(features, parts)
         return [
             labeled + self.unlabeled_weight * unlabeled,
             matching_loss(of_real.detach(), of_generated),
@@ -273,7 +268,8 @@ class AdversarialStudent(NetworkStudent):
 
     def _check_settings(self) -> None:
         owner = type(self).__name__
-        if not isinstance(self.hidden, tuple) or not self.hidden:
+        is_tuple = isinstance(self.hidden, tuple)  # pyright: ignore[reportUnnecessaryIsInstance]  a caller's own
+        if not is_tuple or not self.hidden:
             raise InvalidParameterError(
                 f"{owner}.hidden", "be a tuple of at least one layer's size", f"{self.hidden!r}"
             )
@@ -296,13 +292,14 @@ def descend(
 ) -> None:
     """Let each optimizer take a step down its own loss, and no other's; all gradients come before the first step."""
     groups = [optimizer.param_groups[0] for optimizer in optimizers]
-    gradients = [
-        torch.autograd.grad(loss, group["params"], retain_graph=loss is not losses[-1])
-        for loss, group in zip(losses, groups, strict=True)
-    ]
-    for optimizer, group, found in zip(optimizers, groups, gradients, strict=True):
+    gradients = list[tuple[torch.Tensor, ...]]()
+    for loss, group in zip(losses, groups, strict=True):
+        parameters: list[torch.Tensor] = group["params"]
+        retains = loss is not losses[-1]
+        gradients.append(torch.autograd.grad(loss, parameters, retain_graph=retains))
+    for optimizer, group, of_parameters in zip(optimizers, groups, gradients, strict=True):
         group["lr"] = learning_rate
-        for parameter, gradient in zip(group["params"], found, strict=True):
+        for parameter, gradient in zip(group["params"], of_parameters, strict=True):
             parameter.grad = gradient
         optimizer.step()
 

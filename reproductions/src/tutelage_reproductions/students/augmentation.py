@@ -67,7 +67,8 @@ class ImageAugmentation:
 
     def __post_init__(self) -> None:
         shape = self.image_shape
-        if not isinstance(shape, tuple) or len(shape) not in (2, 3):
+        is_tuple = isinstance(shape, tuple)  # pyright: ignore[reportUnnecessaryIsInstance]  a caller's own
+        if not is_tuple or len(shape) not in (2, 3):
             raise InvalidParameterError(
                 "ImageAugmentation.image_shape",
                 "be (height, width) or (height, width, channels)",
@@ -220,10 +221,10 @@ class ImageStudent(NetworkStudent):
     def _changes(self) -> ImageAugmentation:
         """Return how images are changed, once rows were found to be such images."""
         owner, shape = type(self).__name__, self.image_shape
-        changes = (
-            ImageAugmentation.for_images(shape) if self.augmentation is None else self.augmentation
-        )
-        if not isinstance(changes, ImageAugmentation):
+        changes = self.augmentation
+        if changes is None:
+            changes = ImageAugmentation.for_images(shape)
+        elif not isinstance(changes, ImageAugmentation):  # pyright: ignore[reportUnnecessaryIsInstance]  a caller's own
             raise InvalidParameterError(
                 f"{owner}.augmentation", "be an ImageAugmentation", f"a {type(changes).__name__}"
             )

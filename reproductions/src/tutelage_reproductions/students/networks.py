@@ -72,12 +72,11 @@ class AveragedNetwork:
                 mine.copy_(theirs)
 
 
-def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str) -> nn.Module:
+def network_from(factory: Callable[[int], object], n_classes: int, owner: str) -> nn.Module:
     """Return an untrained network of one's own, in the layout in which convolutions are fastest."""
-    made = (
-        factory(n_classes) if callable(factory) and not isinstance(factory, nn.Module) else factory
-    )
-    if not isinstance(made, nn.Module) or made is factory:
+    is_function = callable(factory) and not isinstance(factory, nn.Module)
+    made = factory(n_classes) if is_function else None
+    if not isinstance(made, nn.Module):
         raise InvalidParameterError(
             f"{owner}.factory",
             "be a function that takes the number of classes and returns a new torch module",
@@ -87,9 +86,16 @@ def network_from(factory: Callable[[int], nn.Module], n_classes: int, owner: str
     return copy.deepcopy(made).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  missing in torch's stubs
 
 
-def learned_by(module: nn.Module) -> list[nn.Parameter]:
+def _learned_by(module: nn.Module) -> list[nn.Parameter]:
     """Return the parameters that training may change."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def adam_of(
+    module: nn.Module, learning_rate: float, betas: tuple[float, float] = (0.9, 0.999)
+) -> torch.optim.Optimizer:
+    """Return Adam over what `module` learns, one fused step for all."""
+    return torch.optim.Adam(_learned_by(module), lr=learning_rate, betas=betas, fused=True)
 
 
 def optimizer_of(
@@ -97,7 +103,7 @@ def optimizer_of(
 ) -> torch.optim.Optimizer:
     """Return AdamW over what `module` learns, one fused step for all."""
     return torch.optim.AdamW(
-        learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True
+        _learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True
     )
 
 
@@ -171,7 +177,7 @@ def restore(module: nn.Module, arrays: dict[str, npt.NDArray[np.generic]]) -> No
 
 def in_batches(answer: Callable[[torch.Tensor], torch.Tensor], X: torch.Tensor) -> torch.Tensor:
     """Return what `answer` gives for each of the rows, called with some of them at a time."""
-    return torch.cat([answer(rows) for rows in X.split(_ROWS_AT_ONCE)])
+    return torch.cat([answer(rows) for rows in torch.split(X, _ROWS_AT_ONCE)])
 
 
 def scores_of(module: nn.Module, X: torch.Tensor) -> torch.Tensor:
@@ -224,7 +230,8 @@ class ResidualNetwork:
 
     def __post_init__(self) -> None:
         shape, least = self.image_shape, 2 ** (len(self.channels) - 1)
-        if not isinstance(shape, tuple) or len(shape) not in (2, 3) or min(shape[:2]) < least:
+        is_tuple = isinstance(shape, tuple)  # pyright: ignore[reportUnnecessaryIsInstance]  a caller's own
+        if not is_tuple or len(shape) not in (2, 3) or min(shape[:2]) < least:
             raise InvalidParameterError(
                 "ResidualNetwork.image_shape",
                 (

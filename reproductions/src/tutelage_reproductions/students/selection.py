@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from importlib import import_module
+from typing import Any, ClassVar, Literal, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,7 @@ class SiameseSimilarity(QuerySelector):
 
     def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
         """Refuse images of another shape, and work without the torch extra (ModuleNotFoundError)."""
-        import tutelage.networks  # noqa: F401  says how to get torch where it is missing
+        import_module("tutelage.networks")  # says how to get torch where it is missing
 
         n_features = X.reshape(len(X), -1).shape[1]
         if self.image_shape is not None and math.prod(self.image_shape) != n_features:
@@ -247,5 +248,6 @@ class TypiClust(Medoids):
     def _representative(self, X: FloatArray) -> int:
         n_neighbors = max(1, min(self.n_neighbors, len(X) // 2))
         # The first is the row itself.
-        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]
+        distances = cast("FloatArray", pairwise_distances(X))
+        nearest = np.sort(distances, axis=1)[:, 1 : n_neighbors + 1]
         return int(nearest.sum(axis=1).argmin())

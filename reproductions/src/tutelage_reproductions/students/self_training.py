@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.semi_supervised import SelfTrainingClassifier
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
@@ -83,8 +83,8 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
     folds: int = 3
     random_state: int | None = None
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = cast("Tags", super().__sklearn_tags__())
         known = isinstance(self.estimator, BaseEstimator)
         tags.input_tags.allow_nan = self.estimator is None or (
             known and get_tags(self.estimator).input_tags.allow_nan

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.networks import TwoConvolutions, drawing_from
-from tutelage_reproductions.students.networks import in_batches
+from tutelage_reproductions.students.networks import adam_of, in_batches
 
 _HIDDEN = 128
 _JITTER = 0.2  # of the spread of a feature
@@ -76,7 +76,7 @@ def train_siamese(
     # Networks this small only wait for further threads.
     with drawing_from(seed), threadpool_limits(1):
         network = SiameseNetwork(_encoder(X, image_shape, embedding), embedding).train()
-        optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, fused=True)
+        optimizer = adam_of(network, _LEARNING_RATE)
         for _ in range(steps):
             one, other, same = _pairs(groups, batch_size, generator)
             optimizer.zero_grad(set_to_none=True)
