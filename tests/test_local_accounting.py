@@ -40,8 +40,8 @@ from tutelage.exceptions import (
     InvalidParameterError,
     UnsupportedEventError,
 )
-from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
+from tutelage_consortium.local import local_gaussian_for
 
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)

@@ -5,8 +5,9 @@ import pytest
 
 from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax
 from tutelage.exceptions import InvalidParameterError, TutelageError
-from tutelage.mechanisms.registry import CENTRAL, ENTRIES
+from tutelage.mechanisms.registry import CENTRAL
 from tutelage.testing import MechanismContract, label_law
+from tutelage_consortium.local import LOCAL
 from tutelage_reproductions.planted_faults import faulty_mechanisms, right_controls
 
 LAW = "test_labels_follow_the_law_of_the_event"
@@ -103,7 +104,9 @@ def test_every_test_of_the_contract_rejects_something():
 
 
 @pytest.mark.parametrize("value", [0, float("nan"), 1e300, "40", True])
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize(
+    "entry", [*CENTRAL.values(), *LOCAL.values()], ids=lambda entry: entry.name
+)
 def test_every_setting_must_be_a_usable_number(entry, value):
     for place, setting in enumerate(entry.settings):
         given = [*entry.sharp]

@@ -86,7 +86,7 @@ THEOREMS = {
             "accounting.data_independent:response_rdp",
         ),
         ("Composition of local responses", "accounting.data_independent:response_composition"),
-        ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
+        ("When plurality elects the wrong class", "tutelage_consortium.local:plurality_threshold"),
     ],
     "release.md": [
         ("Reach of exact costs: two classes and checks", "publishing.cost_envelope:reach"),

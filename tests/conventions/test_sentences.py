@@ -61,7 +61,7 @@ def problem(call: ast.Call) -> str:
 def sentences() -> list[str]:
     """Return the kind and message of every error that the packages make."""
     found = set[str]()
-    folders = (Path(package.__file__).parent for package in (tutelage, tutelage_consortium))
+    folders = (Path(tutelage.__file__).parent, Path(tutelage_consortium.__file__).parent)
     for path in (path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:

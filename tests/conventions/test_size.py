@@ -17,11 +17,11 @@ from conftest import REPOSITORY
 PACKAGE = Path(tutelage.__file__).parent
 OF_HOSPITALS = Path(tutelage_consortium.__file__).parent
 TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
-MODULES = {PACKAGE: 194, OF_HOSPITALS: 25}
+MODULES = {PACKAGE: 193, OF_HOSPITALS: 26}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
-OF_CODE = {PACKAGE: 264_700, OF_HOSPITALS: 37_900}
-OF_TESTS = 306_700
-DOC_WORDS = 49_620
+OF_CODE = {PACKAGE: 261_800, OF_HOSPITALS: 39_800}
+OF_TESTS = 306_500
+DOC_WORDS = 49_630
 PER_LINE = {PACKAGE: 8.4, OF_HOSPITALS: 8.4}  # tokens of a line of code, on average
 DENSEST = 11.8  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts

@@ -17,21 +17,22 @@ from tutelage.accounting.data_independent import basic_epsilon, epsilon
 from tutelage.ballots import tally
 from tutelage.events import RandomizedResponse, Repeated
 from tutelage.exceptions import AsPrintedWarning
-from tutelage.mechanisms import (
+from tutelage.mechanisms import GNMax, LNMax
+from tutelage.noise import SimulationNoise
+from tutelage.privacy import ONE_ENTITY
+from tutelage_consortium.local import (
     ClassResponse,
     Decoder,
-    GNMax,
     KRandomizedResponse,
-    LNMax,
     LocalGaussian,
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
+    count_reports,
     decode,
+    invert_channel,
+    local_gaussian_for,
+    maximize_likelihood,
 )
-from tutelage.mechanisms.local import count_reports, invert_channel, maximize_likelihood
-from tutelage.noise import SimulationNoise
-from tutelage.planning import local_gaussian_for
-from tutelage.privacy import ONE_ENTITY
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Record, Row, share
 

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage._internal.validation import integer_at_least, positive, probability
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
-from tutelage.events import Event, NoisyBallot, Repeated
+from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 # Lengths of the longest ballot, or votes.
 _LEAST_NOISE = 1e-3
@@ -27,7 +26,6 @@ _LONGEST_STEP = 10.0
 _LEAST_SLOPE = 0.5
 _NOTHING = 1e-300  # budgets: less has no logarithm
 _A_LITTLE_MORE = 1 + 1e-5  # noise
-_MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote
 
 _EventOf = Callable[[float], Event]  # by the noise
 Share = Callable[[float], float]  # of the budget, by the noise
@@ -85,30 +83,6 @@ def epsilon_to_state(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEp
     if held and alone.epsilon > limit.epsilon:
         return limit.guarantee(unit, simulated=event.is_simulated)
     return alone
-
-
-def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float:
-    """Return the least noise, in votes, at which so many responses of one entity are (ε, δ)-private together."""
-    epsilon = positive(epsilon, "epsilon", owner)
-    probability(delta, "delta", owner)
-    answers = integer_at_least(answers, 1, "answers", owner)
-
-    def share(sigma: float) -> float:
-        return (
-            data_independent.epsilon(
-                Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers), delta
-            ).epsilon
-            / epsilon
-        )
-
-    if share(_MOST_LOCAL_NOISE) > 1:
-        raise InvalidParameterError(
-            f"{owner}.epsilon",
-            f"be larger for {answers} responses, which need noise of more than {_MOST_LOCAL_NOISE:g} votes",
-            f"{epsilon:g}",
-            "Ask fewer queries, or raise $epsilon.",
-        )
-    return least_noise(share)
 
 
 def _noise_filling(limit: Filter, event_of: _EventOf) -> float:

@@ -63,7 +63,7 @@ _PURPOSES = {
 _GROUP = "tutelage.verbs"
 _OF_OTHERS = {
     "consortium": ("tutelage-consortium", "./consortium"),
-    "reproduce": ("tutelage-reproductions", "./reproductions"),
+    "reproduce": ("tutelage-reproductions", "./consortium ./reproductions"),
 }
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (

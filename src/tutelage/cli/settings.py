@@ -18,8 +18,7 @@ from tutelage._internal.validation import nearest
 from tutelage.cli.text import require_printable, with_help
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError
-from tutelage.mechanisms import Mechanism, NoisySum
-from tutelage.mechanisms.local import LocalMechanism
+from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import CENTRAL, Entry
 
 _MOST_DOTS = 2000  # in a line
@@ -36,7 +35,7 @@ _BY_NOISE = {
     "gauss": "gnmax",
     "normal": "gnmax",
 }
-Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
+Kind = TypeVar("Kind")
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,16 +2,6 @@
 
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.confident import ConfidentGNMax, InteractiveGNMax
-from tutelage.mechanisms.local import (
-    ClassResponse,
-    Decoder,
-    KRandomizedResponse,
-    LocalGaussian,
-    LocalMechanism,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-    decode,
-)
 from tutelage.mechanisms.noisy_argmax import (
     CappedGNMax,
     ExponentialMax,
@@ -23,21 +13,13 @@ from tutelage.mechanisms.noisy_sum import NoisySum
 
 __all__ = [
     "CappedGNMax",
-    "ClassResponse",
     "ConfidentGNMax",
-    "Decoder",
     "ExponentialMax",
     "GNMax",
     "InteractiveGNMax",
-    "KRandomizedResponse",
     "LNMax",
-    "LocalGaussian",
-    "LocalMechanism",
     "Mechanism",
     "NoisySum",
     "PermuteAndFlip",
     "Release",
-    "TruncatedGeometric",
-    "TruncatedGeometricAsPrinted",
-    "decode",
 ]

@@ -10,13 +10,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from tutelage.mechanisms.base import Mechanism
 from tutelage.mechanisms.confident import ConfidentGNMax, InteractiveGNMax
-from tutelage.mechanisms.local import (
-    KRandomizedResponse,
-    LocalGaussian,
-    LocalMechanism,
-    TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
-)
 from tutelage.mechanisms.noisy_argmax import (
     CappedGNMax,
     ExponentialMax,
@@ -26,7 +19,7 @@ from tutelage.mechanisms.noisy_argmax import (
 )
 from tutelage.mechanisms.noisy_sum import NoisySum
 
-Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
+Kind = TypeVar("Kind")
 
 
 class Setting(NamedTuple):
@@ -75,7 +68,6 @@ _CHECKED = (
 _CONFIDENCE = Setting(
     "confidence", "confidence", "student probability above which an unopposed prediction is kept"
 )
-_EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
 
 CENTRAL: Mapping[str, Entry[Mechanism]] = {
     entry.name: entry
@@ -117,25 +109,6 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
         ),
     )
 }
-LOCAL: Mapping[str, Entry[LocalMechanism]] = {
-    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,))
-    for name, kind, setting, line in (
-        (
-            "k-randomized-response",
-            KRandomizedResponse,
-            _EPSILON,
-            "the default: classes have no order",
-        ),
-        ("truncated-geometric", TruncatedGeometric, _EPSILON, "classes have an order"),
-        (
-            "truncated-geometric-as-printed",
-            TruncatedGeometricAsPrinted,
-            _EPSILON,
-            "only to compare with the paper's equation (2)",
-        ),
-        ("local-gaussian", LocalGaussian, _SIGMA, "reports are only ever summed"),
-    )
-}
 SUMS: Mapping[str, Entry[NoisySum]] = {
     "noisy-sum": Entry[NoisySum](
         "noisy-sum",
@@ -151,9 +124,8 @@ SUMS: Mapping[str, Entry[NoisySum]] = {
         (1.5,),
     )
 }
-ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), *LOCAL.values())
 
 
-def entry_of(mechanism: Mechanism | LocalMechanism) -> Entry[Any] | None:
+def entry_of(mechanism: Mechanism) -> Entry[Mechanism] | None:
     """Return the entry of a mechanism's class; None for a mechanism of the user's own, even a subclass of one here."""
-    return next((entry for entry in ENTRIES if entry.kind is type(mechanism)), None)
+    return next((entry for entry in CENTRAL.values() if entry.kind is type(mechanism)), None)

@@ -3,10 +3,9 @@
 from typing import final
 
 from tutelage._internal.records import frozen
-from tutelage.accounting.calibration import epsilon_to_state, local_noise, noise_within
+from tutelage.accounting.calibration import epsilon_to_state, noise_within
 from tutelage.accounting.filter import Filter, limit_of
 from tutelage.exceptions import InvalidParameterError, quote
-from tutelage.mechanisms import LocalGaussian
 from tutelage.methods import Method, Sizes, proposals, require_trials
 from tutelage.methods.base import with_student
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
@@ -76,26 +75,3 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
 def proved(method: Method, target: Target) -> PublicEpsilon:
     """Return the ε that is proved for the whole release of a method, for any private rows."""
     return epsilon_to_state(method.event(target.sizes), target.limit(method), target.unit)
-
-
-def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGaussian:
-    """Return the local Gaussian mechanism with the least noise whose `answers` responses are (ε, δ)-private together.
-
-    Calibrated to five digits by the exact composition of the discrete noise that is drawn, L2 sensitivity √2; for more
-    than a vote or two of noise it is the analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8).
-
-    Parameters
-    ----------
-    epsilon : float
-        ε of all responses of one entity, in nats.
-    delta : float
-        δ of the same guarantee.
-    answers : int
-        How many responses one entity gives.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it would take noise of more than ten thousand votes.
-    """
-    return LocalGaussian(local_noise(epsilon, delta, answers, "local_gaussian_for"))

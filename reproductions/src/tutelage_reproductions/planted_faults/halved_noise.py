@@ -9,11 +9,12 @@ from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.audit.mechanism import law_p_value
 from tutelage.events import NoisyBallot, Repeated
 from tutelage.exceptions import AsPrintedWarning
-from tutelage.mechanisms import ClassResponse, InteractiveGNMax, LocalMechanism, Mechanism
-from tutelage.mechanisms.registry import ENTRIES, Entry
+from tutelage.mechanisms import InteractiveGNMax, Mechanism
+from tutelage.mechanisms.registry import CENTRAL, Entry
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import discrete_gaussian_masses, label_law, made_up_votes
+from tutelage_consortium.local import LOCAL, ClassResponse, LocalMechanism
 from tutelage_reproductions.planted_faults.fault import Check, Fault
 
 _DRAWS, _LEVEL = 6_000, 1e-6
@@ -94,4 +95,6 @@ def _p_value_of_reports(mechanism: LocalMechanism, noise: NoiseSource) -> float:
     return law_p_value(noised + _REACH, np.append(discrete_gaussian_masses(sigma, _REACH), 0.0))
 
 
-HALVED_NOISE: dict[str, Fault] = {entry.name: fault_of(entry) for entry in ENTRIES}
+HALVED_NOISE: dict[str, Fault] = {
+    name: fault_of(entry) for entries in (CENTRAL, LOCAL) for name, entry in entries.items()
+}

@@ -17,15 +17,15 @@ from exact import discrete_gaussian_masses
 from tutelage.accounting.data_independent import pure_epsilon
 from tutelage.events import CERTAIN
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
-from tutelage.mechanisms import (
+from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
+from tutelage.privacy import ONE_ENTITY
+from tutelage_consortium import local
+from tutelage_consortium.local import (
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
-    local,
 )
-from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
-from tutelage.privacy import ONE_ENTITY
 
 ALPHA, DRAWS = 1e-9, 10_000
 SOURCES = [

@@ -6,6 +6,7 @@ number, plus discrete Laplace noise, clamped: right for classes with an order, a
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
 from itertools import permutations
@@ -23,11 +24,18 @@ from tutelage._internal.validation import (
     integer_at_least,
     local_epsilon,
     noise_scale,
+    positive,
+    probability,
 )
-from tutelage.events import Event
+from tutelage.accounting import data_independent
+from tutelage.accounting.calibration import least_noise
+from tutelage.events import Event, NoisyBallot, Repeated
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
+from tutelage.mechanisms.registry import Entry, Setting
 from tutelage.noise import NoiseSource, keep_chance
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import ONE_ENTITY, PrivacyUnit
+
+_MOST_NOISE = 1e4  # votes: more leaves nothing of one vote
 
 __all__ = [
     "ClassResponse",
@@ -40,6 +48,7 @@ __all__ = [
     "count_reports",
     "decode",
     "invert_channel",
+    "local_gaussian_for",
     "maximize_likelihood",
     "plurality_threshold",
 ]
@@ -176,7 +185,7 @@ class LocalGaussian(LocalMechanism):
     Parameters
     ----------
     sigma : float
-        Parameter σ of the noise on each class, in votes. `tutelage.planning.local_gaussian_for` finds it for an (ε, δ).
+        Parameter σ of the noise on each class, in votes. `local_gaussian_for` finds it for an (ε, δ).
 
     Notes
     -----
@@ -193,7 +202,7 @@ class LocalGaussian(LocalMechanism):
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is."""
-        return events.NoisyBallot(self.sigma, n_classes, unit, simulated)
+        return NoisyBallot(self.sigma, n_classes, unit, simulated)
 
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
         drawn = noise.discrete_gaussian(self.sigma, (len(classes), n_classes))
@@ -284,6 +293,69 @@ def _scale_above(distance: int, epsilon: float) -> float:
     """Return the smallest float from distance/ε on, so that the noise is never less than ε allows."""
     scale = distance / epsilon
     return scale if Fraction(scale) * Fraction(epsilon) >= distance else nextafter(scale, inf)
+
+
+def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGaussian:
+    """Return the local Gaussian mechanism with the least noise whose `answers` responses are (ε, δ)-private together.
+
+    Calibrated to five digits by the exact composition of the discrete noise that is drawn, L2 sensitivity √2; for more
+    than a vote or two of noise it is the analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8).
+
+    Parameters
+    ----------
+    epsilon : float
+        ε of all responses of one entity, in nats.
+    delta : float
+        δ of the same guarantee.
+    answers : int
+        How many responses one entity gives.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it would take noise of more than ten thousand votes.
+    """
+    owner = "local_gaussian_for"
+    epsilon = positive(epsilon, "epsilon", owner)
+    probability(delta, "delta", owner)
+    answers = integer_at_least(answers, 1, "answers", owner)
+
+    def share(sigma: float) -> float:
+        event = Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers)
+        return data_independent.epsilon(event, delta).epsilon / epsilon
+
+    if share(_MOST_NOISE) > 1:
+        raise InvalidParameterError(
+            f"{owner}.epsilon",
+            f"be larger for {answers} responses, which need noise of more than {_MOST_NOISE:g} votes",
+            f"{epsilon:g}",
+            "Ask fewer queries, or raise $epsilon.",
+        )
+    return LocalGaussian(least_noise(share))
+
+
+_EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
+_SIGMA = Setting("sigma", "sigma", "sigma of the noise on the vote counts, in votes")
+# Every local mechanism by name, with its settings and the instances that audits and tests use.
+LOCAL: Mapping[str, Entry[LocalMechanism]] = {
+    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,))
+    for name, kind, setting, line in (
+        (
+            "k-randomized-response",
+            KRandomizedResponse,
+            _EPSILON,
+            "the default: classes have no order",
+        ),
+        ("truncated-geometric", TruncatedGeometric, _EPSILON, "classes have an order"),
+        (
+            "truncated-geometric-as-printed",
+            TruncatedGeometricAsPrinted,
+            _EPSILON,
+            "only to compare with the paper's equation (2)",
+        ),
+        ("local-gaussian", LocalGaussian, _SIGMA, "reports are only ever summed"),
+    )
+}
 
 
 # Decoding is post-processing, so free. Which decoder finds the right class: docs/proofs/local.md.

@@ -10,22 +10,20 @@ from hypothesis import strategies as st
 
 from test_local_mechanisms import as_printed
 from tutelage.exceptions import InvalidBallotError, InvalidParameterError
-from tutelage.mechanisms import (
+from tutelage.noise import SimulationNoise
+from tutelage_consortium import local
+from tutelage_consortium.local import (
     ClassResponse,
     Decoder,
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
-    decode,
-    local,
-)
-from tutelage.mechanisms.local import (
     count_reports,
+    decode,
     invert_channel,
     maximize_likelihood,
     plurality_threshold,
 )
-from tutelage.noise import SimulationNoise
 
 alphas = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=100)
 
