@@ -134,8 +134,8 @@ def over_dask(path: Path, workers: int) -> None:
         f"one process: {time.perf_counter() - start:,.0f} s, peak memory {_peak():.2f} GiB",
         flush=True,
     )
-    received, computed = list[int](), partitions._computed
-    partitions._computed = lambda task: (
+    received, computed = list[int](), partitions._compute
+    partitions._compute = lambda task: (
         received.append(len(pickle.dumps(found := computed(task)))) or found
     )
     options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}

@@ -132,13 +132,13 @@ def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
     if cluster:
         request.getfixturevalue("dask_client")
     monkeypatch.setattr(partitions, "ROWS_AT_ONCE", 100)
-    received, computed = list[Any](), partitions._computed
+    received, computed = list[Any](), partitions._compute
     monkeypatch.setattr(
-        partitions, "_computed", lambda task: received.append(computed(task)) or received[-1]
+        partitions, "_compute", lambda task: received.append(computed(task)) or received[-1]
     )
     assert same(fitted(unsorted(4), ids), in_memory[ids])
     checked, look, *sums = received
-    assert {type(one) for one in (checked, *sums)} == {partitions._Found}
+    assert {type(one) for one in (checked, *sums)} == {partitions._Findings}
     assert isinstance(look, Found)
     assert len(pickle.dumps(received)) < 10_000  # bytes; the rows take ten times as many
     assert "person" not in pickle.dumps(received).decode("latin-1")

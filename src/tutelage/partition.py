@@ -8,9 +8,10 @@ import hashlib
 import hmac
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from numbers import Integral
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -138,27 +139,31 @@ class Shards:
     def rows(self) -> list[IntArray]:
         """Row numbers of each shard, in ascending order; an empty shard has an empty array."""
         order = np.argsort(self.assignment, kind="stable")
-        ends = np.cumsum(np.bincount(self.assignment, minlength=self.n_shards))
-        return np.split(order, ends[:-1])
+        sizes = np.bincount(self.assignment, minlength=self.n_shards)
+        return np.split(order, np.cumsum(sizes)[:-1])
 
     def only(self, people: Mask) -> "Shards":
         """Return the shards of some of the people, where each has one."""
-        assignment = (np.cumsum(people) - 1)[self.assignment[people[self.assignment]]]
-        named = None if self.people is None else self.people[people]
-        return Shards(assignment, int(people.sum()), self.unit, named)
+        rows = people[self.assignment]
+        new_numbers = np.cumsum(people) - 1
+        ids = self.people
+        if ids is not None:
+            ids = ids[people]
+        return Shards(new_numbers[self.assignment[rows]], int(people.sum()), self.unit, ids)
 
     def of_some(self, rows: Mask) -> "Shards":
         """Return the shards of all rows of some of the people; those of others are empty, or gone with the person."""
         if self.people is None:
             return replace(self, assignment=self.assignment[rows])
-        staying = np.zeros(self.n_shards, bool)
-        staying[self.assignment[rows]] = True
-        return self.only(staying)
+        have_rows = np.zeros(self.n_shards, bool)
+        have_rows[self.assignment[rows]] = True
+        return self.only(have_rows)
 
     def __repr__(self) -> str:
-        # It is how many people there are.
-        shards = self.n_shards if self.people is None else "<hidden>"
-        return f"Shards(<assignment hidden>, n_shards={shards}, unit={self.unit.name!r})"
+        n_shards = str(self.n_shards)
+        if self.people is not None:  # it is how many people there are
+            n_shards = "<hidden>"
+        return f"Shards(<assignment hidden>, n_shards={n_shards}, unit={self.unit.name!r})"
 
 
 def unit_of_single_people(name: str, *, named: bool) -> PrivacyUnit:
@@ -176,15 +181,16 @@ def _refuse_overlap(assignment: ArrayLike, entity_ids: ArrayLike) -> None:
         raise InvalidDataError(
             f"`entity_ids` must have one id per row. Got {ids.shape[0]} ids for {assignment.shape[0]} rows."
         )
-    _, first, entity = np.unique(ids, return_index=True, return_inverse=True)
-    if np.any(assignment[first][entity] != assignment):
+    _, first_rows, entities = np.unique(ids, return_index=True, return_inverse=True)
+    shard_of_entity = assignment[first_rows]
+    if np.any(shard_of_entity[entities] != assignment):
         raise OverlappingShardsError(
             "An entity has rows in more than one shard, so one person could move several votes. Partition by the "
             "entity id, or merge the shards that share people."
         )
 
 
-def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
+def _hash_to_shards(ids: Iterable[object], n_shards: int, key: bytes) -> IntArray:
     """Map each id to HMAC-SHA-256(key, id) mod n_shards; 128 bits make the bias of the modulus negligible."""
     integer_at_least(n_shards, 1, "n_shards", "Shards")
     key = hmac_key(key, "Shards")
@@ -196,12 +202,13 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
     return np.fromiter(map(shard, ids), np.int64)
 
 
-def as_column(values: ArrayLike) -> Array:
+def as_column(values: ArrayLike | Sequence[object]) -> Array:
     """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
-    return values if isinstance(values, np.ndarray) else np.asarray(values, object)
+    array: Array = values if isinstance(values, np.ndarray) else np.asarray(values, object)
+    return array
 
 
-def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]:
+def canonical_ids(values: ArrayLike | Sequence[object], what: str = "An id") -> NDArray[np.object_]:
     """Return integers or strings as strings in one spelling, so that 17, "17", "17.0" and " 017" are the same entity.
 
     A reader of files makes integers of a column only if every cell is one, so the cell of one person must not decide
@@ -215,14 +222,14 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
         raise InvalidDataError(
             f"Ids must form one column, one id per row. Got shape {array.shape}."
         )
-    ids = list[str]()
+    ids: list[str] = []
     for value in array.tolist():
         if isinstance(value, bool) or not isinstance(value, Integral | str):
             raise InvalidDataError(
                 f"{what} is of type {type(value).__name__}. Ids must be integers or strings; floating-point and "
                 "missing ids do not name an entity."
             )
-        ids.append(_canonical(str(value)))
+        ids.append(_canonical_id(str(value)))
     if "" in ids:
         raise InvalidDataError(
             f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown."
@@ -232,17 +239,22 @@ def canonical_ids(values: ArrayLike, what: str = "An id") -> NDArray[np.object_]
 
 def ids_in(table: Table, name: str) -> NDArray[np.object_]:
     """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
-    cells = ["" if is_missing(cell) else cell for cell in table.column(name).tolist()]
+    cells = table.column(name).tolist()
+    for row, cell in enumerate(cells):
+        if is_missing(cell):
+            cells[row] = ""
     return canonical_ids(cells, f"An id in '{name}' of {table.source or 'the private rows'}")
 
 
-def _canonical(text: str) -> str:
+def _canonical_id(text: str) -> str:
     text = unicodedata.normalize("NFC", text).strip().rstrip("\0")
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return text
     sign, digits = whole.groups()
-    return f"-{digits}" if sign == "-" and digits != "0" else digits
+    if sign == "-" and digits != "0":
+        return f"-{digits}"
+    return digits
 
 
 def folded_ids(ids: NDArray[np.object_]) -> NDArray[np.object_]:
@@ -250,11 +262,12 @@ def folded_ids(ids: NDArray[np.object_]) -> NDArray[np.object_]:
 
     Without case, width, invisible characters and inner blanks.
     """
-    spelled, place = np.unique(ids, return_inverse=True)
-    return np.array([_folded(name) for name in spelled.tolist()], object)[place]
+    different_ids, places = np.unique(ids, return_inverse=True)
+    return np.array([_as_read(text) for text in different_ids.tolist()], object)[places]
 
 
-def _folded(name: str) -> str:
-    visible = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cf", "Cc"))
-    folded = unicodedata.normalize("NFKC", visible).casefold()
-    return _canonical(" ".join(unicodedata.normalize("NFKC", folded).split()))
+def _as_read(text: str) -> str:
+    visible = [letter for letter in text if unicodedata.category(letter) not in ("Cf", "Cc")]
+    caseless = unicodedata.normalize("NFKC", "".join(visible)).casefold()
+    words = unicodedata.normalize("NFKC", caseless).split()
+    return _canonical_id(" ".join(words))

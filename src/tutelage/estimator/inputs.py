@@ -408,8 +408,8 @@ class Inputs(Parameters):
             like=features,
             label=label,
             entity=entity,
-            checked=partial(_checked_rows, allow_nan=self._allow_nan),
-            encoded=self.target_.private,
+            check_rows=partial(_checked_rows, allow_nan=self._allow_nan),
+            encode_labels=self.target_.private,
         )
         public, known_labels = self._learned_from(
             run, rows, *self._known(run, public, rows.X_public, y_public)
@@ -741,8 +741,8 @@ def _found_in(
     """Return what is found in the first of many rows, where they are read."""
     here = replace(
         sight,
-        private=reader.checked(np.asarray(reader.columns.transform(table))),
-        labels=reader.encoded(table.column(reader.label)),
+        private=reader.check_rows(np.asarray(reader.columns.transform(table))),
+        labels=reader.encode_labels(table.column(reader.label)),
         entity_ids=None if reader.entity is None else as_column(table.column(reader.entity)),
         columns={name: cells for name, cells in table.columns.items() if name in sight.columns},
     )

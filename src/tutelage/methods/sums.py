@@ -19,7 +19,14 @@ from tutelage.methods.base import Method
 from tutelage.methods.needs import Needs
 from tutelage.methods.over_releases import Turn
 from tutelage.methods.requests import Asking, Kept, Outcome, Public, Request, Sizes
-from tutelage.people.blocks import People, PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite
+from tutelage.people.blocks import (
+    People,
+    PeopleBlock,
+    SumOfBlocks,
+    Vectors,
+    WithProgress,
+    require_finite,
+)
 from tutelage.people.memory import PeopleInMemory
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.stacking import joint_norm, numbers_of
@@ -45,12 +52,12 @@ class PeopleReady(Private):
         if isinstance(self.people, PeopleInMemory):
             require_finite(self.people.rows)
 
-    def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
+    def summed(self, form: Vector, sum_of: SumOfBlocks, shown: WithProgress) -> BallotSum:
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
         if self.people.n_people == 0:
             nothing = np.zeros(form.shape, np.int64)
             return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
-        return self.people.summed(sum_of, shown, self.vectors)
+        return self.people.sum_of_ballots(sum_of, shown, self.vectors)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""

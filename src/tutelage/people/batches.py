@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self, TypeVar, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage._internal.records import by_identity, by_keywords
-from tutelage._internal.typing import IntArray, Matrix, Private
+from tutelage._internal.typing import IntArray, Mask, Matrix, Private
 from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError
@@ -19,9 +18,9 @@ from tutelage.features.columns import require_as_public
 from tutelage.partition import canonical_ids
 from tutelage.people.blocks import (
     PeopleBlock,
-    Shown,
     SumOfBlocks,
     Vectors,
+    WithProgress,
     require_finite,
     whole_people,
 )
@@ -33,7 +32,7 @@ Result = TypeVar("Result")
 
 @final
 @by_identity
-class _Read(Private):
+class _Batch(Private):
     """One batch."""
 
     table: Table
@@ -51,27 +50,39 @@ class BatchReader:
     like: Table  # the public rows, whose columns have the types that those of each batch must have
     label: str
     entity: str | None  # the column of ids; None if every row is a person
-    checked: Callable[[Matrix], Matrix]  # refuses rows that the maps do not take
-    encoded: Callable[[Cells], IntArray]  # returns the class index of each label
+    check_rows: Callable[[Matrix], Matrix]  # refuses rows that the maps do not take
+    encode_labels: Callable[[Cells], IntArray]  # returns the class index of each label
 
     @property
-    def used(self) -> Sequence[str]:
+    def ballot_columns(self) -> Sequence[str]:
         """Names of the columns that ballots are cast from."""
-        return list(dict.fromkeys([*self.columns.names, self.label, *filter(None, [self.entity])]))
+        names = [*self.columns.names, self.label]
+        if self.entity:
+            names.append(self.entity)
+        return list(dict.fromkeys(names))
 
-    def read(self, names: Sequence[str]) -> Iterator[_Read]:
+    @property
+    def digest_columns(self) -> Sequence[str]:
+        """Names of the columns that tell the data set from others: all, unless people have ids."""
+        if self.entity is None:
+            return self.batches.names
+        return self.ballot_columns
+
+    def read(self, names: Sequence[str]) -> Iterator[_Batch]:
         """Yield the rows batch by batch, reading these columns."""
-        n_people, last = 0, ""
+        n_people = 0
+        last_id = ""
         for table in self.batches.tables(names):
             require_as_public(table, self.like, self.columns)
-            rows = self.checked(np.asarray(self.columns.transform(table)))
-            labels = self.encoded(table.column(self.label))
-            is_first, ids = np.ones(len(rows), dtype=bool), list[str]()
+            rows = self.check_rows(np.asarray(self.columns.transform(table)))
+            labels = self.encode_labels(table.column(self.label))
+            is_first = np.ones(len(rows), dtype=bool)
+            ids: list[str] = []
             if self.entity is not None:
-                is_first, ids, last = _new_people(table.column(self.entity), last)
+                is_first, ids, last_id = _new_people(table.column(self.entity), last_id)
             people = n_people - 1 + np.cumsum(is_first)
             n_people = int(people[-1]) + 1
-            yield _Read(table, PeopleBlock(rows, labels, people), ids)
+            yield _Batch(table, PeopleBlock(rows, labels, people), ids)
 
 
 @final
@@ -90,35 +101,35 @@ class PeopleInBatches(Private):
         self.first_map = first_map
         self.reader = reader
         self.n_people = 0
-        reader.batches.require(reader.used)
+        reader.batches.require(reader.ballot_columns)
         # A keyed hash of 64 bits stands for a person. Two people with one hash are refused as one whose rows lie apart,
         # which happens once in 15,000 fits of fifty million people; one person is never taken for two.
         key = secrets.token_bytes(32)
         hashes = bytearray()
         digest = RunningDigest()
         seal = _Seal()
-        for read in reader.read(reader.batches.names if reader.entity is None else reader.used):
+        for batch in reader.read(reader.digest_columns):
             if not self.n_people:
-                self._first_rows = read.table
+                self._first_rows = batch.table
             # Rows that the map does not take are refused before anything is spent; the rounds would find them too late.
-            rows = read.block.rows
+            rows = batch.block.rows
             if first_map is not None:
-                rows = features_of_private(
-                    first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features
-                )
+                each_row = np.arange(len(rows))[:, np.newaxis]
+                rows = features_of_private(first_map, rows, each_row, n_features)
             require_finite(rows)
-            seal.add(read)
-            self.n_people = int(read.block.people[-1]) + 1
+            seal.add(batch)
+            self.n_people = int(batch.block.people[-1]) + 1
+
             if reader.entity is None:
-                digest.add_table(read.table)
-            digest.add_people(read.ids)
-            for name in read.ids:
+                digest.add_table(batch.table)
+            digest.add_people(batch.ids)
+            for name in batch.ids:
                 hashes += hashlib.blake2b(_bytes(name), digest_size=8, key=key).digest()
         if not self.n_people:
             raise InvalidDataError(f"{reader.batches.source or 'The private table'} has no rows.")
-        found = np.frombuffer(hashes, dtype=np.uint64)
-        found.sort()
-        if np.any(found[1:] == found[:-1]):
+        sorted_hashes = np.frombuffer(hashes, dtype=np.uint64)
+        sorted_hashes.sort()
+        if np.any(sorted_hashes[1:] == sorted_hashes[:-1]):
             raise InvalidDataError(
                 "All rows of one person must follow each other where rows are read in batches. Sort the rows by "
                 f"'{reader.entity}' and run again."
@@ -129,13 +140,16 @@ class PeopleInBatches(Private):
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time; raise `InvalidDataError` where they are not those of before."""
         seal = _Seal()
-        yield from whole_people(map(seal.add, self.reader.read(self.reader.used)))
+        batches = self.reader.read(self.reader.ballot_columns)
+        yield from whole_people(map(seal.add, batches))
         if seal.digest() != self._seal:
-            raise changed()
+            raise rows_changed_error()
 
-    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: Vectors) -> BallotSum:
+    def sum_of_ballots(
+        self, sum_of: SumOfBlocks, with_progress: WithProgress, kept: Vectors, /
+    ) -> BallotSum:
         """Return the sum of the ballots of all people."""
-        return sum_of(shown(self.blocks(), self.n_people), kept)
+        return sum_of(with_progress(self.blocks(), self.n_people), kept)
 
     def look(self, at: Callable[[Table], Result]) -> Result:
         """Return what is seen in the first rows: something odd in all rows is likely to be in these."""
@@ -158,15 +172,19 @@ class _Seal:
     """The digest of batches in the order in which they come, however many rows are in each."""
 
     def __init__(self) -> None:
-        self._rows, self._labels, self._people, self._ids = (hashlib.sha256() for _ in range(4))
+        self._rows = hashlib.sha256()
+        self._labels = hashlib.sha256()
+        self._people = hashlib.sha256()
+        self._ids = hashlib.sha256()
 
-    def add(self, read: _Read) -> PeopleBlock:
+    def add(self, batch: _Batch) -> PeopleBlock:
         """Add a batch, and return its rows."""
-        block = read.block
+        block = batch.block
         self._rows.update(np.ascontiguousarray(block.rows).data)
         self._labels.update(np.ascontiguousarray(block.labels).data)
         self._people.update(np.ascontiguousarray(block.people).data)
-        self._ids.update(b"".join(_bytes(name) + b"\0" for name in read.ids))
+        for name in batch.ids:
+            self._ids.update(_bytes(name) + b"\0")
         return block
 
     def digest(self) -> bytes:
@@ -175,20 +193,22 @@ class _Seal:
         )
 
 
-def _new_people(cells: Cells, last: str) -> tuple[npt.NDArray[np.bool_], list[str], str]:
-    """Return which rows are the first of a person, their ids, and the last id; `last` is that of the batch before."""
+def _new_people(cells: Cells, last_id: str) -> tuple[Mask, list[str], str]:
+    """Return which rows are the first of a person, their ids, and the last id; `last_id` is of the batch before."""
     values = np.asarray(cells, dtype=object)
-    # Refuses what is no id.
-    canonical_ids(list({type(cell): cell for cell in values.tolist()}.values()))
+    # Refuses a cell that is no id, of each type that there is.
+    cells_by_type: dict[type, object] = {type(cell): cell for cell in values.tolist()}
+    canonical_ids([*cells_by_type.values()])
+
     starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     ids = canonical_ids(values[starts])  # of which two in a row may be spellings of one
-    differs = ids != np.concatenate([[last], ids[:-1]])
+    differs = ids != np.concatenate([[last_id], ids[:-1]])
     is_first = np.zeros(len(values), dtype=bool)
     is_first[starts[differs]] = True
     return is_first, ids[differs].tolist(), str(ids[-1])
 
 
-def changed() -> InvalidDataError:
+def rows_changed_error() -> InvalidDataError:
     """Return the error if rows are not the ones that were read before."""
     return InvalidDataError(
         "The private rows, or their order, changed while they were read. Run again, with rows that stay as they are; "

@@ -31,8 +31,8 @@ class PeopleBlock(Private):
 
 
 SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
-# With a progress bar to this many people.
-Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]
+# Returns the blocks with a progress bar to this many people.
+WithProgress = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]
 
 
 class People(Protocol):
@@ -65,7 +65,9 @@ class People(Protocol):
         """Return the people with their rows as a map shows them, which makes `n_features` numbers of a row."""
         ...
 
-    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: "Vectors", /) -> BallotSum:
+    def sum_of_ballots(
+        self, sum_of: SumOfBlocks, with_progress: WithProgress, kept: "Vectors", /
+    ) -> BallotSum:
         """Return the sum of the ballots of all people.
 
         `sum_of` depends on the rows of some people alone. Vectors may be `kept` of rows that are in this process.
@@ -80,24 +82,27 @@ class Vectors(NeverPickled):
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._features: object = None
         self._of_block = dict[int, Matrix]()
-        self._most = self._room = most
+        self._most = most
+        self._room = most
 
     def begin(self, features: object) -> None:
         """Forget the vectors of all other features."""
         if features is not self._features:
-            self._features, self._room = features, self._most
+            self._features = features
+            self._room = self._most
             self._of_block.clear()
 
     def of(self, block: PeopleBlock, make: Callable[[], Matrix]) -> Matrix:
         """Return the vectors of a block: no person is in two."""
         first = int(block.people[0])
-        found = self._of_block.get(first)
-        if found is None:
-            found = make()
-            if found.size <= self._room:
-                self._room -= found.size
-                self._of_block[first] = found
-        return found
+        vectors = self._of_block.get(first)
+        if vectors is not None:
+            return vectors
+        vectors = make()
+        if vectors.size <= self._room:
+            self._room -= vectors.size
+            self._of_block[first] = vectors
+        return vectors
 
 
 def require_finite(rows: Matrix) -> None:
@@ -110,27 +115,31 @@ def require_finite(rows: Matrix) -> None:
 
 def blocks_of(rows: Matrix, labels: IntArray, people: IntArray) -> Iterator[PeopleBlock]:
     """Yield rows that lie in any order in blocks of whole people."""
+    # rows: (rows, features); labels, people: (rows,)
     order = np.argsort(people, kind="stable")
-    ends = np.cumsum(np.bincount(people - people.min()))
-    block_of_row = ends[people[order] - people.min()] // _AT_ONCE
-    for block in np.split(order, np.flatnonzero(np.diff(block_of_row)) + 1):
-        yield PeopleBlock(rows[block], labels[block], people[block])
+    numbers = people - people.min()
+    last_rows = np.cumsum(np.bincount(numbers))
+    block_of_row = last_rows[numbers[order]] // _AT_ONCE
+    starts = np.flatnonzero(np.diff(block_of_row)) + 1
+    for places in np.split(order, starts):
+        yield PeopleBlock(rows[places], labels[places], people[places])
 
 
 def whole_people(parts: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
     """Yield parts whose people follow each other in blocks of whole people: the last person of a part may go on."""
-    held: list[PeopleBlock] = []
+    waiting: list[PeopleBlock] = []  # of which the last person may go on
     for part in parts:
-        goes_on = bool(held) and part.people[-1] == held[-1].people[-1]
-        held.append(part)
-        if not goes_on:
-            whole = _joined(held)
-            last = int(np.searchsorted(whole.people, whole.people[-1]))
-            if last:
-                yield from _in_blocks(whole.only(slice(last)))
-            held = [whole.only(slice(last, None))]
-    if held:
-        yield from _in_blocks(_joined(held))
+        is_one_person = bool(waiting) and part.people[-1] == waiting[-1].people[-1]
+        waiting.append(part)
+        if is_one_person:
+            continue
+        block = _concatenate(waiting)
+        n_before_last = int(np.count_nonzero(block.people < block.people[-1]))
+        if n_before_last:
+            yield from _in_blocks(block.only(slice(n_before_last)))
+        waiting = [block.only(slice(n_before_last, None))]
+    if waiting:
+        yield from _in_blocks(_concatenate(waiting))
 
 
 def in_turn(blocks: Iterable[PeopleBlock]) -> Iterator[PeopleBlock]:
@@ -149,9 +158,11 @@ def _in_blocks(part: PeopleBlock) -> Iterator[PeopleBlock]:
     return blocks_of(part.rows, part.labels, part.people)
 
 
-def _joined(parts: list[PeopleBlock]) -> PeopleBlock:
+def _concatenate(parts: list[PeopleBlock]) -> PeopleBlock:
     if len(parts) == 1:
         return parts[0]
-    rows = np.concatenate([one.rows for one in parts])
-    labels = np.concatenate([one.labels for one in parts])
-    return PeopleBlock(rows, labels, np.concatenate([one.people for one in parts]))
+    return PeopleBlock(
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.people for part in parts]),
+    )

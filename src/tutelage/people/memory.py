@@ -13,7 +13,7 @@ from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.partition import Shards
-from tutelage.people.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, blocks_of
+from tutelage.people.blocks import PeopleBlock, SumOfBlocks, Vectors, WithProgress, blocks_of
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Table
 
@@ -46,12 +46,16 @@ class PeopleInMemory(Private):
     @property
     def n_teachers(self) -> int | None:
         """How many teachers there are; None if they are people with ids, whose number is private."""
-        return self.shards.n_shards if self.shards.people is None else None
+        if self.shards.people is None:
+            return self.shards.n_shards
+        return None
 
     @property
     def shard_ids(self) -> list[str]:
         """The ids of the people who cast ballots, in the order of their shards; none if rows have no ids."""
-        return [] if self.shards.people is None else self.shards.people.tolist()
+        if self.shards.people is None:
+            return []
+        return self.shards.people.tolist()
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
@@ -59,17 +63,24 @@ class PeopleInMemory(Private):
             return RunningDigest().add_people(self.ids()).digest()
         if isinstance(self.whole, Table):
             return table_digest(self.whole)
-        return data_digest(self.rows if self.whole is None else self.whole)
+        if self.whole is None:
+            return data_digest(self.rows)
+        return data_digest(self.whole)
 
     def ids(self) -> list[str]:
         """Return the ids of all people, each once, also of those who withdrew; none if rows have no ids."""
-        return [] if self.known is None else np.unique(self.known).tolist()
+        if self.known is None:
+            return []
+        return np.unique(self.known).tolist()
 
     def only(self, people: npt.NDArray[np.bool_]) -> "PeopleInMemory":
         """Return some of the people, where every person is a teacher."""
         rows = people[self.shards.assignment]
         return replace(
-            self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people)
+            self,
+            rows=self.rows[rows],
+            labels=self.labels[rows],
+            shards=self.shards.only(people),
         )
 
     def through(self, feature_map: FeatureMap | None, n_features: int, /) -> "PeopleInMemory":
@@ -84,6 +95,8 @@ class PeopleInMemory(Private):
         """Yield all rows, of whole people at a time."""
         return blocks_of(self.rows, self.labels, self.shards.assignment)
 
-    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: Vectors, /) -> BallotSum:
+    def sum_of_ballots(
+        self, sum_of: SumOfBlocks, with_progress: WithProgress, kept: Vectors, /
+    ) -> BallotSum:
         """Return the sum of the ballots of all people."""
-        return sum_of(shown(self.blocks(), self.n_people), kept)
+        return sum_of(with_progress(self.blocks(), self.n_people), kept)

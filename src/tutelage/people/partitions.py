@@ -4,12 +4,12 @@ Dask's shuffle brings the rows of each person together. Every task is a function
 one whose worker died; and sums are of whole numbers, so that no result depends on partitions, workers or their order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,8 @@ from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.features.base import FeatureMap
 from tutelage.partition import canonical_ids
-from tutelage.people.batches import BatchReader, PeopleInBatches, changed
-from tutelage.people.blocks import SumOfBlocks, Vectors, whole_people
+from tutelage.people.batches import BatchReader, PeopleInBatches, rows_changed_error
+from tutelage.people.blocks import PeopleBlock, SumOfBlocks, Vectors, whole_people
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import ROWS_AT_ONCE, Batches, Table, as_table
 
@@ -31,10 +31,16 @@ _BUCKET = "__bucket_of_person__"
 _BUCKETS = 16  # for each partition; few would leave some partitions empty
 _ADDED_AT_ONCE = 8
 
+Sight = TypeVar("Sight")
+# Objects of libraries that are extras.
+_DaskFrame = Any
+_Task = Any
+_Pandas = Any
+
 
 @final
 @by_identity
-class _Found(Hidden):
+class _Findings(Hidden):
     """Findings in some of the partitions, which travel to the others."""
 
     refusal: str = ""  # quotes no cell
@@ -52,39 +58,44 @@ class _Found(Hidden):
         return self.rows, self.hashes, self.buckets, self.n_people
 
 
+_Work = Callable[..., _Findings]
+
+
 @final
 @by_keywords
 class PeopleInPartitions(Private):
     """People whose rows stay on the workers of Dask. See `tutelage.people.blocks.People`."""
 
-    frame: Any
+    frame: _DaskFrame
     reader: BatchReader
     unit: PrivacyUnit
     first_map: FeatureMap | None
-    checked: _Found
+    findings: _Findings
 
     @classmethod
     def of(
         cls,
-        frame: Any,
+        frame: _DaskFrame,
         reader: BatchReader,
         unit: PrivacyUnit,
         first_map: FeatureMap | None,
         n_features: int,
     ) -> "PeopleInPartitions":
         """Check all rows once; see `PeopleInBatches`."""
-        reader.batches.require(reader.used)
-        names = reader.batches.names if reader.entity is None else reader.used
+        reader.batches.require(reader.ballot_columns)
+        names = reader.digest_columns
         reader = replace(reader, batches=replace(reader.batches, names=tuple(names)))
-        found = _over(frame[list(names)], reader, _checked, unit, first_map, n_features)
-        if not found.rows:
+        findings = _over_partitions(
+            frame[list(names)], reader, _check_people, unit, first_map, n_features
+        )
+        if not findings.rows:
             raise InvalidDataError("The private table has no rows.")
-        return cls(frame=frame, reader=reader, unit=unit, first_map=first_map, checked=found)
+        return cls(frame=frame, reader=reader, unit=unit, first_map=first_map, findings=findings)
 
     @property
     def n_people(self) -> int:
         """How many people there are."""
-        return self.checked.n_people
+        return self.findings.n_people
 
     def through(self, _feature_map: FeatureMap | None, _n_features: int, /) -> "PeopleInPartitions":
         """Return the people, whose rows go through the map where they are."""
@@ -96,51 +107,54 @@ class PeopleInPartitions(Private):
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
-        return (self.checked.digest or RunningDigest()).digest()
+        return (self.findings.digest or RunningDigest()).digest()
 
-    def look(self, at: Callable[[Table], Any]) -> Any:
+    def look(self, at: Callable[[Table], Sight]) -> Sight:
         """Return what is seen in the first rows, where they are."""
         for part in self.frame[list(self.reader.batches.names)].to_delayed():
-            seen = _computed(_delayed(_seen)(part, _delayed(at, traverse=False)))
-            if seen is not None:
-                return seen
-        raise changed()
+            sight = _compute(_task_of(_look)(part, _task_of(at, traverse=False)))
+            if sight is not None:
+                return sight
+        raise rows_changed_error()
 
-    def summed(self, sum_of: SumOfBlocks, _shown: object, _kept: object, /) -> BallotSum:
+    def sum_of_ballots(
+        self, sum_of: SumOfBlocks, _with_progress: object, _kept: object, /
+    ) -> BallotSum:
         """Return the sum of the ballots of all people; raise `InvalidDataError` where the rows are not those of before.
 
         Progress is what Dask's own dashboard shows.
         """
-        found = _over(self.frame[list(self.reader.used)], self.reader, _cast, sum_of)
-        if found.totals is None or found.seal != self.checked.seal:
-            raise changed()
-        return BallotSum(found.totals, found.norm_squared, self.unit)
+        frame = self.frame[list(self.reader.ballot_columns)]
+        findings = _over_partitions(frame, self.reader, _cast, sum_of)
+        if findings.totals is None or findings.seal != self.findings.seal:
+            raise rows_changed_error()
+        return BallotSum(findings.totals, findings.norm_squared, self.unit)
 
 
-def _over(frame: Any, reader: BatchReader, work: Callable[..., _Found], *settings: Any) -> _Found:
-    """Return what `work` finds in all partitions, with all rows of each person in one of them."""
+def _over_partitions(
+    frame: _DaskFrame, reader: BatchReader, work: _Work, *settings: object
+) -> _Findings:
+    """Return the findings of `work` in all partitions, with all rows of each person in one of them."""
     n_buckets = _BUCKETS * frame.npartitions
     if reader.entity is not None:
-        numbers = frame[reader.entity].map_partitions(_buckets, n_buckets, meta=(_BUCKET, "int64"))
-        frame = frame.assign(**{_BUCKET: numbers}).shuffle(_BUCKET, ignore_index=True)
-    shared = _delayed((reader, n_buckets, work, settings), traverse=False)
-    found = [_delayed(_in_partition)(part, shared) for part in frame.to_delayed()]
-    while len(found) > 1:
-        groups = [found[at : at + _ADDED_AT_ONCE] for at in range(0, len(found), _ADDED_AT_ONCE)]
-        found = [_delayed(_added)(group) for group in groups]
-    whole: _Found = _computed(found[0])
-    if whole.refusal:
-        raise InvalidDataError(whole.refusal)
-    return whole
+        buckets = frame[reader.entity].map_partitions(_buckets, n_buckets, meta=(_BUCKET, "int64"))
+        frame = frame.assign(**{_BUCKET: buckets}).shuffle(_BUCKET, ignore_index=True)
+    shared = _task_of((reader, n_buckets, work, settings), traverse=False)
+    tasks = [_task_of(_in_partition)(part, shared) for part in frame.to_delayed()]
+    while len(tasks) > 1:
+        starts = range(0, len(tasks), _ADDED_AT_ONCE)
+        tasks = [_task_of(_merge)(tasks[first : first + _ADDED_AT_ONCE]) for first in starts]
+    findings: _Findings = _compute(tasks[0])
+    if findings.refusal:
+        raise InvalidDataError(findings.refusal)
+    return findings
 
 
-def _delayed(what: Any, **options: Any) -> Any:
-    from dask.delayed import delayed
-
-    return delayed(what, pure=False, **options)
+def _task_of(value: object, **options: bool) -> _Task:
+    return import_module("dask.delayed").delayed(value, pure=False, **options)
 
 
-def _computed(task: Any) -> Any:
+def _compute(task: _Task) -> Any:
     with QUIET:  # a warning may quote a cell, or tell how large something is
         try:
             return task.compute()
@@ -152,116 +166,125 @@ def _computed(task: Any) -> Any:
 # On the workers. Nothing here raises: Dask would write to a log what the work had failed on.
 
 
-def _buckets(ids: Any, n_buckets: int) -> Any:
+def _buckets(ids: _Pandas, n_buckets: int) -> _Pandas:
     """Return a number for each row that all rows of one person have."""
-    pandas: Any = import_module("pandas")
+    pandas = _pandas()
     try:
         _, buckets, codes = _people_in(ids, n_buckets)
-        found = buckets[codes]
+        bucket_of_row = buckets[codes]
     except Exception:  # whatever they are, it is refused as soon as it is a table
-        found = np.zeros(len(ids), dtype=np.int64)
-    return pandas.Series(found, index=ids.index, name=_BUCKET)
+        bucket_of_row = np.zeros(len(ids), dtype=np.int64)
+    return pandas.Series(bucket_of_row, index=ids.index, name=_BUCKET)
 
 
-def _people_in(ids: Any, n_buckets: int) -> tuple[npt.NDArray[np.object_], IntArray, IntArray]:
+def _people_in(
+    ids: _Pandas, n_buckets: int
+) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.int64], IntArray]:
     """Return the canonical ids in a column, their buckets, and which of them each row has, if any."""
-    pandas: Any = import_module("pandas")
-    codes, spelled = pandas.factorize(ids)
-    names = canonical_ids(np.asarray(spelled, dtype=object))
-    return names, (pandas.util.hash_array(names) % n_buckets).astype(np.int64), codes
+    pandas = _pandas()
+    codes, spellings = pandas.factorize(ids)
+    names = canonical_ids(np.asarray(spellings, dtype=object))
+    buckets = pandas.util.hash_array(names) % n_buckets
+    return names, buckets.astype(np.int64), codes
 
 
 def _in_partition(
-    rows: Any, shared: tuple[BatchReader, int, Callable[..., _Found], tuple[Any, ...]]
-) -> _Found:
+    rows: _Pandas, shared: tuple[BatchReader, int, _Work, tuple[object, ...]]
+) -> _Findings:
     with QUIET:  # and in one thread, because other partitions have their own
-        return next(on_all_cores(partial(_found, *shared), [rows]))
+        return next(on_all_cores(partial(_findings_in, *shared), [rows]))
 
 
-def _found(
+def _findings_in(
     reader: BatchReader,
     n_buckets: int,
-    work: Callable[..., _Found],
-    settings: tuple[Any, ...],
-    rows: Any,
-) -> _Found:
-    pandas: Any = import_module("pandas")
+    work: _Work,
+    settings: tuple[object, ...],
+    rows: _Pandas,
+) -> _Findings:
     if not len(rows):
-        return _Found()
+        return _Findings()
     try:
         buckets = frozenset[int]()
         # By the ids that are here: whatever they were when Dask shuffled, they count.
         if reader.entity is not None:
-            names, found, codes = _people_in(rows[reader.entity], n_buckets)
-            buckets = frozenset(found.tolist())
-            rows = rows.iloc[
-                np.argsort(np.unique(names, return_inverse=True)[1][codes], kind="stable")
-            ]
+            names, bucket_of_name, codes = _people_in(rows[reader.entity], n_buckets)
+            buckets = frozenset(bucket_of_name.tolist())
+            _, person_of_name = np.unique(names, return_inverse=True)
+            rows = rows.iloc[np.argsort(person_of_name[codes], kind="stable")]
         rows = rows.drop(columns=_BUCKET, errors="ignore")
-        hashes = int(
-            pandas.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum()
-        )
+        hashes = _pandas().util.hash_pandas_object(rows[list(reader.ballot_columns)], index=False)
         table: Any = as_table(rows)
 
-        def tables(some: Sequence[str]) -> Iterator[Table]:
-            return table.without(table.columns.keys() - set(some)).parts(ROWS_AT_ONCE)
+        def tables(names: Sequence[str]) -> Iterator[Table]:
+            return table.without(table.columns.keys() - set(names)).parts(ROWS_AT_ONCE)
 
-        made = work(replace(reader, batches=Batches("", reader.batches.names, tables)), *settings)
-        return replace(made, rows=len(rows), hashes=hashes, buckets=buckets)
+        reader = replace(reader, batches=Batches("", reader.batches.names, tables))
+        findings = work(reader, *settings)
+        return replace(
+            findings, rows=len(rows), hashes=int(hashes.to_numpy().sum()), buckets=buckets
+        )
     except TutelageError as error:
-        return _Found(str(error))
+        return _Findings(str(error))
     except Exception as error:
-        return _Found(f"The rows cannot be computed ({type(error).__name__}).")
+        return _Findings(f"The rows cannot be computed ({type(error).__name__}).")
 
 
-def _checked(
+def _check_people(
     reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int
-) -> _Found:
+) -> _Findings:
     people = PeopleInBatches(reader, unit, first_map, n_features)
-    return _Found(n_people=people.n_people, digest=people.known_by)
+    return _Findings(n_people=people.n_people, digest=people.known_by)
 
 
-def _cast(reader: BatchReader, sum_of: SumOfBlocks) -> _Found:
+def _cast(reader: BatchReader, sum_of: SumOfBlocks) -> _Findings:
     n_people = 0
 
-    def parts() -> Iterator[Any]:
+    def parts() -> Iterator[PeopleBlock]:
         nonlocal n_people
-        for read in reader.read(reader.used):
-            n_people = int(read.block.people[-1]) + 1
-            yield read.block
+        for batch in reader.read(reader.ballot_columns):
+            n_people = int(batch.block.people[-1]) + 1
+            yield batch.block
 
-    found = sum_of(whole_people(parts()), Vectors(most=0))
-    return _Found(n_people=n_people, totals=found.totals, norm_squared=found.norm_squared)
+    ballots = sum_of(whole_people(parts()), Vectors(most=0))
+    return _Findings(n_people=n_people, totals=ballots.totals, norm_squared=ballots.norm_squared)
 
 
-def _seen(rows: Any, at: Callable[[Table], Any]) -> Any:
+def _look(rows: _Pandas, at: Callable[[Table], Sight]) -> Sight | None:
     with QUIET, suppress(Exception):  # these rows were checked: then they changed, as `look` says
         table = as_table(rows.head(ROWS_AT_ONCE))
-        return at(table) if table is not None and table.n_rows else None
+        if table is not None and table.n_rows:
+            return at(table)
     return None
 
 
-def _added(some: Iterable[_Found]) -> _Found:
-    """Return what was found in several partitions together; people who are in two of them are refused."""
-    some = list(some)
-    if refusals := sorted(one.refusal for one in some if one.refusal):
-        return _Found(refusals[0])
-    buckets = frozenset[int]().union(*(one.buckets for one in some))
-    if len(buckets) < sum(len(one.buckets) for one in some):
-        return _Found(
+def _merge(parts: Sequence[_Findings]) -> _Findings:
+    """Return the findings in several partitions together; people who are in two of them are refused."""
+    refusals = sorted(part.refusal for part in parts if part.refusal)
+    if refusals:
+        return _Findings(refusals[0])
+    buckets = frozenset[int]().union(*(part.buckets for part in parts))
+    if len(buckets) < sum(len(part.buckets) for part in parts):
+        return _Findings(
             "Dask did not bring all rows of each person together. Try another of its ways to shuffle."
         )
     digest = RunningDigest()
-    for one in some:
-        if one.digest is not None:
-            digest.add_digest(one.digest)
-    totals = [one.totals for one in some if one.totals is not None]
-    return _Found(
-        rows=sum(one.rows for one in some),
-        hashes=sum(one.hashes for one in some) % 2**64,
+    totals = None
+    for part in parts:
+        if part.digest is not None:
+            digest.add_digest(part.digest)
+        if part.totals is not None:
+            totals = part.totals if totals is None else totals + part.totals
+    return _Findings(
+        rows=sum(part.rows for part in parts),
+        hashes=sum(part.hashes for part in parts) % 2**64,
         buckets=buckets,
-        n_people=sum(one.n_people for one in some),
+        n_people=sum(part.n_people for part in parts),
         digest=digest,
-        totals=np.sum(totals, axis=0) if totals else None,
-        norm_squared=max(one.norm_squared for one in some),
+        totals=totals,
+        norm_squared=max(part.norm_squared for part in parts),
     )
+
+
+def _pandas() -> _Pandas:
+    return import_module("pandas")
