@@ -27,7 +27,7 @@ from tutelage_consortium import (
 )
 from tutelage_consortium.computing_party import Computed
 from tutelage_consortium.keys import Member
-from tutelage_consortium.mailbox import Header, Kind, seal, unseal
+from tutelage_consortium.messages import Header, Kind, seal, unseal
 from tutelage_consortium.mpc import Session
 from tutelage_consortium.schemes import SharedVotes
 from tutelage_consortium.sums import SharedSums

@@ -11,7 +11,7 @@ from tutelage.exceptions import FederationError, ForgedMessageError, QuorumError
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage_consortium import ComputingParty, Identity, Role
 from tutelage_consortium.computing_party import EntityShares, read_statement
-from tutelage_consortium.mailbox import Kind
+from tutelage_consortium.messages import Kind
 from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 
 pytestmark = pytest.mark.rest

@@ -18,7 +18,7 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.noise import SystemNoise
 from tutelage.privacy import ONE_TEACHER
 from tutelage_consortium import Aggregator, Batch, Entity, Home, Mailbox, Role
-from tutelage_consortium.mailbox import Kind
+from tutelage_consortium.messages import Kind
 from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])

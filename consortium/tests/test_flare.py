@@ -14,7 +14,7 @@ from parties import free_ports
 from processes import surroundings, until, wait_for_end
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage_consortium import kits
-from tutelage_consortium.documents import write_once
+from tutelage_consortium.files import write_once
 from tutelage_consortium.flare import (
     ROUND_BYTES,
     MailClient,

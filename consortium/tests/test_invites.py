@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tutelage.exceptions import InvalidDataError
-from tutelage_consortium.documents import MOST_BYTES_OF_A_DOCUMENT
+from tutelage_consortium.files import MOST_BYTES_OF_A_DOCUMENT
 from tutelage_consortium.invites import Invite, Place
 
 TERMS = {"name": "Hospitals", "classes": ["no", "yes"], "hospitals": {"one": 100}}

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 
 from tutelage._internal import outputs
-from tutelage._internal.records import named
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     ForgedMessageError,
@@ -19,11 +19,13 @@ from tutelage.exceptions import (
 )
 from tutelage.mechanisms import GNMax
 from tutelage.privacy import ONE_TEACHER
-from tutelage_consortium import batches, documents, mailbox
+from tutelage_consortium import files
 from tutelage_consortium.batches import Batch
 from tutelage_consortium.consortium import Consortium
+from tutelage_consortium.documents import SignedDocument
 from tutelage_consortium.keys import Identity, Role
-from tutelage_consortium.mailbox import Header, Kind, Mailbox, seal, unseal
+from tutelage_consortium.mailbox import Mailbox
+from tutelage_consortium.messages import Header, Kind, seal, sealed_by, unseal
 
 ENTITY, OTHER_ENTITY = (Identity.generate(name, Role.ENTITY) for name in ("north", "south"))
 PARTIES = [
@@ -113,20 +115,20 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
 
 
 @pytest.mark.parametrize("changes", [
-    {"dtype": "|O8"}, {"identifier": "../../etc"}, {"query_hash": None}, {"more": 1}, {"format": 2},
+    {"dtype": "|O8"}, {"identifier": "../../etc"}, {"query_hash": None}, {"query_hash": "0" * 64},
+    {"more": 1}, {"format": 2},
     *({"shape": shape} for shape in ([-3, -4], [True, 12], [2**62, 2**62])),
 ])  # fmt: skip
 def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes):
-    about = BATCH._header
-    signature = AGGREGATOR.sign(batches._signed(about)).hex()  # even from a hostile aggregator
-    line = canonical({**named("batch", about), "signature": signature, **changes}).encode()
+    line = canonical({**json.loads(BATCH._line), **changes}).encode() + b"\n"
+    signed = SignedDocument.sign(AGGREGATOR, line, ROWS.tobytes())  # by a hostile aggregator
     refused, why = (
         (InvalidDataError, "format")
         if "format" in changes
         else (ForgedMessageError, "damaged|not known")
     )
     with pytest.raises(refused, match=why):
-        Batch.from_bytes(line + b"\n" + ROWS.tobytes(), CONSORTIUM)
+        Batch.from_bytes(signed.to_bytes(), CONSORTIUM)
 
 
 OTHER_BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
@@ -162,11 +164,17 @@ def test_an_envelope_of_another_matter_is_refused_whichever_header_it_carries(na
 def test_a_sealed_payload_without_its_senders_signature_is_refused():
     head, twin = HEADER.to_bytes(), Identity.generate("north", Role.ENTITY)
     sealed = PARTIES[0].member.seal(PAYLOAD, head)
-    signed = mailbox._CONTEXT + head + sealed
     unmarked = ENTITY.sign(head + sealed)  # a signature that was made for something else
-    for signature in (bytes(64), OTHER_ENTITY.sign(signed), twin.sign(signed), unmarked):
+    others = [SignedDocument.sign(by, head, sealed).signature for by in (OTHER_ENTITY, twin)]
+    for signature in (bytes(64), *others, unmarked):
         with pytest.raises(ForgedMessageError, match="not signed by north"):
             unseal(PARTIES[0], ENTITY.member, HEADER, head + signature + sealed)
+
+
+def test_a_ciphertext_that_was_replaced_is_not_its_senders():
+    replaced = ENVELOPE[:-1] + bytes([ENVELOPE[-1] ^ 1])
+    with pytest.raises(ForgedMessageError, match="not signed by north"):
+        sealed_by(ENTITY.member, HEADER, replaced)
 
 
 def test_nobody_else_opens_a_sealed_payload_or_signs_it_as_their_own():
@@ -175,9 +183,9 @@ def test_nobody_else_opens_a_sealed_payload_or_signs_it_as_their_own():
         unseal(twin_party, ENTITY.member, HEADER, ENVELOPE)
     mine = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "south", "party0")
     stolen = ENVELOPE[len(HEADER.to_bytes()) + 64 :]
-    signature = OTHER_ENTITY.sign(mailbox._CONTEXT + mine.to_bytes() + stolen)
+    resigned = SignedDocument.sign(OTHER_ENTITY, mine.to_bytes(), stolen)
     with pytest.raises(ForgedMessageError, match="cannot be decrypted"):
-        unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
+        unseal(PARTIES[0], OTHER_ENTITY.member, mine, resigned.to_bytes())
 
 
 def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
@@ -221,10 +229,10 @@ def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypat
 
 
 def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    order, sync, put = [], os.fsync, documents.put_new
-    monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
+    order, sync, put = [], os.fsync, files.put_new
+    monkeypatch.setattr(files.os, "fsync", lambda file: order.append("sync") or sync(file))
     monkeypatch.setattr(
-        documents, "put_new", lambda part, path: order.append("name") or put(part, path)
+        files, "put_new", lambda part, path: order.append("name") or put(part, path)
     )
     Mailbox(tmp_path).answer(BATCH, *THERE).put(b"x")
     assert order == ["sync", "name", "sync"]

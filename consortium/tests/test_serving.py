@@ -32,7 +32,8 @@ from tutelage_consortium import (
     aggregator,
 )
 from tutelage_consortium.computing_party import agreed_pins, read_statement, statement_of
-from tutelage_consortium.mailbox import Kind, consortium_status
+from tutelage_consortium.mailbox import consortium_status
+from tutelage_consortium.messages import Kind
 from tutelage_consortium.serving import Serving, question_of
 from tutelage_consortium.sharing import HEAD_BYTES, added, split
 from tutelage_consortium.sums import REHEARSAL, SharedSums

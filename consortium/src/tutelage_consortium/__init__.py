@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tutelage_consortium.computing_party import ComputingParty as ComputingParty
     from tutelage_consortium.consortium import Consortium as Consortium
     from tutelage_consortium.entity import Entity as Entity
+    from tutelage_consortium.home import Home as Home
     from tutelage_consortium.keys import Identity as Identity
     from tutelage_consortium.keys import Role as Role
-    from tutelage_consortium.mailbox import Home as Home
     from tutelage_consortium.mailbox import Mailbox as Mailbox
 
 _HOME = {
@@ -25,7 +25,7 @@ _HOME = {
     "Entity": "entity",
     "Identity": "keys",
     "Role": "keys",
-    "Home": "mailbox",
+    "Home": "home",
     "Mailbox": "mailbox",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

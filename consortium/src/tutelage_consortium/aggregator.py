@@ -20,9 +20,11 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger import Ledger
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.documents import require_room
+from tutelage_consortium.files import require_room
+from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Role, names_of
-from tutelage_consortium.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
+from tutelage_consortium.mailbox import Mailbox, batch_status
+from tutelage_consortium.messages import Header, Kind, Opened, unseal
 from tutelage_consortium.sums import Round, SharedSums
 
 _ASKED = "asked"

@@ -1,4 +1,4 @@
-"""A batch of public queries, signed by the aggregator: one line of JSON, then the rows as plain bytes."""
+"""A batch of public queries: a document that the aggregator signed, with the rows as plain bytes."""
 
 import secrets
 from dataclasses import field, replace
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
+from tutelage._internal.records import by_identity, frozen, sha256_of
 from tutelage._internal.typing import Matrix
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -21,15 +21,14 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.signing import document, require_hexadecimal
-from tutelage_consortium.documents import read_within, write_once
+from tutelage_consortium.documents import MOST_LINE_BYTES, SIGNATURE_BYTES, SignedDocument
+from tutelage_consortium.files import read_within, write_once
 from tutelage_consortium.keys import Identity
 from tutelage_consortium.terms import Terms
 
-_CONTEXT = b"tutelage batch of queries, format 1\0"
-_MOST_HEADER_BYTES = 4096
+_KIND = "batch"
 _MOST_BYTES = 2**30
 _MOST_AXES = 8
-_UNSIGNED = "0" * 128
 _DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 
 
@@ -42,16 +41,10 @@ class Batch:
     identifier: str  # 32 hexadecimal digits, random
     rows: Matrix = field(repr=False)  # public, (queries, ...), numbers or booleans; read-only
     query_hash: str  # SHA-256 over the rows' type, shape and bytes
-    # The aggregator's Ed25519 signature of all of that, in hexadecimal digits.
-    signature: str = field(repr=False)
+    signature: bytes = field(repr=False)  # the aggregator's, of all of that
 
     def __post_init__(self) -> None:
-        for name, digits in (
-            ("consortium", 64),
-            ("identifier", 32),
-            ("query_hash", 64),
-            ("signature", 128),
-        ):
+        for name, digits in (("consortium", 64), ("identifier", 32), ("query_hash", 64)):
             require_hexadecimal(getattr(self, name), digits, name, "Batch")
 
     @property
@@ -73,24 +66,24 @@ class Batch:
             )
         plain = plain_rows(rows)
         unsigned = cls(
-            consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain), _UNSIGNED
+            consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain), b""
         )
         return unsigned.signed_by(identity)
 
     def signed_by(self, identity: Identity) -> Self:
         """Return the same batch, signed by the present keys of the aggregator."""
-        return replace(self, signature=identity.sign(_signed(self._header)).hex())
+        signed = SignedDocument.sign(identity, self._line, self.rows.tobytes())
+        return replace(self, signature=signed.signature)
 
     @property
-    def _header(self) -> "_Header":
+    def _line(self) -> bytes:
         kind = cast("_DType", self.rows.dtype.str)
-        return _Header(
-            self.consortium, self.identifier, kind, self.rows.shape, self.query_hash, self.signature
-        )
+        header = _Header(self.consortium, self.identifier, kind, self.rows.shape, self.query_hash)
+        return document(_KIND, header)
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
-        return document("batch", self._header) + self.rows.tobytes()
+        return SignedDocument(self._line, self.signature, self.rows.tobytes()).to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, consortium: Terms, *, own: bool = False) -> Self:
@@ -98,37 +91,34 @@ class Batch:
 
         The signature of the aggregator's `own` copy is not checked: it may be by keys that it has no longer.
         """
-        line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError(
             "A batch of queries is damaged. The aggregator must send it again."
         )
-        header = record_in(line, "batch", _Header, damaged)
-        body = data[len(line) :]
+        signed = SignedDocument.from_bytes(data)
+        header = signed.about(_KIND, _Header, damaged)
         if header.consortium != consortium.fingerprint:
             raise StaleBatchError(
                 f"A batch of queries is not for {consortium.name!r} in its present form."
             )
         kind = np.dtype(header.dtype)
-        if prod(header.shape) * kind.itemsize != len(body) or (
-            kind == np.bool_ and body.strip(b"\0\1")
-        ):
+        if prod(header.shape) * kind.itemsize != len(signed.body):
             raise damaged
-        rows = np.frombuffer(body, dtype=kind).reshape(header.shape)
+        if kind == np.bool_ and signed.body.strip(b"\0\1"):
+            raise damaged
+        rows = np.frombuffer(signed.body, dtype=kind).reshape(header.shape)
+        if header.query_hash != hash_of_rows(rows):
+            raise damaged
         try:
-            found = cls(
-                header.consortium, header.identifier, rows, header.query_hash, header.signature
+            batch = cls(
+                header.consortium, header.identifier, rows, header.query_hash, signed.signature
             )
         except InvalidParameterError:
             raise damaged from None
-        if found.to_bytes() != data or found.query_hash != hash_of_rows(rows):
-            raise damaged
-        if not own and not consortium.aggregator.has_signed(
-            _signed(header), bytes.fromhex(found.signature)
-        ):
+        if not own and not signed.is_signed_by(consortium.aggregator):
             raise ForgedMessageError(
                 f"A batch of queries was not signed by {consortium.aggregator.name}, who asks."
             )
-        return found
+        return batch
 
     def save(self, path: AnyPath) -> None:
         """Write the batch to a file; another batch is never overwritten."""
@@ -137,7 +127,8 @@ class Batch:
     @classmethod
     def load(cls, path: AnyPath, consortium: Terms) -> Self:
         """Read what `save` wrote, checked as by `from_bytes`."""
-        return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
+        most = MOST_LINE_BYTES + SIGNATURE_BYTES + _MOST_BYTES
+        return cls.from_bytes(read_within(Path(path), most), consortium)
 
 
 def plain_rows(rows: npt.ArrayLike) -> Matrix:
@@ -180,8 +171,3 @@ class _Header:
         tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)
     ]
     query_hash: str
-    signature: str
-
-
-def _signed(header: _Header) -> bytes:
-    return _CONTEXT + canonical({**named("batch", header), "signature": ""}).encode()

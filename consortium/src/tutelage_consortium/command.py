@@ -40,9 +40,9 @@ from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
 from tutelage.tables import by_value, read_table, require_type
 from tutelage_consortium import Aggregator, Consortium, Home, Identity, Mailbox, Role
-from tutelage_consortium.documents import listed
 from tutelage_consortium.earlier import earlier_budgets
 from tutelage_consortium.entity import sight_of
+from tutelage_consortium.files import listed
 from tutelage_consortium.invites import Invite, Place
 from tutelage_consortium.keys import host_and_port, names_of
 from tutelage_consortium.mailbox import batch_status, consortium_status, sizes_of_answers

@@ -22,8 +22,10 @@ from tutelage.exceptions import (
 from tutelage.signing import document
 from tutelage_consortium.batches import Batch
 from tutelage_consortium.consortium import Consortium
+from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Role, host_and_port
-from tutelage_consortium.mailbox import Header, Home, Kind, Mailbox, Opened, seal, unseal
+from tutelage_consortium.mailbox import Mailbox
+from tutelage_consortium.messages import Header, Kind, Opened, seal, unseal
 from tutelage_consortium.mpc import Endpoint, Session, run_party
 from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 

@@ -24,7 +24,7 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY
 from tutelage.tables import by_value
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.documents import listed, read_within, write_once
+from tutelage_consortium.files import listed, read_within, write_once
 from tutelage_consortium.keys import Member, Role
 from tutelage_consortium.schemes import MOST_QUERIES, SharedVotes
 from tutelage_consortium.sharing import PARTIES

@@ -1,102 +1,65 @@
-"""Files of a consortium: written once and whole, and read within a limit."""
+"""Signed documents: one line of JSON that says what a document is about, its signature, and a body of bytes.
 
-import os
-import secrets
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
+All that members sign for each other is one: batches of queries, sealed messages, and that a roster is accepted or a
+batch collected. The signature covers a context, the line, which names kind and format, and the SHA-256 of the body, so
+that no document passes for another one.
+"""
 
-from tutelage._internal.gate import read_input
-from tutelage._internal.outputs import put_new, sync
-from tutelage.exceptions import InvalidDataError
-from tutelage.ledger.disk import hold_folder
+import hashlib
+from typing import Self, TypeVar, final
 
-MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
+from tutelage._internal.records import frozen, record_in
+from tutelage.exceptions import TutelageError
+from tutelage.signing import document
+from tutelage_consortium.keys import Identity, Member
+
+MOST_LINE_BYTES = 4096
+SIGNATURE_BYTES = 64  # Ed25519
 MOST_BYTES = 2**28  # of a message: two million queries of ten classes
-MOST_HEADER_BYTES, SIGNATURE_BYTES = 1024, 64  # of a message
 # HPKE adds a key of 32 bytes and a tag of 16.
-MOST_PAYLOAD_BYTES = MOST_BYTES - (MOST_HEADER_BYTES + 1 + SIGNATURE_BYTES + 48)
-_MOST_LISTED = 10
+MOST_PAYLOAD_BYTES = MOST_BYTES - (MOST_LINE_BYTES + SIGNATURE_BYTES + 48)
+_CONTEXT = b"tutelage signed document, format 1\0"
+
+About = TypeVar("About")
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names for a sentence; of many, the first ten and how many more there are."""
-    more = f" and {len(names) - _MOST_LISTED:,} more" * (len(names) > _MOST_LISTED)
-    return f"{', '.join(names[:_MOST_LISTED])}{more}"
+@final
+@frozen
+class SignedDocument:
+    """A document as it travels; whose it is, is checked by `is_signed_by`."""
+
+    line: bytes  # with its end
+    signature: bytes
+    body: bytes
+
+    @classmethod
+    def sign(cls, identity: Identity, line: bytes, body: bytes = b"") -> Self:
+        """Return the document with the signature of a member."""
+        return cls(line, identity.sign(_message(line, body)), body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Return the parts of a document; where no line ends in time, the line is empty and about nothing."""
+        ends = data.find(b"\n", 0, MOST_LINE_BYTES) + 1
+        body_begins = ends + SIGNATURE_BYTES
+        return cls(data[:ends], data[ends:body_begins], data[body_begins:])
+
+    def to_bytes(self) -> bytes:
+        """Return the document as it travels."""
+        return self.line + self.signature + self.body
+
+    def is_signed_by(self, member: Member) -> bool:
+        """Return whether a member signed line and body."""
+        return member.has_signed(_message(self.line, self.body), self.signature)
+
+    def about(self, kind: str, of: type[About], damaged: TutelageError) -> About:
+        """Return the record of the line; a line that is not exactly as it would be written is damage."""
+        record = record_in(self.line, kind, of, damaged)
+        if document(kind, record) != self.line:
+            raise damaged
+        return record
 
 
-def write_again(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, in place of what was there."""
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    write_new(part, data)
-    part.replace(path)
-
-
-def write_once(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten."""
-    part = _part_of(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Parts of this name only: others may be written on other machines.
-        with hold_folder(path.parent, f".{path.name}.*.part"):
-            write_new(part, data, 0o644)
-            try:
-                put_new(part, path)
-            except FileExistsError:
-                with suppress(InvalidDataError):
-                    if read_within(path, len(data)) == data:
-                        return
-                raise InvalidDataError(
-                    f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, "
-                    "remove it and repeat the command."
-                ) from None
-        with suppress(OSError):  # the new name survives a power cut, where the system can make it
-            sync(path.parent)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be written: {error.strerror}.") from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
-
-
-def require_room(path: Path) -> None:
-    """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing."""
-    if os.path.lexists(path):
-        raise InvalidDataError(
-            f"{path} already exists, but its budget was not spent from this ledger. Nothing was spent. Use the home "
-            "folder and the ledger that the file was made with; remove the file only if another person put it there."
-        )
-    probe = _part_of(path)
-    try:
-        write_new(probe, b"", 0o644)
-        probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidDataError(
-            f"{path} cannot be written: {error.strerror}. Nothing was spent."
-        ) from None
-
-
-def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write `data` to a file that is not there yet, with these permissions, through to the disk; make its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read_within(path: Path, most: int = MOST_BYTES_OF_A_DOCUMENT) -> bytes:
-    """Return the bytes of the plain file at `path`, of at most `most` bytes; a pipe is not waited for."""
-    if "\0" in str(path):
-        raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.")
-    try:
-        return read_input(path, most)
-    except FileNotFoundError:
-        raise InvalidDataError(f"{path} does not exist.") from None
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _part_of(path: Path) -> Path:
-    return path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+def _message(line: bytes, body: bytes) -> bytes:
+    """Return the bytes that are signed."""
+    return _CONTEXT + line + hashlib.sha256(body).digest()

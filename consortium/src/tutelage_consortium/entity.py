@@ -34,9 +34,11 @@ from tutelage.preflight import Sight, told_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.documents import require_room
+from tutelage_consortium.files import require_room
+from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Member, Role, names_of
-from tutelage_consortium.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
+from tutelage_consortium.mailbox import Mailbox, batch_status
+from tutelage_consortium.messages import Header, Kind, seal, sealed_by
 from tutelage_consortium.sums import Round, SharedSums, Sums
 
 _VOTES, _KEYS = "votes", "keys.json"  # with the keys that the shares were first made for

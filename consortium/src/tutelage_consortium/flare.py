@@ -28,7 +28,8 @@ from nvflare.fuel.f3.streaming import stream_const
 from tutelage._internal.gate import read_input
 from tutelage._internal.records import Entries
 from tutelage.exceptions import InvalidDataError
-from tutelage_consortium.documents import MOST_BYTES, write_once
+from tutelage_consortium.documents import MOST_BYTES
+from tutelage_consortium.files import write_once
 
 CHANNEL = "tutelage"
 TOPIC = "mail"

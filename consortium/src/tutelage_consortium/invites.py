@@ -9,12 +9,7 @@ from typing import final
 from tutelage._internal.records import Entries, frozen, record_in
 from tutelage.exceptions import InvalidDataError
 from tutelage.signing import document
-from tutelage_consortium.documents import (
-    MOST_BYTES_OF_A_DOCUMENT,
-    read_within,
-    write_again,
-    write_new,
-)
+from tutelage_consortium.files import MOST_BYTES_OF_A_DOCUMENT, read_within, write_again, write_new
 
 _INVITE = "invite.json"
 _SETTINGS = "settings.json"

@@ -22,7 +22,7 @@ from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import by_identity, frozen, plain, record_in
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError
-from tutelage_consortium.documents import read_within
+from tutelage_consortium.files import read_within
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 

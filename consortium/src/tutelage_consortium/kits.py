@@ -21,7 +21,7 @@ from tutelage._internal.extras import install
 from tutelage._internal.records import frozen, record_in
 from tutelage.exceptions import FederationError, InvalidParameterError, quote
 from tutelage.signing import document, require_name
-from tutelage_consortium.documents import read_within, write_again, write_new
+from tutelage_consortium.files import read_within, write_again, write_new
 
 SERVER = "server"  # FLARE's own name for it
 _DAYS = 3_650

@@ -20,8 +20,9 @@ from tutelage_consortium.batches import Batch
 from tutelage_consortium.computing_party import ComputingParty
 from tutelage_consortium.consortium import Consortium
 from tutelage_consortium.entity import Entity
+from tutelage_consortium.home import Home
 from tutelage_consortium.keys import Role, names_of
-from tutelage_consortium.mailbox import BatchStatus, Home, Mailbox, batch_status
+from tutelage_consortium.mailbox import BatchStatus, Mailbox, batch_status
 from tutelage_consortium.sums import REHEARSAL, Round, SharedSums
 
 # Private: rows with the columns of the schema, class indices, and ids or None.

@@ -36,7 +36,8 @@ from tutelage.privacy import ONE_ENTITY
 from tutelage.targets import Classes
 from tutelage_consortium import sharing
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.documents import MOST_PAYLOAD_BYTES, read_within
+from tutelage_consortium.documents import MOST_PAYLOAD_BYTES
+from tutelage_consortium.files import read_within
 from tutelage_consortium.schemes import Draft, Expected, hashes_of, shares_of
 from tutelage_consortium.terms import DEFAULT_METHOD, Terms
 
