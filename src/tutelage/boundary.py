@@ -8,7 +8,6 @@ draws a share of the noise or none, pay at a door of their own (`BatchBoundary`)
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ import numpy as np
 
 from tutelage import mechanisms
 from tutelage._internal.records import by_keywords
-from tutelage._internal.typing import ABSTAIN, NeverPickled
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, NeverPickled
 from tutelage.accounting.calibration import require_within
 from tutelage.accounting.filter import Filter, holding
 from tutelage.events import Composed, Event, Repeated
@@ -35,18 +34,25 @@ from tutelage.exceptions import (
     TutelageError,
 )
 from tutelage.ledger import Labels, Ledger
-from tutelage.ledger.account import Account, CampaignVotes, NewQueries, Queries, Reservation
+from tutelage.ledger.account import (
+    Account,
+    CampaignVotes,
+    NewQueries,
+    Queries,
+    Reservation,
+    Settled,
+)
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.history import History
-from tutelage.ledger.ledger import existing_ledger, open_ledger, require_terms
+from tutelage.ledger.ledger import LedgerOrPath, existing_ledger, open_ledger, require_terms
 from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.requests import (
     Answer,
+    Asking,
     Kept,
-    Learned,
     Public,
     Request,
     Result,
@@ -59,12 +65,14 @@ from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.terms import Asked, Terms, terms_of
 
-# The names of the package's own mechanisms, as keys have them.
-_OWN_NAMES: dict[str, type[Mechanism]] = {
-    name: kind
+_OWN_MECHANISMS: list[type[Mechanism]] = [
+    kind
     for kind in vars(mechanisms).values()
     if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
-    for name in (kind.__qualname__, kind.key_name)
+]
+# Their names, as keys have them.
+_OWN_NAMES = {kind.__qualname__: kind for kind in _OWN_MECHANISMS} | {
+    kind.key_name: kind for kind in _OWN_MECHANISMS
 }
 Filing = Callable[[int, Any], object]
 Guard = Callable[[History], object]
@@ -118,29 +126,31 @@ class Boundary:
     @property
     def reservations(self) -> frozenset[int]:
         """The entries of the ledger under which all answers were drawn, now or earlier."""
-        others = [key for key, is_here in self._drawn.items() if not is_here]
-        return frozenset(self._reserved) | (
-            self.account.drawn_under(others) if others else frozenset()
-        )
+        earlier = [key for key, is_here in self._drawn.items() if not is_here]
+        if not earlier:
+            return frozenset(self._reserved)
+        return self.account.drawn_under(earlier) | self._reserved
 
     @property
     def event(self) -> Event:
         """All that was charged here."""
         events = [answer.event for answer in self._answered]
-        return events[0] if len(events) == 1 else Composed(tuple(events))
+        if len(events) == 1:
+            return events[0]
+        return Composed(tuple(events))
 
     @property
     def cost(self) -> float:
         """The cost of all that was charged here, in ε of the budget."""
         return sum(answer.cost for answer in self._answered)
 
-    def run(self, steps: Generator[Request | Learned, Any, Result]) -> Result:
+    def run(self, steps: Asking[Result]) -> Result:
         """Answer one request after the other, and return what the method makes of the answers."""
         try:
             return driven(
                 steps,
                 self._answer,
-                lambda asked: self.account.keep(asked.name, asked.make),
+                lambda learned: self.account.keep(learned.name, learned.make),
             )
         except InvalidDataError as error:
             if self.cost:
@@ -152,22 +162,28 @@ class Boundary:
 
     def _answer(self, request: Request) -> Answer | None:
         """Return the answers to a request, to the first rows of it, or to what earlier releases asked."""
-        if request.earlier:  # which is not asked of the people of this release
-            keys, event = self.keys(request), Repeated(self.event_of_one(request), 0)
-            found = self.account.recall_earlier(keys)
-            if not found or (len(found) < len(set(keys)) and request.is_of_sum):
-                return None
-            self.n_earlier += len(found)
-            return Answer(
-                np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0
-            )
-        return self._release_in_part(request) if request.partial else self.release(request)
+        if request.earlier:
+            return self._recall_earlier(request)
+        if request.partial:
+            return self._release_in_part(request)
+        return self.release(request)
+
+    def _recall_earlier(self, request: Request) -> Answer | None:
+        """Return what earlier releases answered: it is not asked of the people of this release."""
+        keys = self.keys(request)
+        event = Repeated(self.event_of_one(request), 0)
+        answers = self.account.recall_earlier(keys)
+        if not answers or (len(answers) < len(set(keys)) and request.is_of_sum):
+            return None
+        self.n_earlier += len(answers)
+        values = np.array([answers.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64)
+        return Answer(values, event, 0.0)
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
         first = next(method.steps(public))
         if isinstance(first, Request):
-            self._recalled(first, self.event_of_one(first), self.keys(first))
+            self._recall_with_room(first, self.event_of_one(first), self.keys(first))
         elif not self.account.keeps(first.name):  # so nothing was asked by it
             most = method.event(public.sizes)
             self.account.quote(most.event, most.count)
@@ -192,7 +208,7 @@ class Boundary:
             return len(keys)
         return self.account.fitting(self.event_of_one(request), keys)
 
-    def recalled(self, request: Request) -> dict[bytes, Labels]:
+    def recall(self, request: Request) -> dict[bytes, Labels]:
         """Return the remembered answers of a request by their keys; repeating them costs nothing."""
         return self.account.recall(self.keys(request))
 
@@ -204,75 +220,88 @@ class Boundary:
         keys = self.keys(request)
         with self.account.turn(keys if self._unstored is None else ()):
             self.store_late()
-            answers, event, cost = self._answers(request, keys, guard)
-        self._answered.append(
-            Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost)
-        )
-        return self._answered[-1]
+            labels, event, cost = self._labels(request, keys, guard)
+        # values: (queries, numbers)
+        values = np.array([labels[key] for key in keys], dtype=np.int64)
+        answer = Answer(values, event, cost)
+        self._answered.append(answer)
+        return answer
 
     def _release_in_part(self, request: Request) -> Answer | None:
         """Return the answers to the first rows, as many as the budget allows; None for none."""
         keys = self.keys(request)
-        while fitting := self.fitting(request, keys):
+        while True:
+            fitting = self.fitting(request, keys)
+            if not fitting:
+                return None
             with suppress(BudgetExceededError):  # somebody else spent in between
                 return self.release(request.of_rows(slice(fitting)))
-        return None
 
-    def _answers(
+    def _labels(
         self, request: Request, keys: list[bytes], guard: Guard | None
     ) -> tuple[Mapping[bytes, Labels], Event, float]:
         """Return the answer to each key, while no other release goes on through the ledger."""
-        event, places = self.event_of_one(request), first_places(keys)
+        event = self.event_of_one(request)
+        places = first_places(keys)
         # Of new ones room is found before anybody casts a ballot.
-        answers = self._recalled(request, event, places)
+        answers = self._recall_with_room(request, event, places)
         self._drawn = dict.fromkeys(answers, False) | self._drawn
         new = [key for key in places if key not in answers]
         if not new:
             return answers, Repeated(event, 0), 0.0
         if guard is not None:
             guard(self.ledger.history())
-        mechanism: Any = request.mechanism
-        rows = np.array([places[key] for key in new])
-        ballots: Any = request.ballot.cast(self.prepared, request, rows)
-        predictions = None if request.predictions is None else request.predictions[rows]
-        wishes = isinstance(ballots, Wishes)
-        if not wishes:
-            mechanism.check(ballots, predictions)
-        if wishes != request.campaign or not request.form.holds(ballots.form):
-            raise InvalidBallotError("The ballots do not have the form that the request asks for.")
-        if wishes:  # people vote while they have votes left, and the first batch pays for all
-            voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
-            campaign: Any = event
-            granted = self.account.reserve(
-                CampaignVotes(campaign, self._campaign(request), voters, wanted, len(new))
-            )
-            counted = ballots.counted(granted.votes)
-            paid = Repeated(event, int(granted.is_paid_now))
-            settled, _ = self._settled(
-                request, granted.reservation, new, counted, None, granted.campaign
-            )
-            return {**answers, **settled.labels}, paid, self.account.share_of(paid)
+
+        ballots, predictions = self._cast(request, np.array([places[key] for key in new]))
+        if isinstance(ballots, Wishes):
+            drawn, paid = self._draw_granted(request, event, new, ballots)
+            return {**answers, **drawn}, paid, self.account.share_of(paid)
+
         reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
-        reservation = reserved.reservation
         self._drawn = dict.fromkeys(answered, False) | self._drawn
-        if reservation is None:
+        if reserved.reservation is None:
             return answered, Repeated(event, 0), 0.0
         if len(answered) > len(answers):  # others were quicker, where the ledger takes no turns
-            left = np.array([key not in answered for key in new])
+            is_left = np.array([key not in answered for key in new])
             new = [key for key in new if key not in answered]
-            ballots, predictions = (
-                ballots.select(left),
-                None if predictions is None else predictions[left],
-            )
-        settled, happened = self._settled(request, reservation, new, ballots, predictions)
+            ballots = ballots.select(is_left)
+            predictions = None if predictions is None else predictions[is_left]
+        settled, happened = self._draw(request, reserved.reservation, new, ballots, predictions)
         return answered | settled.labels, happened, settled.share
+
+    def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
+        """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
+        ballots: Any = request.ballot.cast(self.prepared, request, rows)
+        predictions = None if request.predictions is None else request.predictions[rows]
+        is_campaign = isinstance(ballots, Wishes)
+        if not is_campaign:
+            request.mechanism.check(ballots, predictions)
+        if is_campaign != request.campaign or not request.form.holds(ballots.form):
+            raise InvalidBallotError("The ballots do not have the form that the request asks for.")
+        return ballots, predictions
+
+    def _draw_granted(
+        self, request: Request, event: Any, new: list[bytes], wishes: Wishes
+    ) -> tuple[dict[bytes, Labels], Event]:
+        """Return new labels of a campaign, and what was paid: people vote while they have votes left.
+
+        The first batch pays for all.
+        """
+        voters = Voters(wishes.names, wishes.digest)
+        wanted = wishes.votes.per_teacher()
+        granted = self.account.reserve(
+            CampaignVotes(event, self._campaign(request), voters, wanted, len(new))
+        )
+        ballots = wishes.counted(granted.votes)
+        settled, _ = self._draw(request, granted.reservation, new, ballots, None, granted.campaign)
+        return settled.labels, Repeated(event, int(granted.is_paid_now))
 
     def event_of_one(self, request: Request) -> Event:
         """Return the most that one answer can be."""
         return request.mechanism.most(request.form, simulated=self._noise.simulated)
 
-    def _recalled(
+    def _recall_with_room(
         self, request: Request, event: Event, keys: Collection[bytes]
     ) -> Mapping[bytes, Labels]:
         """Return the remembered answers of a request, and refuse it where there is no room for what is new of it."""
@@ -283,15 +312,15 @@ class Boundary:
             self.account.quote(event, 1)
         return answers
 
-    def _settled(
+    def _draw(
         self,
         request: Request,
         reservation: Reservation,
         keys: list[bytes],
         ballots: Any,
-        predictions: Any,
+        predictions: FloatArray | None,
         campaign: Reservation | None = None,
-    ) -> tuple[Any, Event]:
+    ) -> tuple[Settled, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         if self._file is not None:
             self._file(reservation.number, ballots)
@@ -306,11 +335,15 @@ class Boundary:
             # It stays spent, and the step is closed: it must not be drawn again for free.
             self.account.forfeit(reservation)
             raise
+
         self.kept.append(Kept(request, ballots, drawn, predictions))
-        # The mechanisms of a campaign were charged once, by the campaign.
-        happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(keys, True)
-        self._reserved |= {one.number for one in (reservation, campaign) if one is not None}
+        self._reserved.add(reservation.number)
+        happened = drawn.event
+        if campaign is not None:
+            # The mechanisms of a campaign were charged once, by the campaign.
+            happened = Repeated(campaign.event, 0)
+            self._reserved.add(campaign.number)
         # Until it is stored, or in vain: whatever interrupts this, noise that was drawn is never drawn a second time.
         self._unstored = reservation, answers, happened
         try:
@@ -351,7 +384,7 @@ class Boundary:
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
 
 
-class HasQueries(Protocol):
+class _HasQueries(Protocol):
     """A batch, of which the boundary knows how many queries it has."""
 
     @property
@@ -385,7 +418,7 @@ class BatchBoundary:
         with self.ledger.begin(None, whom) as scope:
             yield type(self)(self.ledger, self._name_of, scope.account)
 
-    def recalled(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
+    def recall(self, keys: Collection[bytes]) -> dict[bytes, Labels]:
         """Return the remembered answers among keys."""
         return self._account.recall(keys)
 
@@ -393,22 +426,22 @@ class BatchBoundary:
         """Refuse what has no room; spend nothing."""
         self._account.quote(most, queries)
 
-    def paid(self, batch: HasQueries) -> Reservation | None:
-        """Return what was paid for a batch, or None."""
+    def payment_for(self, batch: _HasQueries) -> Reservation | None:
+        """Return the reservation that paid for a batch, or None."""
         return self._account.find(self._name_of(batch))
 
-    def is_closed(self, batch: HasQueries) -> bool:
+    def is_closed(self, batch: _HasQueries) -> bool:
         """Return whether a batch was paid for and is settled."""
-        paid = self.paid(batch)
+        paid = self.payment_for(batch)
         return paid is not None and self._account.is_settled(paid)
 
-    def open(self, batch: HasQueries, event: Event) -> Reservation:
+    def open(self, batch: _HasQueries, event: Event) -> Reservation:
         """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
         return self._account.reserve(Queries(event, batch.n_queries, self._name_of(batch)))
 
     def share(
         self,
-        batch: HasQueries,
+        batch: _HasQueries,
         paid: Reservation,
         draw: Callable[[NoiseSource], _Stored],
         keep: Callable[[_Stored], _Stored],
@@ -451,7 +484,7 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
 class Budget(NeverPickled):
     """The budget that one fit spends from; it knows the people."""
 
-    ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
+    ledger: LedgerOrPath | None  # None for one that holds this fit alone
     asked: Asked
     digest: Callable[[], bytes]  # of the people whose rows the ledger is tied to
     unit: PrivacyUnit  # whom it protects
@@ -465,40 +498,44 @@ class Budget(NeverPickled):
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the noise with which the release was begun, or else the least that its terms allow."""
-        if (begun := self.begun) is not None:  # never found again, which might give other digits
-            return begun
+        stored = self.stored_noise
+        if stored is not None:  # never found again, which might give other digits
+            return stored
         return self.terms.least_noise(event_of)
+
+    @property
+    def _existing(self) -> Ledger | None:
+        return existing_ledger(self.ledger)
 
     @property
     def terms(self) -> Terms:
         """The terms of this release, by what its ledger holds now."""
-        existing = existing_ledger(self.ledger)
-        return terms_of(
-            self.asked, self.method.needs.accounting, None if existing is None else existing.limit
-        )
+        existing = self._existing
+        limit = None if existing is None else existing.limit
+        return terms_of(self.asked, self.method.needs.accounting, limit)
 
     @property
-    def begun(self) -> float | None:
+    def stored_noise(self) -> float | None:
         """The noise that was found for this release, or for the first of its question that has a name."""
-        existing = existing_ledger(self.ledger)
-        return (
-            None if existing is None else existing.register.noise_of(self.identity, self.question)
-        )
+        existing = self._existing
+        if existing is None:
+            return None
+        return existing.register.noise_of(self.identity, self.question)
 
-    def opened(self, method: Method, sizes: Sizes) -> Ledger:
+    def open_ledger(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger; the file of a new one appears with its first reservation."""
-        asked, terms = self.asked, self.terms
+        terms = self.terms
         most = method.event(sizes)
         ledger = open_ledger(
             self.ledger,
             most.event,
             most.count,
             epsilon=None if terms.limit is None else terms.limit.epsilon,
-            delta=asked.delta,
+            delta=self.asked.delta,
             unit=self.unit,
             accounting=terms.accounting,
             # Noise that is found was found at the other order, and the same fit must find it again.
-            suited=asked.given,
+            suited=self.asked.given,
             check=self._refuse_second,
         )
         self.check_people(ledger)
@@ -512,9 +549,8 @@ class Budget(NeverPickled):
 
     def intent(self, noise: float | None, most: Event) -> Intent:
         """Return what a ledger knows the release by."""
-        return Intent(
-            self.identity, self.question, most, None if self.asked.given else noise, self.release
-        )
+        found_noise = None if self.asked.given else noise
+        return Intent(self.identity, self.question, most, found_noise, self.release)
 
     def whom(self, shard_ids: Callable[[], Sequence[str]], left_out: str) -> Whom:
         """Return whose data a release uses; of one with a name, each shard of rows is a person."""
@@ -529,7 +565,7 @@ class Budget(NeverPickled):
 
     def check(self) -> None:
         """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
-        existing = existing_ledger(self.ledger)
+        existing = self._existing
         if existing is None:
             self._refuse_second()
         else:
@@ -546,14 +582,13 @@ class Budget(NeverPickled):
 
         No cohort is named if the release was begun before, or has no name.
         """
-        existing, limit = existing_ledger(self.ledger), self.limit_for(most)
+        existing = self._existing
+        limit = self.limit_for(most)
         rooms = {} if existing is None else existing.register.rooms(most)
-        new = (
-            {}
-            if self.release is None or self.release in rooms
-            else {self.release: limit.fitting(most, 0)}
-        )
-        return limit.share(limit.cost(most)), {**rooms, **new} if new else {}
+        share = limit.share(limit.cost(most))
+        if self.release is None or self.release in rooms:
+            return share, {}
+        return share, {**rooms, self.release: limit.fitting(most, 0)}
 
     def limit_for(self, most: Event) -> Filter:
         """Return the limit of the ledger, or of a new one, which without a budget just holds what is `most`."""
@@ -561,27 +596,33 @@ class Budget(NeverPickled):
 
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
-        existing = (
-            existing_ledger(self.ledger) if self.release is None and self.begun is None else None
-        )
-        return None if existing is None or existing.account.fitting(most) else existing
+        if self.release is not None or self.stored_noise is not None:
+            return None
+        existing = self._existing
+        if existing is None or existing.account.fitting(most):
+            return None
+        return existing
 
     def _refuse_second(self) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
         if self.ledger is None or isinstance(self.ledger, Ledger):
             return
-        if others := ledgers_near(Path(self.ledger)):
-            digest, people = self.digest(), self.people()
-            if other := next((path for path in others if _is_of(path, digest, people)), None):
+        others = ledgers_near(Path(self.ledger))
+        if not others:
+            return
+        digest = self.digest()
+        people = self.people()
+        for path in others:
+            if _is_of(path, digest, people):
                 raise LedgerMismatchError(
-                    f"{other.name} contains the budget of these data, or of some of these people. Pass it as `ledger`; "
+                    f"{path.name} contains the budget of these data, or of some of these people. Pass it as `ledger`; "
                     "another ledger would be a second budget."
                 )
 
 
 def _is_of(path: Path, digest: bytes, people: Sequence[str]) -> bool:
     with suppress(LedgerError):  # one that cannot be read
-        other = Ledger.open(path, read_only=True).register
-        known = other.knows(people)  # one by one, if its releases have names
-        return other.is_of(digest) or (known is not None and bool(known.any()))
+        register = Ledger.open(path, read_only=True).register
+        known = register.knows(people)  # one by one, if its releases have names
+        return register.is_of(digest) or (known is not None and bool(known.any()))
     return False

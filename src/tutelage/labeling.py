@@ -246,7 +246,7 @@ class LabelingSession:
         rows, student = self._checked_rows(X_public, predictions)
         request = self._request(rows, student)
         hashes = self._boundary.keys(request)
-        answers = self._boundary.recalled(request)
+        answers = self._boundary.recall(request)
         if len(answers) < len(set(hashes)):
             raise InvalidDataError(
                 "`X_public` holds a row that this ledger has no label for with this mechanism, question and columns. "

@@ -168,16 +168,14 @@ class PreparedRelease(Private):
         """
         so_far = self._progress
         with so_far.lock, on_one_day(), config_context(transform_output="default"):
-            if so_far.released is None:
-                self._make(so_far, file)
-            found = so_far.released
-            if found is not None and found.publication is None and self.once.proposal is not None:
-                found = so_far.released = self._tested(self.once.proposal, found)
-            if found is not None and so_far.finished is None:
-                so_far.finished = self.finish(found)
+            released = so_far.released or self._make(so_far, file)
+            if released.publication is None and self.once.proposal is not None:
+                released = so_far.released = self._test(self.once.proposal, released)
+            if so_far.finished is None:
+                so_far.finished = self.finish(released)
         return so_far.finished
 
-    def _make(self, so_far: _Progress, file: Filing | None) -> None:
+    def _make(self, so_far: _Progress, file: Filing | None) -> Released:
         """Spend, draw and release; what came out is kept before anything more can fail."""
         method = self.method
         public = self.public
@@ -201,46 +199,48 @@ class PreparedRelease(Private):
             boundary.require_room(method, public)
             boundary.prepared = method.prepare(public, self.people)
         if so_far.before is None:
-            so_far.before = self._counted()
-        try:
-            drawn = self._in_turn(boundary)
-        except LedgerOvertakenError:  # before anything was spent
-            boundary.ledger = self.budget.opened(method, public.sizes)
-            drawn = self._in_turn(boundary)
-        so_far.released = found = self._result(boundary, drawn, day)
-        if drawn.before.spent > 0 and (self.once.release is None or not found.drawn):
-            warn(_continued(drawn.before, found), BudgetContinuedWarning)
-        if so_far.before:
-            warn(_repeated(so_far.before + 1, found), RepeatedFitWarning)
+            so_far.before = self._count_without_ledger()
 
-    def _tested(self, proposal: Proposal, found: Released) -> Released:
+        try:
+            drawn = self._draw_in_turn(boundary)
+        except LedgerOvertakenError:  # before anything was spent
+            boundary.ledger = self.budget.open_ledger(method, public.sizes)
+            drawn = self._draw_in_turn(boundary)
+        released = so_far.released = self._result(boundary, drawn, day)
+        if drawn.before.spent > 0 and (self.once.release is None or not released.drawn):
+            warn(_sentences_of_continued(drawn.before, released), BudgetContinuedWarning)
+        if so_far.before:
+            warn(_sentences_of_repeated(so_far.before + 1, released), RepeatedFitWarning)
+        return released
+
+    def _test(self, proposal: Proposal, released: Released) -> Released:
         """Return a release with what may be claimed of it after the test of a proposal."""
         whom = replace(self._whom, digest=None)  # the release wrote down whose data they are
-        with found.ledger.begin(None, whom) as scope:
+        with released.ledger.begin(None, whom) as scope:
             publication = publication_after_test(
                 proposal,
-                found.labels,
-                found.owner["votes_"],
+                released.labels,
+                released.owner["votes_"],
                 self.most,
-                self.public.rows[found.outcome.queries],
-                found.ledger,
+                self.public.rows[released.outcome.queries],
+                released.ledger,
                 scope.account,
                 question=str(self.public.question),
-                n_drawn=found.drawn,
+                n_drawn=released.drawn,
                 noise=self.noise,
             )
-        if found.epsilon == found.state.guarantee():  # which holds the test already
-            return replace(found, publication=publication)
-        return replace(found, publication=publication, epsilon=publication.data_independent)
+        if released.epsilon == released.state.guarantee():  # which holds the test already
+            return replace(released, publication=publication)
+        return replace(released, publication=publication, epsilon=publication.data_independent)
 
-    def _counted(self) -> int:
+    def _count_without_ledger(self) -> int:
         """Return how many fits without a ledger there were before this one, and count it."""
         if self.budget.ledger is not None or self.noise.simulated:
             return 0
-        one = self.method.event_of_one(replace(self.public.sizes, unit=ONE_TEACHER))
-        return WITHOUT_LEDGER.count(one, self.most.count, self.budget.unit.name)
+        event = self.method.event_of_one(replace(self.public.sizes, unit=ONE_TEACHER))
+        return WITHOUT_LEDGER.count(event, self.most.count, self.budget.unit.name)
 
-    def _in_turn(self, boundary: Boundary) -> _Drawn:
+    def _draw_in_turn(self, boundary: Boundary) -> _Drawn:
         """Return what is released while no other release goes on through the ledger."""
         ledger = boundary.ledger
         budget = self.budget
@@ -252,8 +252,7 @@ class PreparedRelease(Private):
                 self._prepare_those(scope.taking_part, boundary, name)
                 # Found in the turn of this release: one that it waited for is an earlier one.
                 earlier = ledger.register.earlier_releases(budget.question, name)
-            asked = self.method.steps(replace(self.public, earlier=earlier))
-            outcome = boundary.run(asked)
+            outcome = boundary.run(self.method.steps(replace(self.public, earlier=earlier)))
             # The number of queries may depend on answers. `most` counts all that could have been asked.
             ended = scope.end(boundary.reservations, self.most)
         return _Drawn(outcome, scope.before, ended.after, ended.alone, earlier)
@@ -261,22 +260,27 @@ class PreparedRelease(Private):
     def _prepare_those(self, taking_part: Any, boundary: Boundary, name: str) -> None:
         """Prepare the people who have budget for a release with a name."""
         people: Any = self.people
-        is_new = name not in boundary.ledger.register.rooms(self.most)
-        few = few_take_part(taking_part, self.method.mechanism, name) if is_new else None
-        if few is not None and not self.once.insist:
-            raise PreflightError(f"{literal(few)} {TO_INSIST}")
+        if name not in boundary.ledger.register.rooms(self.most):
+            few = few_take_part(taking_part, self.method.mechanism, name)
+            if few is not None and not self.once.insist:
+                raise PreflightError(f"{literal(few)} {TO_INSIST}")
         boundary.require_room(self.method, self.public)
         boundary.prepared = self.method.prepare(self.public, people.only(taking_part))
 
     def _result(self, boundary: Boundary, drawn: _Drawn, day: str) -> Released:
         outcome = drawn.outcome
-        alone = drawn.alone
         state = drawn.after
-        # The noise of a release that was interrupted or repeated was drawn before, in part or all of it.
-        event = boundary.event if alone is None or drawn.before.spent == 0 else alone
-        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        event = boundary.event
+        epsilon = state.guarantee()
         by_itself = data_independent.epsilon(self.most, state.delta)
-        is_alone = alone is not None and by_itself.epsilon <= state.budget
+        # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
+        if drawn.alone is not None:
+            # The noise of a release that was interrupted or repeated was drawn before, in part or all of it.
+            if drawn.before.spent != 0:
+                event = drawn.alone
+            if by_itself.epsilon <= state.budget:
+                epsilon = by_itself
+
         facts = self.method.facts(outcome.n_teachers, len(outcome.rounds))
         n_drawn = boundary.n_drawn
         n_remembered = boundary.n_remembered
@@ -287,7 +291,7 @@ class PreparedRelease(Private):
             outcome=outcome,
             labels=Release(outcome.labels, event, boundary.cost),
             facts=facts,
-            epsilon=by_itself if is_alone else state.guarantee(),
+            epsilon=epsilon,
             state=state,
             day=day,
             drawn=n_drawn,
@@ -299,37 +303,39 @@ class PreparedRelease(Private):
         )
 
 
-def _continued(before: LedgerState, found: Released) -> str:
+def _sentences_of_continued(before: LedgerState, released: Released) -> str:
     """Return the warning of a release that continues a budget; `before` is the budget before the release."""
-    after = found.state
-    cost = found.labels.cost
-    said = (
+    after = released.state
+    cost = released.labels.cost
+    text = (
         f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {printed_up(after.delta)}: "
         f"{_upward(before.spent)} was spent before it, {_upward(cost)} by it, and "
         f"{-round_up(-after.remaining) + 0.0:.12g} remains."
     )
-    if found.remembered and found.facts.of_sums:
-        said += (
+    if released.remembered and released.facts.of_sums:
+        text += (
             " The sums were released before. This fit returned them at no cost, and did not use its private rows "
             "or labels. For another label column pass another `question`."
         )
-    elif found.remembered:
-        which = f"{found.remembered:,} of its queries" if found.drawn else "All its queries"
-        said += (
+    elif released.remembered:
+        which = f"{released.remembered:,} of its queries" if released.drawn else "All its queries"
+        text += (
             f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit "
             "did not vote on them. For labels from these rows, ask about other public rows, or another `question`."
         )
-    return f"{said} {FEW_VOTES_LEFT}" if found.drawn and cost == 0 else said
+    if released.drawn and cost == 0:
+        text += f" {FEW_VOTES_LEFT}"
+    return text
 
 
-def _repeated(number: int, found: Released) -> str:
+def _sentences_of_repeated(number: int, released: Released) -> str:
     """Return the warning of a fit without a ledger; `number` counts those of this process."""
-    delta = found.state.delta
+    delta = released.state.delta
     unit, together = WITHOUT_LEDGER.total(delta)
     return (
         f"This is fit {number} without a ledger in this process. If all of them used the same people, together they "
         f"guarantee one {unit} ε = {_upward(together)} at δ = {printed_up(delta)}, and not the "
-        f"{_upward(found.epsilon.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they "
+        f"{_upward(released.epsilon.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they "
         "spend, or choose settings on public data (docs/pitfalls.md)."
     )
 

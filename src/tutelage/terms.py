@@ -83,14 +83,16 @@ def terms_of(asked: Asked, accounting: Accounting, held: Filter | None) -> Terms
     cost of its own. A budget for several equal releases gives the least noise with which so many stay within it.
     """
     if held is not None:
-        stated = asked.epsilon if asked.budget is None else asked.epsilon or held.epsilon
+        stated = asked.epsilon
+        if asked.budget is not None:
+            stated = stated or held.epsilon
         return Terms(held, asked.epsilon, asked.releases, stated, accounting, accounting)
     if asked.given and asked.budget is None:
         return Terms(None, None, 1, None, accounting, accounting)
     target = asked.budget or asked.epsilon or DEFAULT_EPSILON
-    kept = _accounting_of_new(asked, accounting, target)
-    limit = limit_of(target, asked.delta, kept)
-    return Terms(limit, asked.epsilon, asked.releases, asked.epsilon or target, kept, accounting)
+    of_new = _accounting_of_new(asked, accounting, target)
+    limit = limit_of(target, asked.delta, of_new)
+    return Terms(limit, asked.epsilon, asked.releases, asked.epsilon or target, of_new, accounting)
 
 
 def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> Accounting:
@@ -107,7 +109,9 @@ def _accounting_of_new(asked: Asked, accounting: Accounting, target: float) -> A
     alone = limit_of(asked.epsilon, asked.delta, accounting)
     noise = noise_within(alone, _one_sum)
     shared = limit_of(target, asked.delta, Accounting.RENYI)
-    return Accounting.RENYI if shared.cost(_one_sum(noise)) <= shared.capacity else accounting
+    if shared.cost(_one_sum(noise)) <= shared.capacity:
+        return Accounting.RENYI
+    return accounting
 
 
 def _one_sum(noise: float) -> Event:

@@ -130,7 +130,7 @@ class Aggregator:
                 self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})
                 earlier = self._earlier(draft.name)  # with what was kept first
             batch = earlier[-1]
-            if self._boundary.paid(batch) is None:
+            if self._boundary.payment_for(batch) is None:
                 require_room(mailbox.batch_path(batch.identifier, self.consortium))
                 self._boundary.open(batch, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
@@ -217,7 +217,7 @@ class Aggregator:
 
     def _settled(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
-        paid = self._boundary.paid(batch)
+        paid = self._boundary.payment_for(batch)
         if paid is None:
             raise StaleBatchError(
                 f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with."
@@ -234,5 +234,5 @@ class Aggregator:
     def _remembered(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
         hashes = self.consortium.scheme.hashes(self._boundary.ledger, batch)
-        remembered = self._boundary.recalled(hashes)
+        remembered = self._boundary.recall(hashes)
         return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)

@@ -221,7 +221,7 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        if (known := boundary.paid(batch)) is not None:
+        if (known := boundary.payment_for(batch)) is not None:
             return known
         # The parties fixed whose votes count.
         if computed := batch_status(self.consortium, mailbox, batch).computed:

@@ -87,7 +87,7 @@ class SharedVotes:
     def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
         hashes = hashes_of(asked, self.terms, boundary.ledger)
-        answered = boundary.recalled(hashes)
+        answered = boundary.recall(hashes)
         first = {query: at for at, query in reversed([*enumerate(hashes)])}
         rows = asked[sorted(place for query, place in first.items() if query not in answered)]
         if not len(rows):

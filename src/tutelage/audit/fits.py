@@ -187,7 +187,7 @@ def _boundary(
             shards,
         ),
     )
-    budget = fit.budget.opened(fit.method, fit.public.sizes)
+    budget = fit.budget.open_ledger(fit.method, fit.public.sizes)
     return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
 
 

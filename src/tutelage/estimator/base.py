@@ -248,7 +248,7 @@ class Estimator(Inputs):
             method = method.with_noise(
                 budget.least_noise(lambda noise: method.with_noise(noise).event(sizes))
             )
-        ledger = budget.opened(method, sizes)
+        ledger = budget.open_ledger(method, sizes)
         most = method.event(sizes)
         budget.check_beginning(ledger, most)
         full = budget.full(most)
@@ -309,7 +309,7 @@ class Estimator(Inputs):
 
         for method in choose.candidates(known):
             one, its_budget = by(method)
-            if its_budget.begun is not None:
+            if its_budget.stored_noise is not None:
                 return dealt(one), its_budget
         # Before a method is chosen, which takes minutes.
         self._with_room(taken, budget, remembered=False)
