@@ -24,7 +24,7 @@ from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.ledger.account import NewQueries, Queries
 from tutelage.ledger.answers import digest_of
 from tutelage.ledger.beginning import Intent, Whom
-from tutelage.ledger.entries import Kind
+from tutelage.ledger.entries import EntryKind
 from tutelage.privacy import ONE_TEACHER
 
 SIGMA, CLASSES = 40.0, 10
@@ -139,14 +139,14 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
     }
     with ledger._opened.held(write=True) as write:
         for number in range(entries // 2):
-            reserved = write.add(Kind.RESERVED, cost["cost"], **cost, batch=f"batch {number}")
+            reserved = write.add(EntryKind.RESERVED, cost["cost"], **cost, batch=f"batch {number}")
             happened = {
                 "reservation": reserved.number,
                 "happened": EVENT.as_dict(),
                 "refund": cost["cost"],
             }
             write.add(
-                Kind.ANSWERED,
+                EntryKind.ANSWERED,
                 -cost["cost"],
                 settles=reserved.number,
                 **happened,

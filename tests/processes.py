@@ -137,7 +137,7 @@ def die_at_event(event: int, folder: Path, *, full: bool = False) -> None:
     connect, sync = sqlite3.connect, os.fsync
     sqlite3.connect = lambda *given, **options: connect(*given, factory=Counted, **options)
     os.fsync = counting(os.fsync)
-    outputs._renamed = counting(outputs._renamed)
+    outputs._rename = counting(outputs._rename)
     sys.addaudithook(heard)
 
 

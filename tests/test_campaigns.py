@@ -31,7 +31,7 @@ from tutelage.exceptions import (
 from tutelage.labeling import ask_in_rounds
 from tutelage.ledger.account import Account
 from tutelage.ledger.campaigns import Voters
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.mechanisms import CappedGNMax
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.selection import RandomRows
@@ -315,7 +315,7 @@ def append_entry(path: Path, settles=None, **fields) -> None:
     with Ledger.open(path)._opened.store.transaction(write=True) as write:
         last = write.last()
         write.append(
-            Entry.after(last, fields.pop("kind", Kind.RESERVED), last.spent, **fields), settles
+            Entry.after(last, fields.pop("kind", EntryKind.RESERVED), last.spent, **fields), settles
         )
 
 

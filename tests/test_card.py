@@ -47,7 +47,7 @@ from tutelage.reporting.record import (
     Reached,
     ReleasePart,
     StudentPart,
-    recorded,
+    record_of,
 )
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -76,7 +76,7 @@ def card(epsilon=None, **changes: Any) -> PrivacyCard:
         "features": ("age", "dose"), "name": "forest", "versions": {"tutelage": "1"}, **BUDGET,
         "created": "2026-01-01T00:00:00+00:00", **changes,
     }  # fmt: skip
-    values["event"] = recorded(values["event"])
+    values["event"] = record_of(values["event"])
 
     def of(kind: type[Any], **more: Any) -> Any:
         """Return the part that has these fields."""

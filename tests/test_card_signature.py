@@ -145,7 +145,7 @@ def test_every_changed_byte_is_found(name, signed, officer):
     path.write_bytes(original)
     assert check_signature(
         signed / "out", "officer", officer.public.has_signed
-    ) == Manifest.checked(signed / "out")
+    ) == Manifest.read_whole(signed / "out")
 
 
 @pytest.mark.parametrize("planted", ["more/card.html", ".notes"])

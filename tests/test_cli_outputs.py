@@ -18,8 +18,8 @@ from runs_of_people import VECTORS, configure_people
 from test_cli import configure, finished, refusal, runs, write_people  # noqa: F401  fixtures
 from tutelage import Ledger, VoteHistogram, published
 from tutelage._internal import outputs
-from tutelage._internal.outputs import NEVER, claimed
-from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_folder, released
+from tutelage._internal.outputs import NEVER, claim_output
+from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_folder, publish_folder
 from tutelage.cli import run
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
@@ -47,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def release(folder: Path, text: str) -> None:
-    with claimed_folder(folder / "out", RESULTS, "stop") as claim, released(claim) as part:
+    with claimed_folder(folder / "out", RESULTS, "stop") as claim, publish_folder(claim) as part:
         (part / "card.json").write_text(text)
 
 
@@ -185,7 +185,7 @@ def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, tmp_path)
     before = contents(tmp_path)
     with (
         pytest.raises(ConfigError, match="private-out has files and was not made by tutelage"),
-        claimed(tmp_path / "out", NEVER, folder=True, way_out="stop"),
+        claim_output(tmp_path / "out", NEVER, folder=True, way_out="stop"),
     ):
         pass
     assert contents(tmp_path) == before
@@ -216,7 +216,7 @@ def test_a_kill_where_names_cannot_be_exchanged_leaves_one_release_whole(tmp_pat
         _, status = os.waitpid(forked(replace), 0)
         missing = not (folder / "out").exists()
         with claimed_folder(folder / "out", RESULTS, "stop"):
-            Manifest.checked(folder / "out")
+            Manifest.read_whole(folder / "out")
         assert [path.name for path in folder.iterdir()] == ["out"]
         text = contents(folder / "out")["card.json"].decode()
         assert text == "two" or contents(folder / "out") == one
@@ -265,14 +265,14 @@ def test_earlier_results_are_kept_until_others_are_in_their_place(tmp_path):
 
 @pytest.mark.parametrize("works", [True, False])
 def test_what_is_put_into_the_folder_meanwhile_is_kept(works, tmp_path, monkeypatch):
-    exchanged = outputs._exchanged if works else lambda *_: False
+    exchanged = outputs._exchange if works else lambda *_: False
 
     def put(part: Path, target: Path) -> bool:
         (target / "notes.txt").write_text("mine")  # after the folder was checked for the last time
         return exchanged(part, target)
 
     release(tmp_path, "one")
-    monkeypatch.setattr(outputs, "_exchanged", put)
+    monkeypatch.setattr(outputs, "_exchange", put)
     with pytest.raises(ConfigError, match=r"notes\.txt would be replaced"):
         release(tmp_path, "two")
     assert contents(tmp_path / "out")["notes.txt"] == b"mine"
@@ -286,7 +286,7 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(finished, ca
     assert called("card", "out", "--state", "access=The registry.", *ledger).returncode == 0
     assert read_card(finished / "out" / "card.json").statements == {"access": "The registry."}
     assert (finished / "out" / "labels.csv").read_bytes() == labels
-    manifest = Manifest.checked(finished / "out")
+    manifest = Manifest.read_whole(finished / "out")
     assert manifest.recorded
     assert manifest.hash in Ledger.open(finished / "private.csv.ledger").history().manifests
     assert called(*AGAIN).returncode == 0
@@ -323,7 +323,10 @@ def test_labels_replace_labels_only(tmp_path, called):
 
 def test_an_output_is_claimed_until_its_process_dies(tmp_path):
     def killed() -> None:
-        with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
+        with (
+            claimed_folder(tmp_path / "out", RESULTS, "stop") as claim,
+            publish_folder(claim) as part,
+        ):
             (part / "card.json").write_text("half")
             os.kill(os.getpid(), 9)
 
@@ -334,7 +337,7 @@ def test_an_output_is_claimed_until_its_process_dies(tmp_path):
         for _ in range(2):
             with (
                 pytest.raises(ConfigError, match="Another process is writing"),
-                claimed(tmp_path / "out", NEVER),
+                claim_output(tmp_path / "out", NEVER),
             ):
                 pass
     assert not list(tmp_path.iterdir())
@@ -375,4 +378,4 @@ def test_of_runs_into_one_folder_only_those_spend_whose_results_are_kept(project
     )
     history = Ledger.open(project / "private.csv.ledger").history()
     assert len(history.charges) == 1
-    assert history.manifests == {Manifest.checked(project / "out").hash}
+    assert history.manifests == {Manifest.read_whole(project / "out").hash}

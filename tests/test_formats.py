@@ -27,7 +27,7 @@ from tutelage.published import budget_of
 from tutelage.publishing import propose, publish_epsilon, record
 from tutelage.publishing.proof import read_claim, write_claim
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.record import Guarantee, Proposed, ReleasePart, StudentPart, recorded
+from tutelage.reporting.record import Guarantee, Proposed, ReleasePart, StudentPart, record_of
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 from tutelage_consortium import Consortium, Identity, Role
@@ -57,7 +57,7 @@ def write(folder: Path) -> None:
     record_release(ledger, lambda _: "0" * 64)
     guarantee = Guarantee(
         epsilon=published.data_independent,
-        event=recorded(accountant.event_at_limits()),
+        event=record_of(accountant.event_at_limits()),
         tested=published.smaller,
         proposal=msgspec.convert(proposal.as_dict(), Proposed),
     )

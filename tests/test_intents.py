@@ -25,7 +25,7 @@ from tutelage.events import NoisySumGaussian, Repeated, count_releases
 from tutelage.exceptions import BudgetExceededError, LedgerTamperedError
 from tutelage.features.scored import ScoredRows
 from tutelage.ledger.account import Account
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.ledger.turns import is_held
 from tutelage.ledger.verification import verify_entries
 from tutelage.mechanisms import NoisySum
@@ -163,16 +163,16 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
     assert [entry.kind for entry in ledger.history().entries][:4] == [
-        Kind.OPENED,
-        Kind.KEPT,
-        Kind.INTENDED,
-        Kind.BOUND,
+        EntryKind.OPENED,
+        EntryKind.KEPT,
+        EntryKind.INTENDED,
+        EntryKind.BOUND,
     ]
     with ledger._opened.hold(write=True) as write:
         last = write.last()
         write.append(
             Entry.after(
-                last, Kind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)
+                last, EntryKind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)
             )
         )
         with pytest.raises(LedgerTamperedError):

@@ -68,7 +68,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import Voters
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.ledger.transaction import Transaction
 from tutelage.ledger.turns import is_held
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -98,7 +98,7 @@ def test_it_is_one_file_and_its_journal_is_private_too(ledger):
     assert [path.name for path in ledger.path.parent.iterdir()] == ["a.ledger"]
     assert ledger.path.stat().st_mode & 0o777 == 0o600
     with ledger._opened.store.transaction(write=True) as write:
-        write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
+        write.append(Entry.after(write.last(), EntryKind.BOUND, 0, fingerprint="x"))
         assert Path(f"{ledger.path}-journal").stat().st_mode & 0o777 == 0o600
 
 
@@ -205,7 +205,7 @@ def test_a_file_replaced_during_a_transaction_takes_no_debit(ledger, tmp_path):
 
     def replaced_meanwhile() -> None:
         with ledger._opened.store.transaction(write=True) as write:
-            write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
+            write.append(Entry.after(write.last(), EntryKind.BOUND, 0, fingerprint="x"))
             (tmp_path / "older").replace(ledger.path)
 
     with pytest.raises(LedgerTamperedError):
@@ -531,7 +531,7 @@ def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger
     reserve(ledger, ANSWER, 1)
     with ledger._opened.store.transaction(write=True) as write:
         last = write.last()
-        write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal={"order": 9.0}))
+        write.append(Entry.after(last, EntryKind.PROPOSED, last.spent, proposal={"order": 9.0}))
     assert ledger.history().proposals == ()
     with pytest.raises(LedgerTamperedError):
         ledger.verify()

@@ -96,7 +96,7 @@ def test_a_card_and_a_score_say_how_far_off_predictions_are():
     assert model.score(other, truth) == r2_score(truth, found) > 0.8
     assert 0 <= found.min() < found.max() <= 10
     card = model.card(other, truth)
-    assert card.student.judged.errors[0].explained == pytest.approx(model.score(other, truth))
+    assert card.student.judged.errors[0].r_squared == pytest.approx(model.score(other, truth))
     assert card.release.classes == ()
     assert "class" not in card.as_markdown().split("Utility")[1].split("Bias")[0]
 

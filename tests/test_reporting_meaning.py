@@ -15,11 +15,11 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, Publ
 from tutelage.reporting.lints import Case, lint, verdict_of
 from tutelage.reporting.meaning import (
     RULE,
+    _right_guesses,
     advantage,
     bayes_factor,
     cases,
     percent,
-    right_guesses,
     verdict,
 )
 
@@ -41,7 +41,7 @@ def test_the_advantage_is_that_of_the_best_test_on_the_worst_pair(epsilon, delta
         # The best test names the likelier one.
         best = sum(max(p - q, 0) for p, q in zip(here, there, strict=True))
         assert advantage(epsilon, delta) == pytest.approx(float(best), abs=1e-12)
-        assert right_guesses(epsilon, delta) == pytest.approx(float((1 + best) / 2), abs=1e-12)
+        assert _right_guesses(epsilon, delta) == pytest.approx(float((1 + best) / 2), abs=1e-12)
 
 
 @given(EPSILONS)
@@ -84,7 +84,7 @@ def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_p
     said = PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem")
     most, right = (
         re.search(r"([\d.]+) of 100 cases$", cases(said)),
-        100 * right_guesses(epsilon, delta),
+        100 * _right_guesses(epsilon, delta),
     )
     assert most is not None
     assert 0 <= float(most[1]) - right + 1e-12 < 1 + 2e-12

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blobs import LABELS, PRIVATE, PUBLIC
 from test_cli import configure, write_people
 from tutelage import Ledger, PATEClassifier, SimulationNoise, VoteHistogram
-from tutelage._internal.releases import claimed_folder, released
+from tutelage._internal.releases import claimed_folder, publish_folder
 from tutelage.cli.app import _VERBS, _load
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.features import PublicColumns
@@ -153,7 +153,7 @@ def a_link(path: Path) -> None:
 def a_plan(path: Path) -> None:
     with (
         claimed_folder(path, ("plan.json",), "stop", kind="plan") as claim,
-        released(claim, kind="plan") as part,
+        publish_folder(claim, kind="plan") as part,
     ):
         (part / "plan.json").write_text("{}")
 

@@ -214,7 +214,7 @@ def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
 @pytest.mark.parametrize("links", [True, False], ids=["links", "no hard links"])
 def test_other_bytes_are_never_written_over_the_first(links, tmp_path, monkeypatch):
     if not links:
-        monkeypatch.setattr(outputs, "_renamed", lambda *_: False)
+        monkeypatch.setattr(outputs, "_rename", lambda *_: False)
         monkeypatch.setattr(
             outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted"))
         )

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tutelage._internal.files import VOTES, ArrayForm, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
-from tutelage._internal.outputs import claimed, open_private
+from tutelage._internal.outputs import claim_output, open_private
 from tutelage._internal.records import by_identity, frozen, settle
 from tutelage._internal.typing import (
     ABSTAIN,
@@ -52,10 +52,9 @@ class OneHot:
 
     def holds(self, other: object) -> bool:
         """Return whether ballots of another form are no longer than those of this one."""
-        if not isinstance(other, OneHot) or (other.n_classes, other.unit) != (
-            self.n_classes,
-            self.unit,
-        ):
+        if not isinstance(other, OneHot):
+            return False
+        if other.n_classes != self.n_classes or other.unit != self.unit:
             return False
         return self.cap is None or (other.cap is not None and other.cap <= self.cap)
 
@@ -162,7 +161,7 @@ class VoteHistogram(NeverPickled):
         """The public form of the ballots."""
         return OneHot(self.n_classes, self.unit, self.cap)
 
-    def moved(self, neighbor: "VoteHistogram") -> float:
+    def distance_to(self, neighbor: "VoteHistogram") -> float:
         """Return how far a neighbor's counts are from these: on the worst query or, with a cap, on all in caps."""
         on_queries = np.abs(neighbor.counts - self.counts).sum(axis=1)
         if self.cap is None:
@@ -196,7 +195,7 @@ class VoteHistogram(NeverPickled):
 
         A file that is there already is replaced only if it holds private votes or sums.
         """
-        with claimed(path, VOTES) as output, output.written() as part:
+        with claim_output(path, VOTES) as output, output.write() as part:
             self.write(part)
 
     def write(self, path: Path) -> None:
@@ -234,6 +233,7 @@ class VoteHistogram(NeverPickled):
                     f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}."
                 )
             return votes
+
         counts = _counts_in(arrays, name_in(arrays, path, array, "counts"), n_queries)
         if n_teachers is None:
             sums = np.unique(counts.sum(axis=1, dtype=np.int64))
@@ -251,17 +251,16 @@ class VoteHistogram(NeverPickled):
         try:
             if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
                 raise ValueError
-            found = int(arrays["format"])
-            if found != _FORMAT:
+            number = int(arrays["format"])
+            if number != _FORMAT:
                 raise InvalidDataError(
-                    f"{path} has another vote format ({found}); read it with the version of tutelage that made it."
+                    f"{path} has another vote format ({number}); read it with the version of tutelage that made it."
                 )
             name, relation = map(str, arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))
             cap = int(arrays["cap"]) if "cap" in arrays else None
-            return cls(
-                _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"]), unit, cap
-            )
+            counts = _counts_in(arrays, "counts", n_queries)
+            return cls(counts, int(arrays["n_teachers"]), unit, cap)
         except InvalidDataError:
             raise
         except (KeyError, TypeError, ValueError):
@@ -345,23 +344,26 @@ def tally_few(
         If a teacher casts more, or two on one query.
     """
     cap = integer_at_least(cap, 1, "cap", "tally_few")
-    votes = [np.asarray(array) for array in (teachers, queries, labels)]
-    for one in votes:
-        if one.ndim != 1 or len(one) != len(votes[0]) or one.dtype.kind not in "iu":
+    columns = [np.asarray(array) for array in (teachers, queries, labels)]
+    for column in columns:
+        fits = column.ndim == 1 and len(column) == len(columns[0])
+        if not fits or column.dtype.kind not in "iu":
             raise InvalidBallotError(
                 "Votes must be one teacher, one query and one class each, as integers."
             )
-    for one, size in zip(votes, shape, strict=True):
-        if np.any((one < 0) | (one >= size)):
+    for column, size in zip(columns, shape, strict=True):
+        if np.any((column < 0) | (column >= size)):
             raise InvalidBallotError(
                 "Votes must name a teacher, a query and a class from 0 on, below how many there are."
             )
+
+    # Each of shape (votes,).
+    of_teacher, on_query, for_class = (column.astype(np.int64) for column in columns)
     n_teachers, n_queries, n_classes = shape
-    who, where, what = (one.astype(np.int64) for one in votes)
-    _check_cap(np.bincount(who, minlength=1), cap)
-    if len(np.unique(who * n_queries + where)) < len(who):
+    _check_cap(np.bincount(of_teacher, minlength=1), cap)
+    if len(np.unique(of_teacher * n_queries + on_query)) < len(of_teacher):
         raise InvalidBallotError("A teacher must cast one vote on a query at most. One cast two.")
-    counts = np.bincount(where * n_classes + what, minlength=n_queries * n_classes)
+    counts = np.bincount(on_query * n_classes + for_class, minlength=n_queries * n_classes)
     return VoteHistogram(counts.reshape(n_queries, n_classes), n_teachers, unit, cap)
 
 
@@ -443,10 +445,10 @@ class BallotSum(NeverPickled):
         n_classes, numbers = self.totals.shape
         return Vector((n_classes, numbers), self.norm_squared, self.unit, self.nonnegative)
 
-    def moved(self, neighbor: "BallotSum") -> float:
+    def distance_to(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
-        moved = (neighbor.totals - self.totals).astype(np.float64)
-        return float(np.linalg.norm(moved)) / math.sqrt(self.norm_squared)
+        change = (neighbor.totals - self.totals).astype(np.float64)
+        return float(np.linalg.norm(change)) / math.sqrt(self.norm_squared)
 
     def write(self, path: Path) -> None:
         """Write the sum as plain arrays to a new npz file that only its owner may read."""
@@ -498,10 +500,10 @@ def cap_ballots(ballots: Ballots, confidences: ArrayLike, cap: int) -> Ballots:
             f"shapes {ballots.shape} and {sure.shape}."
         )
     votes = np.where(np.isnan(sure), ABSTAIN, ballots)
-    # Along each ballot; equal ones stay in their order.
-    kept = np.lexsort((-sure, votes == ABSTAIN))[:, :cap]
+    # surest: (teachers, cap). Along each ballot; equal ones stay in their order.
+    surest = np.lexsort((-sure, votes == ABSTAIN))[:, :cap]
     capped = np.full_like(ballots, ABSTAIN)
-    np.put_along_axis(capped, kept, np.take_along_axis(votes, kept, 1), 1)
+    np.put_along_axis(capped, surest, np.take_along_axis(votes, surest, 1), 1)
     return capped
 
 
@@ -537,14 +539,17 @@ def sum_of_products(
         raise InvalidDataError(
             f"`norm` of sum_of_products must be at most {_MOST_NORM}. Got {norm}."
         )
-    weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
+    weights = np.asarray(weights)
+    vectors = np.asarray(vectors)
+    teachers = np.asarray(teachers)
     _check_products(weights, vectors, teachers)
+
     # Whole numbers below 2²⁴: exact.
     weighted = weights.astype(np.float64)
     numbers = vectors.astype(np.float64)
     # The comparison is false for NaN, so a ballot with NaN is refused.
-    short = np.all(np.bincount(teachers, _norms(weighted, numbers)) <= norm)
-    if not short or len(vectors) * norm >= _MOST_TOTAL:
+    is_short = np.all(np.bincount(teachers, _norms(weighted, numbers)) <= norm)
+    if not is_short or len(vectors) * norm >= _MOST_TOTAL:
         raise InvalidBallotError(
             f"The products of one teacher must have norms that add up to at most {norm}. A longer ballot was cast; "
             "scale the vectors down before they are rounded."
@@ -571,6 +576,7 @@ def sum_of_cells(
         raise InvalidBallotError(
             "Entries of ballots must have a place, a person from 0 on, and at least one row."
         )
+
     # Entries of one person in one place are one number of the ballot.
     distinct, first, places = np.unique(
         people * size + cells, return_index=True, return_inverse=True
@@ -582,6 +588,7 @@ def sum_of_cells(
         raise InvalidBallotError(
             "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
         )
+
     sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
     ballots = np.sign(sums) * (np.abs(sums) // n_rows[first])
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
@@ -592,24 +599,23 @@ def sum_of_cells(
             f"A ballot is too long, beyond a squared norm of {form.norm_squared}, or has a negative number that its "
             "form does not allow."
         )
+
     totals = np.bincount(distinct % size, weights=ballots, minlength=size).astype(np.int64)
     return BallotSum(totals.reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)
 
 
 def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return the norm of each product, rounded upward to whole numbers, the rounding of the root included."""
-    of_weights, of_vectors = (np.einsum("ij,ij->i", rows, rows) for rows in (weights, vectors))
-    return np.ceil(np.sqrt(of_weights * of_vectors) * _UPWARD)
+    # weights: (products, classes); vectors: (products, numbers)
+    weights_squared = np.einsum("ij,ij->i", weights, weights)
+    vectors_squared = np.einsum("ij,ij->i", vectors, vectors)
+    return np.ceil(np.sqrt(weights_squared * vectors_squared) * _UPWARD)
 
 
 def _check_products(weights: IntArray, vectors: IntArray, teachers: IntArray) -> None:
-    integers = all(array.dtype.kind in "iu" for array in (weights, vectors, teachers))
-    if (
-        not integers
-        or weights.ndim != 2
-        or vectors.ndim != 2
-        or not len(weights) == len(vectors) == teachers.size
-    ):
+    are_integers = all(array.dtype.kind in "iu" for array in (weights, vectors, teachers))
+    are_tables = weights.ndim == vectors.ndim == 2
+    if not are_integers or not are_tables or not len(weights) == len(vectors) == teachers.size:
         raise InvalidBallotError(
             "Ballots must be integers: weights of shape (products, classes), vectors of shape (products, numbers), and "
             f"teachers. Got shapes {weights.shape}, {vectors.shape} and {teachers.shape}."

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn, Self, final
 
-from tutelage._internal import drawing
-from tutelage._internal.drawing import printed_up, round_up
+from tutelage._internal.drawing import printed_up, round_up, summary
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
@@ -67,6 +66,11 @@ class PrivacyUnit:
     def as_dict(self) -> dict[str, str]:
         """Return the unit as plain values: its name, and the code of its relation."""
         return {"name": self.name, KEY: self.neighboring.value}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The unit as rows of a table for readers."""
+        return {"privacy unit": self.name, "neighboring data": self.neighboring.sentence}
 
     @classmethod
     def from_dict(cls, record: Any) -> Self:
@@ -166,7 +170,8 @@ class PublicEpsilon:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return drawing.of_epsilon(self)
+        rows = {**self.unit.facts, "proved by": self.method}
+        return summary("Privacy guarantee:", str(self), rows)
 
 
 @final

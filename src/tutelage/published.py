@@ -5,16 +5,15 @@ import re
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from importlib.metadata import version
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy.typing as npt
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.releases import today
+from tutelage._internal.typing import Array
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Filter
 from tutelage.events import (
@@ -48,8 +47,8 @@ from tutelage.reporting.record import (
     Proposed,
     ReleasePart,
     StudentPart,
-    merged,
-    recorded,
+    merge_batches,
+    record_of,
 )
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
@@ -82,32 +81,37 @@ def card_of(
     `before`. `settings` are those of `Case` that the card does not hold.
     """
     event = event_from_dict(guarantee.event)
-    checks = dict[str, Any]()
-    for done in (part.event.without_shares() for part in event.flatten()):
-        if isinstance(done, Check):
-            checks = {"threshold": done.threshold, "classes": done.classes}
-            checks["mechanism"] = (
-                "interactive" if isinstance(done, InteractiveCheck) else "confident"
-            )
-    summed = (part.event for part in (event if ledger is None else ledger.event).flatten())
-    of_card = {
+    released = event if ledger is None else ledger.event
+    shares = [
+        part.event.shares for part in released.flatten() if isinstance(part.event, SummedNoise)
+    ]
+    of_card: dict[str, Any] = {
         "epsilon": guarantee.epsilon.epsilon,
         "delta": guarantee.epsilon.delta,
         "unit": guarantee.epsilon.unit,
         "teachers": release.teachers,
-        "shares": min((one.shares for one in summed if isinstance(one, SummedNoise)), default=None),
+        "shares": min(shares, default=None),
         "judged": student.judged,
     }
-    found = {one.code: one for one in lint(Case(**of_card | checks | settings))}
-    kept = [
-        found.pop(one.code, one) for one in before if one.code in found or one.code not in FROM_CARD
-    ]
+    for part in event.flatten():
+        check = part.event.without_shares()
+        if isinstance(check, Check):
+            of_card["threshold"] = check.threshold
+            of_card["classes"] = check.classes
+            is_interactive = isinstance(check, InteractiveCheck)
+            of_card["mechanism"] = "interactive" if is_interactive else "confident"
+
+    found = {finding.code: finding for finding in lint(Case(**of_card | settings))}
+    findings = list[Finding]()
+    for earlier in before:
+        if earlier.code in found or earlier.code not in FROM_CARD:
+            findings.append(found.pop(earlier.code, earlier))
     return PrivacyCard(
         guarantee=guarantee,
         release=release,
         student=student,
         budget=budget,
-        findings=(*kept, *found.values()),
+        findings=(*findings, *found.values()),
         statements=statements,
     )
 
@@ -144,26 +148,24 @@ def card_of_model(
     guarantee = _guarantee_of(model)
     epsilon = guarantee.epsilon
     classes = model.target_.names
-    history = (
-        model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
-    )
     frontier: tuple[FrontierPoint, ...] = ()
     if model.n_teachers_ is not None and not model.facts_.of_sums:
-        one = model.mechanism_.event_of_one(len(classes), epsilon.unit, simulated=epsilon.simulated)
-        frontier = _frontier_of(one, len(model.release_.labels), epsilon.delta)
-    if feature_map is None:
-        feature_map = (
-            model.columns_.origin
-            if isinstance(model.columns_, Schema)
-            else _feature_map(model.student_map_)
+        event = model.mechanism_.event_of_one(
+            len(classes), epsilon.unit, simulated=epsilon.simulated
         )
-    state = model.ledger_ if history is None else history.state
-    batches = () if history is None else _batches_of(history)
+        frontier = _frontier_of(event, len(model.release_.labels), epsilon.delta)
+    if hasattr(model, "open_ledger_"):
+        history = model.open_ledger_.history().before_releases
+        budget = budget_of(history.state, _batches_of(history), frontier)
+    else:
+        budget = budget_of(model.ledger_, frontier=frontier)
+    if feature_map is None:
+        feature_map = _origin_of_features(model)
     return card_of(
         guarantee,
         _release_of(model, features, feature_map),
         _student_of(model, judged),
-        budget_of(state, batches, frontier),
+        budget,
         statements,
         entities=_public_number_of_people(model) or people,
         classes=len(classes),
@@ -184,8 +186,10 @@ def card_of_ledger(history: History) -> PrivacyCard:
     now = history.state
     batches = _batches_of(history)
     queries = sum(batch.queries for batch in batches)
+    frontier: tuple[FrontierPoint, ...] = ()
     first, *others = {charge.event for charge in history.batches}
-    of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
+    if queries and not others and not isinstance(first, CappedArgmaxGaussian):
+        frontier = _frontier_of(first, queries, now.delta)
     release = ReleasePart(
         mechanism="; ".join(
             f"{part.times:,} × {_settings(part.event)}" for part in event.flatten()
@@ -199,8 +203,7 @@ def card_of_ledger(history: History) -> PrivacyCard:
         versions={"tutelage": version("tutelage")},
         created=today(),
     )
-    guarantee = Guarantee(epsilon=now.guarantee(), event=recorded(event))
-    frontier = _frontier_of(first, queries, now.delta) if of_one_mechanism else ()
+    guarantee = Guarantee(epsilon=now.guarantee(), event=record_of(event))
     budget = budget_of(now, batches, frontier)
     return card_of(guarantee, release, StudentPart(name=NOT_RECORDED), budget, {}, (NOT_CHECKED,))
 
@@ -216,7 +219,9 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
         proposal = guarantee.proposal
         # No guarantee of real noise is left.
         if epsilon.simulated and not guarantee.epsilon.simulated:
-            alone = tested = proposal = None
+            alone = None
+            tested = None
+            proposal = None
             frontier = ()
         guarantee = Guarantee(
             epsilon=epsilon, event=guarantee.event, tested=tested, proposal=proposal, alone=alone
@@ -241,32 +246,33 @@ def budget_of(
 
 def _public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
-    rows = model.n_private_rows_
-    return model.n_teachers_ if rows is None and model.facts_.teachers is None else rows
+    if model.n_private_rows_ is None and model.facts_.teachers is None:
+        return model.n_teachers_
+    return model.n_private_rows_
 
 
-def accuracy_by_class(
-    classes: npt.NDArray[Any], predicted: npt.NDArray[Any], truth: npt.NDArray[Any]
-) -> tuple[ClassAccuracy, ...]:
+def accuracy_by_class(classes: Array, predicted: Array, truth: Array) -> tuple[ClassAccuracy, ...]:
     """Return how many public rows of each class are right."""
-    places = [(str(value), truth == value) for value in classes]
-    return tuple(
-        ClassAccuracy(name, int(rows.sum()), int((predicted == truth)[rows].sum()))
-        for name, rows in places
-    )
+    # predicted, truth: (rows,)
+    is_right = predicted == truth
+    accuracies = list[ClassAccuracy]()
+    for value in classes:
+        is_of_class = truth == value
+        right = int(is_right[is_of_class].sum())
+        accuracies.append(ClassAccuracy(str(value), int(is_of_class.sum()), right))
+    return tuple(accuracies)
 
 
-def joined(*parts: Any) -> Any:
+def join_steps(*parts: Any) -> Any:
     """Return maps and a student, those that are not None, as one estimator."""
-    given = [part for part in parts if part is not None]
-    if len(given) == 1:
-        return given[0]
-    # Copies of maps that give arrays whatever scikit-learn's `set_output` says: so the student was fitted.
-    maps = [hasattr(part, "set_output") and not is_classifier(part) for part in given]
-    pairs = zip(given, maps, strict=True)
-    return make_pipeline(
-        *(deepcopy(one).set_output(transform="default") if is_map else one for one, is_map in pairs)
-    )
+    steps = [part for part in parts if part is not None]
+    if len(steps) == 1:
+        return steps[0]
+    for place, step in enumerate(steps):
+        if hasattr(step, "set_output") and not is_classifier(step):
+            # A copy that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted.
+            steps[place] = deepcopy(step).set_output(transform="default")
+    return make_pipeline(*steps)
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
@@ -282,42 +288,46 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])
         release = model.release_
-        for row, label, answered in zip(
+        for row, label, is_answered in zip(
             model.queries_, release.labels, release.answered, strict=True
         ):
-            writer.writerow([row, model.target_.names[label] if answered else ""])
+            writer.writerow([row, model.target_.names[label] if is_answered else ""])
 
 
 def _batches_of(history: History) -> tuple[BatchCost, ...]:
     """Return what each batch of a ledger took; of very many, neighbors in time are put together."""
-    batches = []
+    batches = list[BatchCost]()
     for charge in history.charges:
         share = history.limit.share(charge.cost)
         checks = share * _share_of_checks(charge, history.limit)
+        queries = charge.queries
+        sums = 0
         parts = [part.event.without_shares() for part in charge.event.flatten()]
-        sums = charge.queries if all(isinstance(part, NoisySumGaussian) for part in parts) else 0
-        written, queries = charge.reserved.content["written"], 0 if sums else charge.queries
+        if all(isinstance(part, NoisySumGaussian) for part in parts):
+            sums = queries
+            queries = 0
+        written = charge.reserved.content["written"]
         batches.append(BatchCost(written, queries, checks, share - checks, sums))
-    return merged(batches, _MOST_BATCHES)
+    return merge_batches(batches, _MOST_BATCHES)
 
 
 def _share_of_checks(charge: Charge, limit: Filter) -> float:
     """Return the part of a charge that went to checks, or to the publication of an ε."""
-    costs = [
-        (part.event, limit.cost(Repeated(part.event, part.times)))
-        for part in charge.happened.flatten()
-    ]
-    beside = sum(
-        cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest)
-    )
-    return beside / (sum(cost for _, cost in costs) or 1)
+    total = 0
+    of_checks = 0
+    for part in charge.happened.flatten():
+        cost = limit.cost(Repeated(part.event, part.times))
+        total += cost
+        if isinstance(part.event.without_shares(), Check | PublicationTest):
+            of_checks += cost
+    return of_checks / (total or 1)
 
 
-def _frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
+def _frontier_of(event: Event, queries: int, delta: float) -> tuple[FrontierPoint, ...]:
     """Return what other numbers of queries would cost by themselves, every one of them answered."""
     numbers = sorted({max(1, round(queries * factor)) for factor in _FRONTIER})
     return tuple(
-        FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta))
+        FrontierPoint(number, data_independent.epsilon(Repeated(event, number), delta))
         for number in numbers
     )
 
@@ -326,14 +336,17 @@ def _guarantee_of(model: Any) -> Guarantee:
     """Return what a fit guarantees, and beside it a smaller ε that was tested."""
     event = model.release_.event
     tested = None
+    proposal = None
     if model.publication_ is not None and hasattr(model, "open_ledger_"):
-        tested = model.publication_.smaller
         event = Composed((event, *model.open_ledger_.history().publications.values()))
+        tested = model.publication_.smaller
+        if tested is not None:
+            proposal = msgspec.convert(model.proposal_.as_dict(), Proposed)
     return Guarantee(
         epsilon=model.epsilon_,
-        event=recorded(event),
+        event=record_of(event),
         tested=tested,
-        proposal=None if tested is None else msgspec.convert(model.proposal_.as_dict(), Proposed),
+        proposal=proposal,
         if_added_or_removed=_if_added_or_removed(model),
     )
 
@@ -351,8 +364,8 @@ def _release_of(model: Any, features: Iterable[str] | None, feature_map: str) ->
         selection=model.facts_.selection,
         answered=int(release.answered.sum()),
         teachers=model.n_teachers_,
-        classes=tuple(str(value) for value in classes),
-        features=tuple(str(name) for name in features or of_model),
+        classes=tuple(map(str, classes)),
+        features=tuple(map(str, features or of_model)),
         feature_map=feature_map,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=model.day_,
@@ -361,40 +374,47 @@ def _release_of(model: Any, features: Iterable[str] | None, feature_map: str) ->
 
 def _student_of(model: Any, judged: Judged) -> StudentPart:
     """Return the student of a fit."""
-    named = None if model.method is None else model.method.student
-    taught = model.student_ if model.method_.student is None else model.method_.student
+    student = model.student_
+    name = None if model.method is None else model.method.student
+    if not isinstance(name, str):
+        taught = student if model.method_.student is None else model.method_.student
+        if isinstance(taught, Pipeline):
+            taught = taught[-1]
+        name = type(taught).__name__
+    influences = student.influences() if hasattr(student, "influences") else ()
+    curves = student.curves() if hasattr(student, "curves") else ()
     return StudentPart(
-        name=named if isinstance(named, str) else type(_final_step(taught)).__name__,
+        name=name,
         class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
         judged=judged,
-        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
-        curves=tuple(getattr(model.student_, "curves", list)()),
+        influences=tuple(Influence(*influence) for influence in influences),
+        curves=tuple(curves),
     )
 
 
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
-    private_number = (
-        model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-    )
-    released = model.facts_.teachers is None and model.n_teachers_ is not None and private_number
-    if not released or model.epsilon_ == model.ledger_.guarantee():
+    relation = model.epsilon_.unit.neighboring
+    if (
+        relation is not NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        or model.facts_.teachers is not None
+        or model.n_teachers_ is None
+        or model.epsilon_ == model.ledger_.guarantee()
+    ):
         return None
     return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
 
 
-def _final_step(student: Any) -> Any:
-    return student[-1] if isinstance(student, Pipeline) else student
-
-
-def _feature_map(feature_map: Any) -> str:
+def _origin_of_features(model: Any) -> str:
+    """Return the map from columns to the input of the student, in words."""
+    if isinstance(model.columns_, Schema):
+        return model.columns_.origin
+    feature_map = model.student_map_
     if feature_map is None:
         return "none"
-    steps = (
-        [step for _, step in feature_map.steps]
-        if isinstance(feature_map, Pipeline)
-        else [feature_map]
-    )
+    steps = [feature_map]
+    if isinstance(feature_map, Pipeline):
+        steps = [step for _, step in feature_map.steps]
     return f"{', '.join(type(step).__name__ for step in steps)}, published with the student"
 
 
@@ -405,9 +425,9 @@ def _settings(event: Event) -> str:
         return record["event"]
     if isinstance(event, SummedNoise):
         return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
-    given = ", ".join(
+    settings = ", ".join(
         f"{name}={value}"
         for name, value in record.items()
         if name not in ("event", "unit", "simulated")
     )
-    return f"{record['event']}({given})"
+    return f"{record['event']}({settings})"

@@ -8,8 +8,15 @@ from typing import Self, final
 
 from tutelage._internal.extras import install
 from tutelage._internal.gate import AnyPath, read_input
-from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
-from tutelage._internal.records import by_identity, frozen, named, plain, record_in, sha256_of
+from tutelage._internal.outputs import NEVER, claim_output, is_exposed, open_private, warned_of_disk
+from tutelage._internal.records import (
+    by_identity,
+    file_entries,
+    frozen,
+    plain,
+    record_in,
+    sha256_of,
+)
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
@@ -49,7 +56,7 @@ def require_hexadecimal(value: object, digits: int, name: str, owner: str) -> st
 
 def document(kind: str, record: object) -> bytes:
     """Return a record as one line of canonical JSON."""
-    return canonical(named(kind, record)).encode() + b"\n"
+    return canonical(file_entries(kind, record)).encode() + b"\n"
 
 
 def fingerprint_of(record: object) -> str:
@@ -84,16 +91,16 @@ def save_keys(
     try:
         private.parent.mkdir(parents=True, exist_ok=True)
         with (
-            claimed(private, NEVER, checked=False) as claim_of_private,
-            claimed(public, NEVER, checked=False) as claim_of_public,
+            claim_output(private, NEVER, checked=False) as claim_of_private,
+            claim_output(public, NEVER, checked=False) as claim_of_public,
         ):
             if public.exists():
                 raise InvalidDataError(f"{folder} has keys of {name}, which are never overwritten.")
             if not private.exists():
-                with claim_of_private.written() as part, open_private(part) as file:
+                with claim_of_private.write() as part, open_private(part) as file:
                     file.write(private_document)
             content = public_document(private)
-            with claim_of_public.written() as part:
+            with claim_of_public.write() as part:
                 part.write_bytes(content)
     except OSError as error:
         raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None

@@ -290,7 +290,7 @@ def _read_csv(path: Path) -> Table:
     rows = 0
     most = int(min(free / _MEMORY_OF_LINE, gate.LARGEST)) + 1  # bytes of a line
     with gate.open_input(path, gate.TABLE) as opened:
-        file = gate.unpacked(opened, path) if path.suffix.lower() == ".gz" else opened
+        file = gate.unpack(opened, path) if path.suffix.lower() == ".gz" else opened
         block = file.readline(most)
         gate.require_memory(_MEMORY_OF_LINE * len(block), path, free)
         header, _, block = re.split(b"(\r\n|\r|\n|$)", block, maxsplit=1)

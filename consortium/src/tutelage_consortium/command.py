@@ -36,7 +36,7 @@ from tutelage.ledger.beginning import Whom
 from tutelage.partition import canonical_ids, ids_in
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
-from tutelage.reporting.render import counted
+from tutelage.reporting.render import number_of
 from tutelage.students.store import write_student
 from tutelage.tables import by_value, read_table, require_type
 from tutelage_consortium import Aggregator, Consortium, Home, Identity, Mailbox, Role
@@ -430,9 +430,7 @@ def _bars_of(sent: dict[str, dict[str, list[float]]]) -> Bars:
     bars = list[Bar]()
     for name, batches in sent.items():
         sizes = [size for sealed in batches.values() for size in sealed]
-        told = (
-            f"{counted(len(batches), 'batch', 'batches')}, {counted(len(sizes), 'share', 'shares')}"
-        )
+        told = f"{number_of(len(batches), 'batch', 'batches')}, {number_of(len(sizes), 'share', 'shares')}"
         bars.append(Bar(name, sum(sizes), f"{sum(sizes) / 1000:,.1f} kB: {told}"))
     return Bars(
         "Sealed shares in this mailbox, by the hospital that they name", "Hospital", "Sent", bars

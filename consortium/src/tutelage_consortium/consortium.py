@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self, cast, final
 
 from tutelage._internal.gate import AnyPath
-from tutelage._internal.records import made, parse, settle
+from tutelage._internal.records import as_record, parse, settle
 from tutelage._internal.validation import integer_at_least
 from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
@@ -214,7 +214,7 @@ class Consortium(Terms):
             raise damaged
         if mechanism is None:
             raise InvalidParameterError("Consortium.mechanism", f"be one of {', '.join(_BY_NAME)}")
-        return made({**content, "mechanism": mechanism}, cls, damaged)
+        return as_record({**content, "mechanism": mechanism}, cls, damaged)
 
     def _check_numbers_and_roles(self) -> None:
         checks = (

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import by_identity, frozen, named, record_in, sha256_of
+from tutelage._internal.records import by_identity, file_entries, frozen, record_in, sha256_of
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.boundary import BatchBoundary
@@ -71,7 +71,7 @@ class SumsSoFar:
 
     def to_row(self) -> npt.NDArray[np.uint8]:
         """Return this as one row of bytes."""
-        said = canonical(named("opened sums", self))
+        said = canonical(file_entries("opened sums", self))
         return np.frombuffer(said.encode(), dtype=np.uint8)[np.newaxis]
 
 

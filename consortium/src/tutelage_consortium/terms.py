@@ -8,7 +8,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any
 
-from tutelage._internal.records import named, sha256_of
+from tutelage._internal.records import file_entries, sha256_of
 from tutelage.digests import canonical
 from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError
@@ -135,7 +135,7 @@ class Terms:
             if values[name] is None:  # a field with its default value is not written
                 del values[name]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
-        return named("consortium", values | {"mechanism": mechanism})
+        return file_entries("consortium", values | {"mechanism": mechanism})
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)

@@ -13,7 +13,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tutelage._internal.outputs import check_replaceable, claimed, form
+from tutelage._internal.outputs import check_replaceable, claim_output, form
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage_reproductions import NAMES, Record, Refused, Row, run, run_all, still_to_run
@@ -197,9 +197,9 @@ def _write_pages(results: Path) -> None:
 
 def _put(results: Path, files: Iterable[Path]) -> None:
     """Put files into the folder, each whole."""
-    with claimed(results, _RECORD, folder=True, checked=False, way_out=_ANOTHER) as claim:
+    with claim_output(results, _RECORD, folder=True, checked=False, way_out=_ANOTHER) as claim:
         for file in files:
-            with claim.added(file.name, _RECORD) as part:
+            with claim.add_file(file.name, _RECORD) as part:
                 copyfile(file, part)
             typer.echo(f"Wrote {results / file.name}", err=True)
 

@@ -27,7 +27,7 @@ from tutelage.mechanisms import (
     NoisySum,
     PermuteAndFlip,
 )
-from tutelage.mechanisms.registry import CENTRAL, Entry
+from tutelage.mechanisms.registry import CENTRAL, RegistryEntry
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_TEACHER
 from tutelage_reproductions.record import Record, Row
@@ -128,7 +128,7 @@ def _random_sum(random: np.random.Generator, scale: float) -> Configuration:
     return Configuration(NoisySum(scale), neighbors, "release", 1, float(random.choice(_DELTAS)))
 
 
-def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
+def _of_kind(entry: RegistryEntry[Mechanism], scale: float, most: int) -> Mechanism:
     """Return a mechanism with noise of about this scale, and a threshold of about `most` votes."""
     asks = entry.make_sharp().takes_predictions
     others = {

@@ -6,9 +6,7 @@ Names are text in it, whatever they hold, and printed bounds are rounded upward.
 import html
 import math
 import re
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +37,16 @@ def round_up(value: float, digits: int = 4) -> float:
     if not math.isfinite(value):
         return value
     scaled = math.ceil(value * 10**digits) / 10**digits
-    return scaled if scaled >= value else math.nextafter(scaled, math.inf)
+    if scaled < value:
+        return math.nextafter(scaled, math.inf)
+    return scaled
 
 
-def signed(number: float) -> str:
+def with_sign(number: float) -> str:
     """Return a number with its sign."""
-    return f"{number:+.2g}".replace("-", "−") if number else "0"
+    if not number:
+        return "0"
+    return f"{number:+.2g}".replace("-", "−")
 
 
 def printed_up(value: float, spec: str = "g") -> str:
@@ -139,13 +141,9 @@ class Bars(NamedTuple):
         solid, light, track = signs
         if abs((start + end) / 2 - bar.value) < bar.noise:
             return light
-        return (
-            solid
-            if start < max(0.0, bar.value) and end > min(0.0, bar.value)
-            else track
-            if self.whole
-            else " "
-        )
+        if start < max(0.0, bar.value) and end > min(0.0, bar.value):
+            return solid
+        return track if self.whole else " "
 
 
 def _line(text: str) -> str:
@@ -153,66 +151,7 @@ def _line(text: str) -> str:
     return " ".join(straight(text).split())
 
 
-def of_epsilon(epsilon: Any) -> str:
-    """Return a `PublicEpsilon` as HTML."""
-    return _summary(
-        "Privacy guarantee:", str(epsilon), {**_of_unit(epsilon.unit), "proved by": epsilon.method}
-    )
-
-
-def of_ledger(state: Any) -> str:
-    """Return a `LedgerState` as HTML."""
-    warning = "NOT PRIVATE: the labels were drawn with simulated noise. " if state.simulated else ""
-    rows = {
-        "guarantee of everything released": str(state.guarantee()),
-        **_of_unit(state.unit),
-        "labels stored": f"{state.answers:,}",
-        "head": state.head,
-    }
-    return _summary("Ledger:", warning + str(state), rows, bars_of_ledger(state).__html__())
-
-
-def bars_of_ledger(state: Any) -> Bars:
-    """Return how much of a budget is spent, by the release that people came with where releases have names."""
-    title = f"Share of ε = {state.budget:g} that is spent"
-    if state.cohorts:
-        title += " of people who came with each release; each of them has the whole budget"
-    rows = {f"came with {name}": share for name, share in state.cohorts.items()} or {
-        "everyone": state.spent
-    }
-    bars = list[Bar]()
-    for name, spent in rows.items():
-        share = round_up(spent)
-        bars.append(Bar(name, share, f"{share:.4f} ({round_up(share / state.budget, 3):.1%})"))
-    return Bars(title, "People", "Spent", bars, whole=state.budget)
-
-
-def of_plan(plan: Any) -> str:
-    """Return the sentences of a `Plan` as HTML, with its bars."""
-    return f"<p>{escape(' '.join(plan.sentences()))}</p>{plan.bars.__html__()}"
-
-
-def bars_of_curve(curve: Any) -> Bars:
-    """Return a `Curve`, with one bar for neighboring cells with the same effect."""
-    bars = list[Bar]()
-    cells = zip(curve.cells, curve.effects, curve.noise, strict=True)
-    alike_by = itemgetter(1, 2) if curve.ordered else itemgetter(0, 1, 2)
-    for (*_, effect, noise), alike in groupby(cells, alike_by):
-        names = [name for name, *_ in alike]
-        name = (
-            names[0]
-            if len(names) == 1
-            else f"{names[0].split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
-        )
-        bars.append(Bar(name, effect, f"{signed(effect)} ± {noise:.2g}", noise))
-    return Bars(f"{curve.column}: effect on {curve.name}", curve.column, "Effect", bars)
-
-
-def _of_unit(unit: Any) -> dict[str, str]:
-    return {"privacy unit": unit.name, "neighboring data": unit.neighboring.sentence}
-
-
-def _summary(title: str, claim: str, rows: dict[str, str], drawn: str = "") -> str:
+def summary(title: str, claim: str, rows: dict[str, str], drawn: str = "") -> str:
     """Return a labeled section with names and values, and what is drawn below them."""
     cells = (
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'

@@ -113,14 +113,17 @@ def read_arrays(path: Path) -> StoredArrays:
 def rows_in(path: Path, *columns: str | None) -> StoredArrays:
     """Return the arrays of a file: `X`, rows of numbers, and columns beside it; nothing is unpacked before it fits."""
     arrays = read_arrays(path)
-    for name in ("X", *filter(None, columns)):
+    for name in ("X", *columns):
+        if name is None:
+            continue
         if name not in arrays:
             raise InvalidDataError(
                 f"{path.name} has no array '{name}'. It has: {', '.join(arrays)}."
             )
         shape = arrays.form(name).shape
-        wanted = "(rows, features)" if name == "X" else "(rows,)"
-        if len(shape) != (2 if name == "X" else 1):
+        axes = ("rows", "features") if name == "X" else ("rows",)
+        if len(shape) != len(axes):
+            wanted = str(axes).replace("'", "")
             raise InvalidDataError(
                 f"Array '{name}' of {path.name} must have shape {wanted}. Got {shape}."
             )
@@ -158,10 +161,14 @@ def _no_arrays(path: Path) -> InvalidDataError:
 def name_in(arrays: Mapping[str, Array], path: AnyPath, name: str | None, usual: str) -> str:
     """Return which array of a file is meant: the one named, the one of the usual name, or the only one."""
     known = ", ".join(sorted(arrays))
-    if name is not None and name not in arrays:
-        raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
-    if name is None and usual not in arrays and len(arrays) > 1:
+    if name is not None:
+        if name not in arrays:
+            raise InvalidDataError(f"{path} has no array '{name}'. It has: {known}.")
+        return name
+    if usual in arrays:
+        return usual
+    if len(arrays) > 1:
         raise InvalidDataError(
             f"{path} holds several arrays, {known}; say which one, or call it '{usual}'."
         )
-    return name or (usual if usual in arrays else known)
+    return known

@@ -42,7 +42,7 @@ def user_path(path: AnyPath, name: str = "A path") -> Path:
         fix = "For a ledger that is not stored, use Ledger.in_memory()." if stored_nowhere else ""
         raise InvalidParameterError(name, "be the path of a file or folder", repr(text), fix)
     try:
-        found = Path(text).expanduser()
+        full = Path(text).expanduser()
     except RuntimeError:
         raise InvalidParameterError(
             name,
@@ -50,28 +50,26 @@ def user_path(path: AnyPath, name: str = "A path") -> Path:
             repr(text),
             "Write the full path.",
         ) from None
-    if found == Path(found.anchor or "/"):
+    if full == Path(full.anchor or "/"):
         raise InvalidParameterError(name, "not be the root folder", repr(text))
-    return found
+    return full
 
 
 def open_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
     """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
-    found = user_path(path)
-    flags = (
-        getattr(os, "O_NONBLOCK", 0)
-        | getattr(os, "O_CLOEXEC", 0)
-        | (0 if follow else os.O_NOFOLLOW)
-    )
-    file = open(found, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115  Path.open takes no opener
+    full = user_path(path)
+    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    if not follow:
+        flags |= os.O_NOFOLLOW
+    file = open(full, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115  Path.open takes no opener
     try:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
-            _refuse(errno.EINVAL, "it is a pipe, a device or a socket, and a file is needed", found)
+            _refuse(errno.EINVAL, "it is a pipe, a device or a socket, and a file is needed", full)
         if state.st_size > most:
             size = f"{most / 2**30:g} GiB" if most >= 2**30 else f"{most / 2**20:.3g} MiB"
-            advice = ". Split it, or read a Parquet file in batches" * (most == TABLE)
-            _refuse(errno.EFBIG, f"it is larger than {size}{advice}", found)
+            advice = ". Split it, or read a Parquet file in batches" if most == TABLE else ""
+            _refuse(errno.EFBIG, f"it is larger than {size}{advice}", full)
     except BaseException:
         file.close()
         raise
@@ -95,12 +93,12 @@ def read_text(path: AnyPath) -> str:
     return read_input(path).decode("utf-8-sig")
 
 
-def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
+def unpack(file: BinaryIO, path: Path) -> gzip.GzipFile:
     """Return the content of a gzip file; refuse one that unpacks to many times its size."""
     most = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size)
     size = 0
     content = gzip.GzipFile(fileobj=file)
-    while part := content.read(_CHUNK):
+    for part in iter(lambda: content.read(_CHUNK), b""):
         size += len(part)
         if size > most:
             _refuse(errno.EFBIG, f"it unpacks to more than {most} bytes; unpack it first", path)
@@ -110,10 +108,11 @@ def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
 
 def require_memory(needed: int, path: AnyPath, free: float | None = None) -> None:
     """Refuse a file whose content takes more memory than most of what is free, or was before a part of it was read."""
-    free = free_memory() if free is None else free
+    if free is None:
+        free = free_memory()
     if needed > _SHARE_OF_MEMORY * free:
         gib = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
-        batches = ", or read it in batches" * os.fspath(path).endswith(".parquet")
+        batches = ", or read it in batches" if os.fspath(path).endswith(".parquet") else ""
         _refuse(errno.ENOMEM, f"its content takes at least {gib}. Use fewer rows{batches}", path)
 
 
@@ -122,7 +121,9 @@ def free_memory() -> float:
     free = float("inf")
     with suppress(OSError, psutil.Error):
         free = float(psutil.virtual_memory().available)
-        most = -1 if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
+        if resource is None:
+            return free
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
         if most >= 0:
             free = min(free, max(most - psutil.Process().memory_info().vms, 0))
     return free

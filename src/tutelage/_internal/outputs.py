@@ -45,10 +45,10 @@ def form(name: str, is_own: Callable[[Path], bool]) -> Form:
     """Return a kind of file by a test of its content; what cannot be read was not written by tutelage."""
 
     def fault(path: Path) -> Path | None:
-        try:
-            return None if path.stat().st_size <= _MOST_READ and is_own(path) else path
-        except (OSError, ValueError, RecursionError, zipfile.BadZipFile):
-            return path
+        with suppress(OSError, ValueError, RecursionError, zipfile.BadZipFile):
+            if path.stat().st_size <= _MOST_READ and is_own(path):
+                return None
+        return path
 
     return Form(name, fault)
 
@@ -62,10 +62,8 @@ def json_form(name: str, kind: str, key: str = "file") -> Form:
 
 def npz_form(name: str, *arrays: str) -> Form:
     """Return the kind of npz files that have these arrays."""
-    return form(
-        name,
-        lambda path: {f"{array}.npy" for array in arrays} <= set(zipfile.ZipFile(path).namelist()),
-    )
+    names = {f"{array}.npy" for array in arrays}
+    return form(name, lambda path: names <= set(zipfile.ZipFile(path).namelist()))
 
 
 NEVER = Form("a new file", lambda path: path)
@@ -85,40 +83,54 @@ def private_path(output: Path) -> Path:
 def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = False) -> None:
     """Refuse an output that exists and was not written by tutelage, or that must not be made."""
     path = path_of(output)
-    what = "a folder" if folder else "a file"
     if not path.name:
         raise ConfigError(
             f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}."
         )
     for suffix in OF_LEDGERS:
-        if path.name.endswith(suffix) and os.path.lexists(
-            path.with_name(path.name.removesuffix(suffix))
-        ):
+        ledger = path.name.removesuffix(suffix)
+        if ledger not in ("", path.name) and os.path.lexists(path.with_name(ledger)):
             raise ConfigError(
                 f"{output} is reserved for the ledger of that name. To continue, {way_out}."
             )
     try:
-        found = path.lstat().st_mode
+        mode = path.lstat().st_mode
     except FileNotFoundError:
         return
-    if not (stat.S_ISDIR if folder else stat.S_ISREG)(found):
-        is_a = "a folder" if stat.S_ISDIR(found) else f"not {what}"
-        if stat.S_ISLNK(found):
-            is_a = "a link"
-        raise ConfigError(
-            f"The output must be {what}, and {output} is {is_a}. To continue, {way_out}."
-        )
+    _check_kind(output, mode, way_out, folder=folder)
     if folder and (path.is_mount() or path.samefile(os.curdir)):
         raise ConfigError(
             f"{output} cannot be replaced, because it is the current folder or a mounted disk. To continue, {way_out}."
         )
     foreign = kind.fault(path)
-    if foreign is not None:
-        named = output / foreign.relative_to(path) if folder else output
-        raise ConfigError(
-            f"{named} would be replaced, but was not written here by tutelage{f' as {kind.name}' * folder}, or has "
-            f"changed since. Move it away, or {way_out}."
-        )
+    if foreign is None:
+        return
+    named = output
+    as_kind = ""
+    if folder:
+        named = output / foreign.relative_to(path)
+        as_kind = f" as {kind.name}"
+    raise ConfigError(
+        f"{named} would be replaced, but was not written here by tutelage{as_kind}, or has "
+        f"changed since. Move it away, or {way_out}."
+    )
+
+
+def _check_kind(output: Path, mode: int, way_out: str, *, folder: bool) -> None:
+    """Refuse a folder where a file is written, a file where a folder is, and a link."""
+    is_folder = stat.S_ISDIR(mode)
+    if is_folder if folder else stat.S_ISREG(mode):
+        return
+    wanted = "a folder" if folder else "a file"
+    if stat.S_ISLNK(mode):
+        present = "a link"
+    elif is_folder:
+        present = "a folder"
+    else:
+        present = f"not {wanted}"
+    raise ConfigError(
+        f"The output must be {wanted}, and {output} is {present}. To continue, {way_out}."
+    )
 
 
 @final
@@ -139,7 +151,7 @@ class Claim:
         check_replaceable(self.path, self._kind, way_out=self._way_out, folder=self._is_folder)
 
     @contextmanager
-    def written(self) -> Generator[Path]:
+    def write(self) -> Generator[Path]:
         """Yield a path to write to, a new folder or no file yet; it takes the output's place if the block ends well."""
         with self._staging() as staging:
             part = staging / self._target.name
@@ -151,7 +163,7 @@ class Claim:
             self._place(part)
 
     @contextmanager
-    def added(self, name: str, kind: Form, *, private: bool = False) -> Generator[Path]:
+    def add_file(self, name: str, kind: Form, *, private: bool = False) -> Generator[Path]:
         """Yield a path to write to, which becomes a file of the output's folder or, if `private`, of the one beside."""
         folder = self.private if private else self._target
         with self._staging() as staging:
@@ -164,12 +176,12 @@ class Claim:
     def _place(self, part: Path) -> None:
         target = self._target
         if not os.path.lexists(target):
-            _moved(part, target)
+            _move(part, target)
         elif not self._is_folder or not any(target.iterdir()):
             part.replace(target)
-        elif _exchanged(part, target):
+        elif _exchange(part, target):
             # Written to since it was checked.
-            if self._kind.fault(part) is not None and _exchanged(part, target):
+            if self._kind.fault(part) is not None and _exchange(part, target):
                 self.check()
         else:
             replaced = self.private / _REPLACED
@@ -222,7 +234,7 @@ class Claim:
 
 
 @contextmanager
-def claimed(
+def claim_output(
     output: AnyPath, kind: Form, *, folder: bool = False, checked: bool = True, way_out: str = ""
 ) -> Generator[Claim]:
     """Hold an output for this process until the block ends, after refusing one that must not be replaced.
@@ -234,7 +246,7 @@ def claimed(
     claim = Claim(output, kind, way_out=advice, folder=folder)
     if not folder and not path_of(output).parent.is_dir():
         raise ConfigError(f"{output} must be in a folder that exists. To continue, {advice}.")
-    lock = _locked(claim.private, output, advice)
+    lock = _lock(claim.private, output, advice)
     try:
         if checked:
             claim.recover()
@@ -249,29 +261,11 @@ def claimed(
         os.close(lock)
 
 
-def _locked(private: Path, output: Path, advice: str) -> int:
+def _lock(private: Path, output: Path, advice: str) -> int:
     """Make the private folder, and return the descriptor of the lock in it."""
     while True:
         try:
-            private.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):
-                private.mkdir(mode=0o700)
-            seen = private.lstat()
-            is_mine = seen.st_uid == os.geteuid() and not is_exposed(seen)
-            if not stat.S_ISDIR(seen.st_mode) or not (is_mine or warned_of_disk(private)):
-                raise ConfigError(
-                    f"{private} must belong to you and have mode 700, because it holds private files of {output}. Run "
-                    f"`chmod 700` on it, or {advice}."
-                )
-            found = [path.name for path in private.iterdir()]
-            if found and _LOCK not in found:
-                raise ConfigError(
-                    f"{private} has files and was not made by tutelage, which keeps private files of {output} there. "
-                    f"Move it away, or {advice}."
-                )
-            lock = os.open(
-                private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
+            lock = _open_lock(private, output, advice)
         except FileNotFoundError:  # another process ended its claim in between
             continue
         except OSError as error:
@@ -287,23 +281,45 @@ def _locked(private: Path, output: Path, advice: str) -> int:
             pass
         except OSError as error:
             os.close(lock)
-            said = f"No file can be locked in {private.parent}: {error.strerror}. To continue, {advice}."
+            sentences = f"No file can be locked in {private.parent}: {error.strerror}. To continue, {advice}."
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                said = f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
-            raise ConfigError(said) from None
+                sentences = f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
+            raise ConfigError(sentences) from None
         os.close(lock)
 
 
-def is_exposed(seen: os.stat_result) -> bool:
+def _open_lock(private: Path, output: Path, advice: str) -> int:
+    """Make the private folder, refuse one that is not the user's or was not made here, and open the lock in it."""
+    private.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        private.mkdir(mode=0o700)
+    state = private.lstat()
+    is_mine = state.st_uid == os.geteuid() and not is_exposed(state)
+    if not stat.S_ISDIR(state.st_mode) or not (is_mine or warned_of_disk(private)):
+        raise ConfigError(
+            f"{private} must belong to you and have mode 700, because it holds private files of {output}. Run "
+            f"`chmod 700` on it, or {advice}."
+        )
+    names = [path.name for path in private.iterdir()]
+    if names and _LOCK not in names:
+        raise ConfigError(
+            f"{private} has files and was not made by tutelage, which keeps private files of {output} there. "
+            f"Move it away, or {advice}."
+        )
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(private / _LOCK, flags, 0o600)
+
+
+def is_exposed(state: os.stat_result) -> bool:
     """Return whether other accounts than the owner's may use a file or folder."""
-    return bool(seen.st_mode & 0o077)
+    return bool(state.st_mode & 0o077)
 
 
 def warned_of_disk(path: Path) -> bool:
     """Return whether the disk of a private file keeps no permissions, so that `chmod` is of no use; warn if so."""
     with TemporaryFile(dir=path.parent) as closed:
-        seen = os.fstat(closed.fileno())
-    if seen.st_uid == os.geteuid() and not is_exposed(seen):
+        state = os.fstat(closed.fileno())
+    if state.st_uid == os.geteuid() and not is_exposed(state):
         return False
     disk = next(folder for folder in path.resolve().parents if folder.is_mount())
     warnings.warn(
@@ -340,7 +356,7 @@ def sync_all(part: Path) -> None:
         sync(each)
 
 
-def _moved(part: Path, target: Path) -> None:
+def _move(part: Path, target: Path) -> None:
     """Give a file or folder its name, never over a file that was made meanwhile."""
     if not part.is_dir():
         try:
@@ -357,16 +373,16 @@ def _moved(part: Path, target: Path) -> None:
 
 def put_new(part: Path, target: Path) -> None:
     """Give a file its only name, never over another."""
-    if not _renamed(part, target, 4 if sys.platform == "darwin" else 1):
-        _moved(part, target)
+    if not _rename(part, target, 4 if sys.platform == "darwin" else 1):
+        _move(part, target)
         part.unlink(missing_ok=True)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
-    return _renamed(one, other, 2)
+def _exchange(one: Path, other: Path) -> bool:
+    return _rename(one, other, 2)
 
 
-def _renamed(one: Path, other: Path, flags: int) -> bool:
+def _rename(one: Path, other: Path, flags: int) -> bool:
     """Rename with flags; return whether the system and the disk can."""
     library: Any = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)

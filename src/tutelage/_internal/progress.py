@@ -57,11 +57,13 @@ def _in_a_notebook(
         filled = _WIDTH * percent // 100
         return {"text/plain": f"{title} {'█' * filled}{'░' * (_WIDTH - filled)} {percent} %"}
 
-    done = percent = 0
+    done = 0
+    percent = 0
     bar: Any = display(line(percent), raw=True, display_id=True)
     for item in items:
         done += size(item)
-        if 100 * done // max(total, 1) > percent:  # a hundred messages to the browser at most
-            percent = 100 * done // max(total, 1)
+        now = 100 * done // max(total, 1)
+        if now > percent:  # a hundred messages to the browser at most
+            percent = now
             bar.update(line(percent), raw=True)
         yield item

@@ -63,12 +63,12 @@ def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def plain(record: Any) -> Any:
+def plain(record: object) -> Any:
     """Return a record as plain JSON-ready values."""
     return json.loads(json.dumps(msgspec.to_builtins(record)))
 
 
-def named(kind: str, record: Any) -> Entries:
+def file_entries(kind: str, record: object) -> Entries:
     """Return what a file of this kind holds."""
     return {"file": kind, "format": FORMAT, **plain(record)}
 
@@ -79,43 +79,45 @@ def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file
         content = json.loads(
             data, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
         )
-        known = content.pop(key) == kind and type(content["format"]) is int
+        is_known = content.pop(key) == kind and type(content["format"]) is int
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
         raise damaged from None
-    if not known:
+    if not is_known:
         raise damaged
-    if (found := content.pop("format")) != FORMAT:
+    number = content.pop("format")
+    if number != FORMAT:
         raise AnotherFormatError(
-            f"A {kind} file has another format ({quote(found)}); read it with the version of tutelage that made it."
+            f"A {kind} file has another format ({quote(number)}); read it with the version of tutelage that made it."
         )
     return content
 
 
 def record_in(data: bytes | str, kind: str, of: type[Made], damaged: TutelageError) -> Made:
     """Return the record that JSON of this kind holds."""
-    return made(parse(data, kind, damaged), of, damaged)
+    return as_record(parse(data, kind, damaged), of, damaged)
 
 
-def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
+def as_record(content: object, kind: type[Made], damaged: TutelageError) -> Made:
     """Return the record of these entries; an entry that is missing, unknown or of another type is damage.
 
     A refusal of the class itself is raised unchanged.
     """
     try:
-        found = msgspec.convert(content, kind)
-        whole = plain(found) == plain(content)
+        record = msgspec.convert(content, kind)
+        is_whole = plain(record) == plain(content)
     except RecursionError:
         raise damaged from None
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, TutelageError):
             raise error.__cause__ from None
-        if code := _CODE.search(str(error)):
+        code = _CODE.search(str(error))
+        if code is not None:
             unknown = f"`{code[1]}` has a value that is not known; if a later version wrote the file, upgrade tutelage."
             raise type(damaged)(unknown) from None
         raise damaged from None
-    if not whole:
+    if not is_whole:
         raise damaged
-    return found
+    return record
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Entries:

@@ -17,7 +17,7 @@ from tutelage._internal.outputs import (
     OF_LEDGERS,
     Claim,
     Form,
-    claimed,
+    claim_output,
     path_of,
     private_path,
     sync_all,
@@ -26,9 +26,9 @@ from tutelage._internal.records import (
     AnotherFormatError,
     Entries,
     Hash,
+    as_record,
+    file_entries,
     frozen,
-    made,
-    named,
     parse,
     record_in,
     sha256_of,
@@ -95,17 +95,17 @@ class Manifest:
             f"{path} is not a manifest that tutelage wrote. Get the results folder again."
         )
         entries = parse(content, kind, damaged) | {"hash": sha256_of(content)}
-        found = made(entries, cls, damaged)
+        manifest = as_record(entries, cls, damaged)
         # A manifest names files in the folder itself, and not itself.
         foreign = any(
-            Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256
+            Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in manifest.sha256
         )
-        if foreign or (found.recorded and found.head is None):
+        if foreign or (manifest.recorded and manifest.head is None):
             raise damaged
-        return found
+        return manifest
 
     @classmethod
-    def checked(cls, folder: Path) -> Self:
+    def read_whole(cls, folder: Path) -> Self:
         """Return the manifest of a folder; refuse a folder in which a file is missing or is not that of the release."""
         manifest = cls.read(folder)
         for name in manifest.sha256:
@@ -144,24 +144,27 @@ class Manifest:
 
 def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
     """Return a file in a folder that has another name than these, or that its manifest does not account for."""
-    found = sorted(folder.iterdir())
-    if not found:
+    paths = sorted(folder.iterdir())
+    if not paths:
         return None
     try:
         manifest = Manifest.read(folder, kind)
     except AnotherFormatError:
         raise
     except InvalidDataError:
-        return next((path for path in found if path.name != MANIFEST), folder / MANIFEST)
-    for path in found:
+        others = [path for path in paths if path.name != MANIFEST]
+        return others[0] if others else folder / MANIFEST
+
+    for path in paths:
         if path.is_symlink() or not path.is_file():
             return path
+        if path.name == MANIFEST:
+            continue
         if path.name == SIGNATURE:
-            if signed_manifest(path) != manifest.hash:
-                return path
-        elif path.name != MANIFEST and (
-            path.name not in names or manifest.sha256.get(path.name) != _hash(path)
-        ):
+            is_own = signed_manifest(path) == manifest.hash
+        else:
+            is_own = path.name in names and manifest.sha256.get(path.name) == _hash(path)
+        if not is_own:
             return path
     return None
 
@@ -170,7 +173,7 @@ def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) ->
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
     data = _read(path, "Sign with --sign.")
-    content = named(kind, record_in(data, kind, dict[str, values], damaged))
+    content = file_entries(kind, record_in(data, kind, dict[str, values], damaged))
     if data != signature_text(content).encode():
         raise damaged
     return content
@@ -202,21 +205,24 @@ def claimed_folder(
     """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
     folder = user_path(folder)
     if ledger is not None:
-        made = path_of(folder)
+        results = path_of(folder)
         budget = path_of(ledger)
         of_ledger = [budget.with_name(budget.name + suffix) for suffix in ("", *OF_LEDGERS)]
-        if {made, private_path(made)} & {*of_ledger, *budget.parents} or budget in made.parents:
+        if {results, private_path(results)} & {
+            *of_ledger,
+            *budget.parents,
+        } or budget in results.parents:
             raise ConfigError(
                 "The ledger must not be in the results folder or at its path, because the folder is replaced and "
                 f"shared. Got {ledger}. Move it, or {way_out}."
             )
     what = "card" if {*names} == {*CARD} else kind
     form = Form(f"part of a {what}", partial(_foreign, names=frozenset(names), kind=kind))
-    return claimed(folder, form, folder=True, way_out=way_out)
+    return claim_output(folder, form, folder=True, way_out=way_out)
 
 
 @contextmanager
-def released(
+def publish_folder(
     claim: Claim,
     head: str | None = None,
     record: _Recording | None = None,
@@ -227,7 +233,7 @@ def released(
 
     `record` is `Register.publish` of the ledger, which decides on the head; without it, `head` is that of the ledger.
     """
-    with claim.written() as part:
+    with claim.write() as part:
         yield part
         hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
 
@@ -238,7 +244,7 @@ def released(
                 "recorded": record is not None,
                 "sha256": hashes,
             }
-            text = (json.dumps(named(kind, content), indent=1) + "\n").encode()
+            text = (json.dumps(file_entries(kind, content), indent=1) + "\n").encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it
             return sha256_of(text)

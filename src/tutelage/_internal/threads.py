@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from joblib import cpu_count
 from threadpoolctl import ThreadpoolController
@@ -40,7 +40,7 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         yield from map(function, items)
         return
     n_threads = cpu_count()
-    waiting = deque[Future[Any]]()
+    waiting = deque[Future[Result]]()
     # Pools within pools would have more threads than processors.
     mark = partial(setattr, _thread, "is_worker", True)
     with one_thread("blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
@@ -55,7 +55,7 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 class WholeProcess:
     """Settings that the first thread in makes and the last one out undoes: others may still be at work in between."""
 
-    def __init__(self, settings: Callable[[], Any]) -> None:
+    def __init__(self, settings: Callable[[], AbstractContextManager[object]]) -> None:
         self.lock = BriefLock()
         self._settings = settings
         self._inside = 0

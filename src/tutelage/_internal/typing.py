@@ -62,8 +62,10 @@ class Named(Generic[Made]):
         return self.make(*arguments, **settings)
 
 
-def loaded(module: str, name: str) -> Callable[..., Any]:
+def load_later(module: str, name: str) -> Callable[..., Any]:
     """Return the callable of this name; its module, which may need an extra, is loaded when it is called."""
-    return lambda *arguments, **settings: getattr(import_module(module), name)(
-        *arguments, **settings
-    )
+
+    def call(*arguments: object, **settings: object) -> Any:
+        return getattr(import_module(module), name)(*arguments, **settings)
+
+    return call

@@ -115,7 +115,8 @@ def _number(
     """Return `value` as a float if it is a real number that fits; NaN fits nothing."""
     if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):  # an integer of hundreds of digits
-            if fits(number := float(value)):
+            number = float(value)
+            if fits(number):
                 return number
     raise InvalidParameterError(f"{owner}.{name}", rule, quote(value))
 
@@ -132,7 +133,9 @@ def hmac_key(key: bytes, owner: str) -> bytes:
 def nearest(name: str, known: Collection[str]) -> str:
     """Return advice about an unknown name: the nearest one that is known, or all of them."""
     near = difflib.get_close_matches(name, known, 1)
-    return f"Did you mean `{near[0]}`?" if near else f"It takes: {', '.join(known)}."
+    if near:
+        return f"Did you mean `{near[0]}`?"
+    return f"It takes: {', '.join(known)}."
 
 
 def problems_in(check: Callable[[], object]) -> Iterator[Problem]:

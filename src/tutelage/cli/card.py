@@ -17,7 +17,7 @@ from tutelage._internal.releases import (
     SIGNATURE,
     Manifest,
     claimed_folder,
-    released,
+    publish_folder,
     signed_manifest,
     today,
 )
@@ -128,7 +128,7 @@ def card(
     if file is not None:
         read_card(file)  # a wrong name is refused as such
         if file.name == "card.json" and (file.parent / MANIFEST).exists():
-            source = Manifest.checked(file.parent)
+            source = Manifest.read_whole(file.parent)
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
     if file is not None and path_of(folder) == path_of(file.parent):
@@ -166,7 +166,7 @@ def card(
             _publish(cards, made, before, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.name, signer.sign)
-            with cards.added(SIGNATURE, _SIGNATURE) as part:
+            with cards.add_file(SIGNATURE, _SIGNATURE) as part:
                 part.write_text(signature, encoding="utf-8")
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
@@ -270,7 +270,7 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
     """Write a card, with the other files of the release before it in the same folder."""
     _require_ledger(before, ledger, cards.path)
     record = ledger and opened(ledger).register.publish
-    with released(cards, made.budget.head, record) as staging:
+    with publish_folder(cards, made.budget.head, record) as staging:
         made.write(staging)
         if before is not None:
             for name in set(before.sha256) - set(CARD):

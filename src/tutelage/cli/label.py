@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tutelage._internal.files import name_in, read_arrays
-from tutelage._internal.outputs import claimed, form
+from tutelage._internal.outputs import claim_output, form
 from tutelage._internal.typing import Matrix
 from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
@@ -76,7 +76,7 @@ def label(
         raise ConfigError(
             "--predictions must be given with --mechanism interactive, and with no other mechanism."
         )
-    with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
+    with claim_output(output, _LABELS, way_out=ANOTHER_FILE) as claim:
         rows, question = read_rows(public, question)
         student = None if predictions is None else _predictions(predictions, len(rows))
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
@@ -87,7 +87,7 @@ def label(
             "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
         ):
             release = session.ask(rows, student)
-        with claim.written() as part, part.open("w", newline="", encoding="utf-8") as file:
+        with claim.write() as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["public_row", "label"])
             writer.writerows(

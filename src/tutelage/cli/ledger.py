@@ -32,7 +32,7 @@ from tutelage.cli.text import (
 )
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.entries import Kind
+from tutelage.ledger.entries import EntryKind
 from tutelage.ledger.exposures import exposures
 from tutelage.ledger.history import History
 from tutelage.ledger.search import ledgers_in
@@ -43,7 +43,7 @@ from tutelage.reporting.signature import checked_head, read_head, signed_head
 _LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
 
 
-class Neighbors(StrEnum):
+class _NeighborRule(StrEnum):
     """Names of the neighboring relations on the command line."""
 
     ENTITY = "entity"
@@ -54,11 +54,13 @@ class Neighbors(StrEnum):
 
 
 _UNITS = {
-    Neighbors.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
-    Neighbors.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
-    Neighbors.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
-    Neighbors.BALLOT: ONE_TEACHER,
-    Neighbors.OWNER: ONE_ENTITY,
+    _NeighborRule.ENTITY: PrivacyUnit(
+        "entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+    ),
+    _NeighborRule.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
+    _NeighborRule.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
+    _NeighborRule.BALLOT: ONE_TEACHER,
+    _NeighborRule.OWNER: ONE_ENTITY,
 }
 
 File = Annotated[Path, Argument(help="File of the ledger.")]
@@ -66,11 +68,11 @@ File = Annotated[Path, Argument(help="File of the ledger.")]
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
 
-def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
+def unit_of(neighbors: _NeighborRule, name: str | None) -> PrivacyUnit:
     """Return the privacy unit of a relation, called `name` or, by default, as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
-    if neighbors is Neighbors.OWNER and name not in (None, ONE_ENTITY.name):
+    if neighbors is _NeighborRule.OWNER and name not in (None, ONE_ENTITY.name):
         raise ConfigError(
             f"With neighbors = owner the unit is always called '{ONE_ENTITY.name}'. Leave the name out."
         )
@@ -83,7 +85,7 @@ def init(
     *,
     epsilon: float,
     delta: float,
-    neighbors: Neighbors | None = None,
+    neighbors: _NeighborRule | None = None,
     unit: str | None = None,
     accounting: Accounting = Accounting.RENYI,
     as_json: AsJson = False,
@@ -163,7 +165,7 @@ def verify(
     state = checked.verify(head)
     named = ""
     if release is not None:
-        manifest = Manifest.checked(release)
+        manifest = Manifest.read_whole(release)
         manifest.require_named(checked.history().manifests, release, str(file))
         refuse_others(manifest, release)
         named = (
@@ -447,7 +449,9 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
 def _listed(name: str, history: History) -> dict[str, Any]:
     """Return the row of a ledger."""
     state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
-    releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.batches)
+    releases = sum(one.kind is EntryKind.INTENDED for one in history.entries) or len(
+        history.batches
+    )
     return {
         "file": name,
         **state,

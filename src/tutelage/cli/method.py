@@ -21,7 +21,7 @@ from tutelage.cli.settings import (
 )
 from tutelage.cli.text import parameters_in
 from tutelage.exceptions import ConfigError
-from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
+from tutelage.mechanisms.registry import CENTRAL, SUMS, RegistryEntry
 from tutelage.methods import METHODS, Method, TeacherVotes
 from tutelage.students import STUDENTS
 from tutelage.students.selection import SELECTORS, QuerySelector, selector_named
@@ -122,7 +122,7 @@ def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
     return _object(value, _factory, where)
 
 
-def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, Entry[Any]]:
+def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, RegistryEntry[Any]]:
     """Return the mechanisms of these types, by name."""
     classes = tuple(kind for kind in kinds if isinstance(kind, type) and kind is not object)
     return {

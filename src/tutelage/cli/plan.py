@@ -11,7 +11,7 @@ import numpy as np
 from typer import Exit, Option
 
 from tutelage._internal.files import rows_in
-from tutelage._internal.releases import claimed_folder, released
+from tutelage._internal.releases import claimed_folder, publish_folder
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.prepare import prepared
 from tutelage.cli.sources import Sources, load_sources
@@ -136,7 +136,7 @@ def plan(
         else:
             _print(found)
         if results is not None:
-            with released(results, kind=_KIND) as folder:
+            with publish_folder(results, kind=_KIND) as folder:
                 (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
                 (folder / _FILES[1]).write_text(found.as_html(), encoding="utf-8")
             for name in _FILES:

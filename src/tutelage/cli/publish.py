@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.outputs import claimed
+from tutelage._internal.outputs import claim_output
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
@@ -67,7 +67,7 @@ def propose(
         Probability that the test fails although votes are within it.
     """
     probability(delta, "--delta", "publish propose")
-    with claimed(output, PROPOSAL, way_out=ANOTHER_FILE) as claim:
+    with claim_output(output, PROPOSAL, way_out=ANOTHER_FILE) as claim:
         paying = Ledger.open(ledger)
         if "format" in read_arrays(proxy):
             raise InvalidDataError(
@@ -90,7 +90,7 @@ def propose(
         )
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
-        with claim.written() as part:
+        with claim.write() as part:
             part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json(
@@ -147,7 +147,11 @@ def put_to_the_test(
     output
         File to write the claim to, for `tutelage card --claim`.
     """
-    with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
+    with (
+        nullcontext()
+        if output is None
+        else claim_output(output, CLAIM, way_out=ANOTHER_FILE) as claim
+    ):
         wanted = Proposal.read(proposal)
         paying = Ledger.open(ledger)
         check_unit(wanted, paying)
@@ -157,7 +161,7 @@ def put_to_the_test(
         released = session.released(rows)
         publication = publish_epsilon(released, paying, wanted, rows, question=about)
         if claim is not None:
-            with claim.written() as part:
+            with claim.write() as part:
                 write_claim(part, publication, released, wanted, paying)
     tested = publication.epsilon
     independent = publication.data_independent

@@ -17,7 +17,7 @@ from typer import Argument, Option
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
-from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
+from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, publish_folder
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
 from tutelage.cli.prepare import prepared
@@ -136,7 +136,7 @@ def _fit_and_write(
     checkpoints = results.private / _CHECKPOINTS
 
     def filed(name: str, votes: Any) -> None:
-        with results.added(name, VOTES, private=True) as path:
+        with results.add_file(name, VOTES, private=True) as path:
             votes.write(path)
 
     file = (
@@ -181,7 +181,7 @@ def _fit_and_write(
             remark(
                 "warning: no votes are stored, because all was released by earlier runs without `votes = true`."
             )
-    with released(results, record=model.open_ledger_.register.publish) as folder:
+    with publish_folder(results, record=model.open_ledger_.register.publish) as folder:
         write_results(folder, model, card, model.whole_student())
     if not settings.output.votes:
         for path in results.private.glob("*.npz"):
@@ -309,7 +309,7 @@ def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) 
 def _measured(judged: Judged) -> str | None:
     """Return how good a student is on public rows as the summary says it, or None where it was not measured."""
     if judged.errors:
-        return f"{judged.errors[0].explained:.4f}"
+        return f"{judged.errors[0].r_squared:.4f}"
     return None if judged.accuracy is None else f"{judged.accuracy:.2%}"
 
 

@@ -213,7 +213,7 @@ def choosing_mechanism(
     return decorate
 
 
-def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
+def _options(known: Mapping[str, RegistryEntry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
 
     def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
@@ -246,7 +246,7 @@ def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
     return found
 
 
-def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> Kind:
+def read_mechanism(table: Any, known: Mapping[str, RegistryEntry[Kind]], where: str) -> Kind:
     """Return the mechanism that a table describes."""
     types = dict.fromkeys(table, Any) | {"name": str} if isinstance(table, dict) else {}
     given = read_entries(table, types, where, ["name"])
@@ -254,7 +254,7 @@ def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> 
     return _made(entry, given, f"{where} with the name {entry.name}")
 
 
-def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kind]:
+def _entry(name: str, known: Mapping[str, RegistryEntry[Kind]], where: str) -> RegistryEntry[Kind]:
     if name not in known:
         raise ConfigError(
             f"{where} must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}"
@@ -263,7 +263,7 @@ def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kin
 
 
 def _made(
-    entry: Entry[Kind],
+    entry: RegistryEntry[Kind],
     given: Entries,
     where: str,
     spelled: Callable[[str], str] = str,
@@ -274,7 +274,7 @@ def _made(
     return entry.kind(**{one.parameter: read[spelled(one.name)] for one in entry.settings})
 
 
-def schema_of_mechanism(entry: Entry[Any]) -> Entries:
+def schema_of_mechanism(entry: RegistryEntry[Any]) -> Entries:
     """Return the JSON schema of the table of a mechanism."""
     settings = Entries()
     for one in entry.settings:

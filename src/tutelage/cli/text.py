@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tutelage._internal.outputs import NEVER, Form, claimed
+from tutelage._internal.outputs import NEVER, Form, claim_output
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import ConfigError
 
@@ -195,7 +195,7 @@ def plain_console() -> Any:
 
 def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE, *, over: Form = NEVER) -> None:
     """Write a text file, over no other one than of that kind."""
-    with claimed(file, over, way_out=way_out) as claim, claim.written() as part:
+    with claim_output(file, over, way_out=way_out) as claim, claim.write() as part:
         part.write_text(text, encoding="utf-8")
 
 

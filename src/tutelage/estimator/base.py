@@ -16,7 +16,7 @@ from sklearn import config_context
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released
+from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, publish_folder
 from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
@@ -39,7 +39,7 @@ from tutelage.methods.choice import Chooser, Known
 from tutelage.methods.needs import Offered, unmet
 from tutelage.methods.requests import Facts
 from tutelage.privacy import NeighboringRelation
-from tutelage.published import card_of_model, joined, write_results
+from tutelage.published import card_of_model, join_steps, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.recording import check_testable
 from tutelage.release import PreparedRelease, Released
@@ -488,7 +488,7 @@ class Estimator(Inputs):
         with on_one_day(self.day_), claiming as claim:
             card = card or self.card()
             record = None if ledger is None or file is None else ledger.register.publish
-            with released(claim, card.budget.head, record) as part:
+            with publish_folder(claim, card.budget.head, record) as part:
                 write_results(part, self, card, self.whole_student())
         return folder
 
@@ -504,7 +504,7 @@ class Estimator(Inputs):
             For `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
-        return joined(self.columns_, self.student_map_, self.student_)
+        return join_steps(self.columns_, self.student_map_, self.student_)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""

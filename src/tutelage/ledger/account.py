@@ -47,7 +47,7 @@ from tutelage.ledger.answers import (
 from tutelage.ledger.beginning import Beginning
 from tutelage.ledger.campaigns import Voters, spend_votes
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.transaction import Transaction
 from tutelage.ledger.turns import is_held
@@ -457,7 +457,7 @@ class Account(NeverPickled):
             **self._beginning.fields,
             **more,
         }
-        return write.add(Kind.RESERVED, cost, **content)
+        return write.add(EntryKind.RESERVED, cost, **content)
 
     def _left_open(
         self, read: Transaction, new: Collection[bytes], event: Event
@@ -554,7 +554,7 @@ def _settle(
         name: reserved.content[name] for name in ("written", "release") if name in reserved.content
     }
     write.add(
-        Kind.ANSWERED,
+        EntryKind.ANSWERED,
         -refund,
         settles=number,
         reservation=number,

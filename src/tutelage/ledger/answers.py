@@ -16,7 +16,7 @@ from tutelage.events import (
     count_releases,
 )
 from tutelage.exceptions import LedgerTamperedError, UnsupportedEventError
-from tutelage.ledger.entries import Kind
+from tutelage.ledger.entries import EntryKind
 from tutelage.ledger.transaction import Transaction
 
 Labels = tuple[int, ...]
@@ -162,7 +162,7 @@ def kept_content(read: Transaction, name: str) -> bytes | None:
     recorded = [
         entry.content["content"]
         for entry in read.entries_with("name", name)
-        if entry.kind is Kind.KEPT
+        if entry.kind is EntryKind.KEPT
     ]
     if recorded != ([] if content is None else [_sha256(content)]):
         raise LedgerTamperedError(
@@ -177,7 +177,7 @@ def keep(write: Transaction, name: str, content: bytes) -> bytes:
     if earlier is not None:
         return earlier
     write.run("INSERT INTO kept VALUES (?, ?)", (name, content))
-    write.add(Kind.KEPT, name=name, content=_sha256(content))
+    write.add(EntryKind.KEPT, name=name, content=_sha256(content))
     return content
 
 

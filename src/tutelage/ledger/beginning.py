@@ -11,7 +11,7 @@ from tutelage._internal.typing import Mask, Private
 from tutelage.digests import RunningDigest, fingerprint, is_fingerprint_of, keyed_name
 from tutelage.events import Event
 from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
-from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, EntryKind
 from tutelage.ledger.opened import OpenedLedger, entry_by_intent
 from tutelage.ledger.people import (
     UNNAMED,
@@ -198,23 +198,23 @@ class Beginning(Private):
         if self.arrivals is not None:
             named = self.arrivals.write_people(write, begins=begins)
         if self._intent is not None and begins:
-            write.add(Kind.INTENDED, about=self._about, noise=self._intent.noise, **named)
+            write.add(EntryKind.INTENDED, about=self._about, noise=self._intent.noise, **named)
 
         sums = write.checkpoint()
         ids = self._whom.ids
         # Releases before gave no ids, or this one gives none.
         if sums.accounts and self.arrivals is None and bool(ids) != bool(sums.people):
             add_people(write, [key_of(key, UNNAMED)], EVERYBODY)
-        if self._whom.digest is None or self._is_bound or Kind.BOUND in write.kinds:
+        if self._whom.digest is None or self._is_bound or EntryKind.BOUND in write.kinds:
             return
         check_data(self._opened, write, self._whom.digest, changed=self._whom.changed)
-        write.add(Kind.BOUND, fingerprint=fingerprint(key, self._whom.digest))
+        write.add(EntryKind.BOUND, fingerprint=fingerprint(key, self._whom.digest))
         if ids and self.arrivals is None:
             add_people(write, sorted(key_of(key, person) for person in ids), EVERYBODY)
 
     def was_written(self, write: Transaction) -> None:
         """Take note that a transaction is on the disk."""
-        self._is_bound |= Kind.BOUND in write.kinds
+        self._is_bound |= EntryKind.BOUND in write.kinds
 
     def write_alone(self) -> None:
         """Write the same if no reservation did, because all answers were remembered, and if the file can be written."""

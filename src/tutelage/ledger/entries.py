@@ -24,7 +24,7 @@ _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
 @final
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """Kind of event that an entry records."""
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
@@ -56,7 +56,7 @@ class Entry:
     hash: bytes  # SHA-256 of the hash before it and the text
 
     @classmethod
-    def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: object) -> "Entry":
+    def after(cls, last: "Entry | None", kind: EntryKind, spent: int, **fields: object) -> "Entry":
         """Return the entry that follows `last`, or the first of all, of the day of its release."""
         content = {
             "format": FORMAT,
@@ -85,7 +85,9 @@ class Entry:
             content = json.loads(text)
             whole = all(type(content[name]) is int for name in ("number", "format", "spent"))
             fits = whole and canonical(content) == text and content["number"] == number
-            fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
+            fits = (
+                fits and content["kind"] in set(EntryKind) and isinstance(content["written"], str)
+            )
             if whole and not 1 <= content["format"] <= FORMAT:
                 raise another_format(f"Entry {number}", content["format"])
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -102,15 +104,15 @@ class Entry:
         return self.content["number"]
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> EntryKind:
         """Kind of event that the entry records."""
-        return Kind(self.content["kind"])
+        return EntryKind(self.content["kind"])
 
     @property
     def is_publication(self) -> bool:
         """Whether it reserves no query but the publication of an ε."""
         return (
-            self.kind is Kind.RESERVED
+            self.kind is EntryKind.RESERVED
             and self.content["event"]["event"] == PublicationTest.__name__
         )
 
@@ -176,12 +178,12 @@ class Checkpoint:
         release = content.get("release")
         changed: Entries = {"head": entry.hash.hex()}
         match entry.kind:
-            case Kind.INTENDED if release is not None:
+            case EntryKind.INTENDED if release is not None:
                 changed["releases"] = self.releases | {release: content["cohorts"]}
                 changed["accounts"] = self.accounts | {release: 0}
-            case Kind.BOUND:
+            case EntryKind.BOUND:
                 changed["fingerprint"] = content["fingerprint"]
-            case Kind.RESERVED:
+            case EntryKind.RESERVED:
                 changed["accounts"] = self.accounts_after(release, content["cost"])
                 changed["unsettled"] = self.unsettled + 1
                 changed["charged_for"] = self.charged_for + bool(content["cost"])
@@ -189,13 +191,19 @@ class Checkpoint:
                 changed["simulated"] = (
                     self.simulated or event_from_dict(content["event"]).is_simulated
                 )
-            case Kind.ANSWERED:
+            case EntryKind.ANSWERED:
                 changed["accounts"] = self.accounts_after(release, -content["refund"])
                 changed["unsettled"] = self.unsettled - 1
                 changed["answers"] = self.answers + content["answers"]
-            case Kind.RAISED:
+            case EntryKind.RAISED:
                 changed["raised"] = [*self.raised, {name: content[name] for name in Raise._fields}]
-            case Kind.OPENED | Kind.INTENDED | Kind.KEPT | Kind.PROPOSED | Kind.RELEASED:
+            case (
+                EntryKind.OPENED
+                | EntryKind.INTENDED
+                | EntryKind.KEPT
+                | EntryKind.PROPOSED
+                | EntryKind.RELEASED
+            ):
                 pass
         return replace(self, **changed)
 

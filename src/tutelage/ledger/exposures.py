@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tutelage.ledger.entries import Kind
+from tutelage.ledger.entries import EntryKind
 from tutelage.ledger.history import History
 
 
@@ -40,7 +40,7 @@ def _of_cohorts(history: History) -> Iterator[_Exposure]:
 
 def _of_bindings(history: History) -> Iterator[_Exposure]:
     """Yield the exposure of the people of each release, where releases have no names."""
-    bound = [entry for entry in history.entries if entry.kind is Kind.BOUND]
+    bound = [entry for entry in history.entries if entry.kind is EntryKind.BOUND]
     # A release before the first binding counts for its people too.
     for release, start in enumerate([history.entries[0], *bound[1:]], start=1):
         # A batch that was open when a release began counts for it too: its votes may have come after.

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import NamedTuple, Self, final
 
-from tutelage._internal import drawing
-from tutelage._internal.drawing import Bars
+from tutelage._internal.drawing import Bar, Bars, summary
 from tutelage._internal.records import Entries
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import (
@@ -27,7 +26,7 @@ from tutelage.exceptions import (
     PublicationsExhaustedError,
 )
 from tutelage.ledger.answers import digest_of, read_labels, stored_answers
-from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind, Raise
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, EntryKind, Raise
 from tutelage.ledger.transaction import Transaction
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
@@ -115,14 +114,32 @@ class LedgerState:
 
     def __html__(self) -> str:
         """Return what pages and notebooks show."""
-        return drawing.of_ledger(self)
+        claim = str(self)
+        if self.simulated:
+            claim = f"NOT PRIVATE: the labels were drawn with simulated noise. {claim}"
+        rows = {
+            "guarantee of everything released": str(self.guarantee()),
+            **self.unit.facts,
+            "labels stored": f"{self.answers:,}",
+            "head": self.head,
+        }
+        return summary("Ledger:", claim, rows, self.bars.__html__())
 
     _repr_html_ = __html__
 
     @property
     def bars(self) -> Bars:
         """How much of the budget is spent, by the release that people came with where releases have names."""
-        return drawing.bars_of_ledger(self)
+        title = f"Share of ε = {self.budget:g} that is spent"
+        rows = {"everyone": self.spent}
+        if self.cohorts:
+            title += " of people who came with each release; each of them has the whole budget"
+            rows = {f"came with {name}": share for name, share in self.cohorts.items()}
+        bars = list[Bar]()
+        for name, spent in rows.items():
+            share = round_up(spent)
+            bars.append(Bar(name, share, f"{share:.4f} ({round_up(share / self.budget, 3):.1%})"))
+        return Bars(title, "People", "Spent", bars, whole=self.budget)
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""
@@ -278,9 +295,9 @@ class History:
         settled = {
             entry.content["reservation"]: entry
             for entry in self.entries
-            if entry.kind is Kind.ANSWERED
+            if entry.kind is EntryKind.ANSWERED
         }
-        reserved = (entry for entry in self.entries if entry.kind is Kind.RESERVED)
+        reserved = (entry for entry in self.entries if entry.kind is EntryKind.RESERVED)
         return tuple(Charge(entry, settled.get(entry.number)) for entry in reserved)
 
     @cached_property
@@ -308,9 +325,9 @@ class History:
         """Proposals that were recorded before the first label; later ones do not count."""
         proposals = list[Entries]()
         for entry in self.entries:
-            if entry.kind is Kind.RESERVED and not entry.is_publication:
+            if entry.kind is EntryKind.RESERVED and not entry.is_publication:
                 break
-            if entry.kind is Kind.PROPOSED:
+            if entry.kind is EntryKind.PROPOSED:
                 proposals.append(entry.content["proposal"])
         return tuple(proposals)
 
@@ -318,14 +335,14 @@ class History:
     def manifests(self) -> frozenset[str]:
         """Hashes of the manifests of all releases that were recorded."""
         return frozenset(
-            one.content["manifest"] for one in self.entries if one.kind is Kind.RELEASED
+            one.content["manifest"] for one in self.entries if one.kind is EntryKind.RELEASED
         )
 
     @property
     def before_releases(self) -> "History":
         """The same without the last entries, if these only name what was released; a card is of this."""
         return self.until(
-            next(one.number for one in reversed(self.entries) if one.kind is not Kind.RELEASED)
+            next(one.number for one in reversed(self.entries) if one.kind is not EntryKind.RELEASED)
         )
 
     @property

@@ -34,7 +34,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.account import Account
 from tutelage.ledger.beginning import Intent, Whom
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Entry, EntryKind
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.opened import OpenedLedger
 from tutelage.ledger.people import cohorts, key_of, withdraw, withdrawn
@@ -252,7 +252,7 @@ class Ledger:
             before = self.limit
             limit = before.larger_budget(epsilon)
             write.add(
-                Kind.RAISED,
+                EntryKind.RAISED,
                 before=before.epsilon,
                 epsilon=limit.epsilon,
                 delta=limit.delta,
@@ -403,7 +403,7 @@ def _new_store(
     content["key"] = hashlib.sha256(key).hexdigest()
     if owner is not None:
         content["owner"] = owner
-    first = Entry.after(None, Kind.OPENED, 0, **content)
+    first = Entry.after(None, EntryKind.OPENED, 0, **content)
     return Store.create(None if path is None else user_path(path), first, key, timeout=timeout)
 
 

@@ -10,7 +10,7 @@ from tutelage.digests import RunningDigest, canonical, is_fingerprint_of, keyed_
 from tutelage.events import Event
 from tutelage.exceptions import LateProposalError
 from tutelage.ledger.beginning import check_data, check_name, check_nameless
-from tutelage.ledger.entries import Kind
+from tutelage.ledger.entries import EntryKind
 from tutelage.ledger.opened import OpenedLedger, entry_by_intent
 from tutelage.ledger.people import UNNAMED, cohorts, key_of, withdrawn
 
@@ -124,12 +124,12 @@ class Register:
                     f"{self._opened} has labels already, and a proposal must come before the first of them: labels "
                     "could have shaped it. Publish the worst-case epsilon of these labels."
                 )
-            write.add(Kind.PROPOSED, proposal=proposal)
+            write.add(EntryKind.PROPOSED, proposal=proposal)
 
     def publish(self, manifest: Callable[[str], str]) -> None:
         """Write down the hash of a manifest, which `manifest` returns of the present head, before it is published."""
         with self._opened.hold(write=True) as write:
-            write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
+            write.add(EntryKind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
 
 def names_all(opened: OpenedLedger, known: Collection[bytes]) -> bool:

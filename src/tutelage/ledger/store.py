@@ -31,7 +31,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.ledger.disk import Room, check_locks, hold_folder
-from tutelage.ledger.entries import Entry, Kind, another_format
+from tutelage.ledger.entries import Entry, EntryKind, another_format
 from tutelage.ledger.transaction import INDEXES, SCHEMA, Cache, Transaction
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
@@ -128,7 +128,7 @@ class Store:
                 held.write_sums()
                 makes = False
                 if self.file is not None and self._memory is not None:
-                    makes = Kind.RESERVED in held.kinds
+                    makes = EntryKind.RESERVED in held.kinds
                     if makes:
                         _write_file(self.file, connection, self.timeout, self.check)
                 connection.execute("COMMIT")

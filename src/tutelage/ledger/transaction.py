@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from tutelage.exceptions import LedgerTamperedError
-from tutelage.ledger.entries import Checkpoint, Entry, Kind
+from tutelage.ledger.entries import Checkpoint, Entry, EntryKind
 
 # Fields by which entries are looked up. SQLite derives these columns from the text of an entry, so no statement writes
 # them, and `verify` checks that each index agrees with the text.
@@ -66,7 +66,7 @@ class Transaction:
         self.connection = connection
         self.run = connection.execute
         self.appended: Entry | None = None  # the last entry written in it
-        self.kinds = set[Kind]()  # of all entries written in it
+        self.kinds = set[EntryKind]()  # of all entries written in it
         self._cache = cache or Cache()
         self._is_sealed = True
 
@@ -173,7 +173,7 @@ class Transaction:
         return self._cache.sums
 
     def add(
-        self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any
+        self, kind: EntryKind, change: int = 0, *, settles: int | None = None, **fields: Any
     ) -> Entry:
         """Write the next entry, which changes what is spent by this many grains."""
         last = self.last()
@@ -181,7 +181,9 @@ class Transaction:
         if change:
             accounts = self.checkpoint().accounts_after(fields.get("release"), change)
             spent = max(accounts.values())
-        if kind is Kind.RESERVED:  # through two copies of a ledger, no two draws are the same entry
+        if (
+            kind is EntryKind.RESERVED
+        ):  # through two copies of a ledger, no two draws are the same entry
             fields["nonce"] = secrets.token_hex(16)
         entry = Entry.after(last, kind, spent, **fields)
         self.append(entry, settles)

@@ -27,7 +27,7 @@ from tutelage.ledger.answers import (
     vector_of,
 )
 from tutelage.ledger.campaigns import digest_of_votes
-from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, EntryKind
 from tutelage.ledger.people import cohorts, digest_of_people, digest_of_withdrawn
 from tutelage.ledger.transaction import Transaction
 from tutelage.privacy import PrivacyUnit
@@ -104,7 +104,7 @@ class _Book:
 
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""
-        if (entry.number == 0) != (entry.kind is Kind.OPENED):
+        if (entry.number == 0) != (entry.kind is EntryKind.OPENED):
             raise LedgerTamperedError(
                 "A ledger must have its budget in its first entry, and in no other."
             )
@@ -157,29 +157,29 @@ class _Book:
         """Refuse an entry that cannot follow those before it."""
         content = entry.content
         match entry.kind:
-            case Kind.RESERVED:
+            case EntryKind.RESERVED:
                 self._check_reserved(entry)
-            case Kind.ANSWERED:
+            case EntryKind.ANSWERED:
                 self._check_answered(entry)
-            case Kind.INTENDED:
+            case EntryKind.INTENDED:
                 self._check_intended(entry)
-            case Kind.RAISED:
+            case EntryKind.RAISED:
                 self._check_raised(entry)
-            case Kind.BOUND:
+            case EntryKind.BOUND:
                 _text(content["fingerprint"])
-            case Kind.RELEASED:
+            case EntryKind.RELEASED:
                 _text(content["manifest"])
-            case Kind.KEPT:
+            case EntryKind.KEPT:
                 name = _text(content["name"])
                 if name in self.kept:
                     raise TypeError
                 self.kept[name] = content["content"]
-            case Kind.PROPOSED:
+            case EntryKind.PROPOSED:
                 if self.sums.asked or type(content["proposal"]) is not dict:
                     raise LedgerTamperedError(
                         f"Entry {entry.number} is a proposal that was made after a label."
                     )
-            case Kind.OPENED:
+            case EntryKind.OPENED:
                 pass
 
     def _check_answered(self, entry: Entry) -> None:

@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     help: str
 
 
-class Entry(NamedTuple, Generic[Kind]):
+class RegistryEntry(NamedTuple, Generic[Kind]):
     """A mechanism as users choose it."""
 
     name: str  # on the command line and in configurations
@@ -69,19 +69,21 @@ _CONFIDENCE = Setting(
     "confidence", "confidence", "student probability above which an unopposed prediction is kept"
 )
 
-CENTRAL: Mapping[str, Entry[Mechanism]] = {
+CENTRAL: Mapping[str, RegistryEntry[Mechanism]] = {
     entry.name: entry
     for entry in (
-        Entry[Mechanism]("lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)),
-        Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,)),
-        Entry[Mechanism](
+        RegistryEntry[Mechanism](
+            "lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)
+        ),
+        RegistryEntry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,)),
+        RegistryEntry[Mechanism](
             "capped",
             CappedGNMax,
             (_SIGMA, Setting("cap", "cap", "most votes of one teacher, on all queries together")),
             "every teacher votes on few of many queries; teachers may be single rows",
             sharp=(2.0, 1),
         ),
-        Entry[Mechanism](
+        RegistryEntry[Mechanism](
             "confident",
             ConfidentGNMax,
             _CHECKED,
@@ -89,7 +91,7 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
             sharp=(20.0, 2.0, 2.0),
             few_votes=(2.0, 2.0, 2.0),
         ),
-        Entry[Mechanism](
+        RegistryEntry[Mechanism](
             "interactive",
             InteractiveGNMax,
             (*_CHECKED, _CONFIDENCE),
@@ -97,14 +99,14 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
             sharp=(5.0, 2.0, 2.0, 0.6),
             few_votes=(2.0, 2.0, 2.0, 0.6),
         ),
-        Entry[Mechanism](
+        RegistryEntry[Mechanism](
             "exponential",
             ExponentialMax,
             (_SCALE,),
             "a pure ε per answer, and many answers compose better",
             (1.0,),
         ),
-        Entry[Mechanism](
+        RegistryEntry[Mechanism](
             "permute-and-flip", PermuteAndFlip, (_SCALE,), "a few answers under a pure ε", (1.0,)
         ),
     )

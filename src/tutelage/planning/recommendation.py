@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from msgspec import structs
 
-from tutelage._internal import drawing
-from tutelage._internal.drawing import Bar, Bars
+from tutelage._internal.drawing import Bar, Bars, escape
 from tutelage._internal.records import Entries, Names, frozen
 from tutelage.exceptions import InvalidParameterError, literal
 from tutelage.methods import Method
@@ -364,7 +363,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return drawing.of_plan(self)
+        return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__()}"
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import Entries, frozen, named, plain, record_in
+from tutelage._internal.records import Entries, file_entries, frozen, plain, record_in
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
@@ -44,7 +44,7 @@ from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of
 from tutelage.reporting import PrivacyCard
-from tutelage.reporting.record import Guarantee, Proposed, recorded
+from tutelage.reporting.record import Guarantee, Proposed, record_of
 
 CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
@@ -370,7 +370,8 @@ def write_claim(
         ledger=ledger.state().head,
     )
     path.write_text(
-        json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        json.dumps(file_entries("claim", content), indent=1, ensure_ascii=False) + "\n",
+        encoding="utf-8",
     )
 
 
@@ -411,7 +412,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
             )
         _check_claimed(record.tested, tested, "tested ε", path)
         proposed = msgspec.convert(proposal.as_dict(), Proposed)
-    released = recorded(Composed((event_of(history.answer_counts), *published)))
+    released = record_of(Composed((event_of(history.answer_counts), *published)))
     return Guarantee(
         epsilon=independent, event=released, tested=tested, proposal=proposed, **beside
     )

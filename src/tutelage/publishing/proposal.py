@@ -16,7 +16,7 @@ from scipy import optimize
 
 from tutelage._internal.gate import AnyPath, read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import FORMAT, made, parse, plain
+from tutelage._internal.records import FORMAT, as_record, parse, plain
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
@@ -161,7 +161,7 @@ class Proposal:
         )
         content = parse(text, "proposal", damaged, "kind")
         content.pop("epsilon", None)
-        return made(content, cls, damaged)
+        return as_record(content, cls, damaged)
 
 
 def best_chances(

@@ -137,7 +137,7 @@ def recalled_publication(
     """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
     boundary = Boundary(ledger, SystemNoise(), released)
     request = _asked(released, ledger, proposal, queries, question)
-    for (label,) in boundary.recalled(request).values():
+    for (label,) in boundary.recall(request).values():
         return _claimed(boundary, request, proposal, passed=bool(label))
     return None
 

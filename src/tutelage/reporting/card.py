@@ -8,8 +8,8 @@ from msgspec import field, structs
 
 from tutelage._internal.drawing import round_up
 from tutelage._internal.gate import AnyPath, read_text, user_path
-from tutelage._internal.records import Entries, Names, named, parse, plain
-from tutelage._internal.releases import CARD, claimed_folder, released
+from tutelage._internal.records import Entries, Names, file_entries, parse, plain
+from tutelage._internal.releases import CARD, claimed_folder, publish_folder
 from tutelage.events import (
     Event,
     NoisyBallot,
@@ -41,7 +41,7 @@ from tutelage.reporting.record import (
     StudentPart,
     as_read,
     check_statements,
-    recorded,
+    record_of,
 )
 from tutelage.reporting.render import Form, render
 
@@ -92,7 +92,7 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
                     f"`{part.name}` of a card must be of its own types, and finite."
                 )
             structs.force_setattr(self, part.name, read)  # without subclasses of text and mappings
-        if recorded(self.event) != self.guarantee.event:
+        if record_of(self.event) != self.guarantee.event:
             raise NotPublishableError(
                 "`guarantee.event` of a card takes the record of an event only."
             )
@@ -116,13 +116,13 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
                 "`tested` of a card must be an ε that holds only for what was released, below the worst-case ε. "
                 "Leave `tested` out, or put the smaller worst-case ε into `epsilon`."
             )
-        entity = (
-            stated.epsilon.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-        )
-        if stated.if_added_or_removed is not None and not entity:
+        relation = stated.epsilon.unit.neighboring
+        may_be_added = relation is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
+        if stated.if_added_or_removed is not None and not may_be_added:
             raise NotPublishableError(
                 "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
             )
+
         costs = always if second is None else [*always, second]
         if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
             raise NotPublishableError(
@@ -144,8 +144,9 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         _check_range("answered", self.release.answered, self.release.queries)
         for entry in self.student.judged.by_class:
             _check_range("by_class.right", entry.right, entry.rows)
-        for one in self.student.curves:
-            if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
+        for curve in self.student.curves:
+            is_whole = len(curve.cells) == len(curve.effects) == len(curve.noise) > 0
+            if not is_whole or min(curve.noise) < 0:
                 raise InvalidParameterError(
                     "the curves of a card",
                     "have one effect and one noise for each cell, and no negative noise",
@@ -177,17 +178,13 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     def model(self) -> str:
         """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
         parts = [part.event for part in self.event.flatten()]
-        if any(
-            isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot)
-            for part in parts
-        ):
+        local = RandomizedResponse | TruncatedGeometricResponse | NoisyBallot
+        if any(isinstance(part, local) for part in parts):
             return "local"
-        found = any(one.code == NOISE_FROM_SHARES for one in self.findings)
-        return (
-            "federated"
-            if found or any(isinstance(part, SummedNoise) for part in parts)
-            else "central"
-        )
+        has_shares = any(isinstance(part, SummedNoise) for part in parts)
+        if has_shares or any(finding.code == NOISE_FROM_SHARES for finding in self.findings):
+            return "federated"
+        return "central"
 
     @property
     def of_ledger(self) -> bool:
@@ -224,29 +221,29 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         if not spending.left or self.epsilon.simulated:
             return ""
         of = "Everything released from this budget" if self.covers_ledger else "This release"
-        said = f"{of}: ε = {round_up(self.epsilon.epsilon):.4f}. "
-        said += f"It used {spending.spent:.4f} of the budget of {spending.budget:.10g}."
-        if so_far is None or so_far >= spending.budget:
-            return said
-        return f"{said} If you stop here because of what you saw, quote {round_up(so_far):.4f}."
+        text = f"{of}: ε = {round_up(self.epsilon.epsilon):.4f}. "
+        text += f"It used {spending.spent:.4f} of the budget of {spending.budget:.10g}."
+        if so_far is not None and so_far < spending.budget:
+            text += f" If you stop here because of what you saw, quote {round_up(so_far):.4f}."
+        return text
 
     def as_dict(self) -> Entries:
         """Return the card as plain JSON-ready values."""
-        return named(_KIND, self)
+        return file_entries(_KIND, self)
 
     def as_markdown(self) -> str:
         """Return the card as Markdown."""
-        return self._rendered("card.jinja", "markdown")
+        return self._render("card.jinja", "markdown")
 
     def as_html(self) -> str:
         """Return the card as one self-contained HTML file: it runs no script and loads nothing."""
-        return self._rendered("card.jinja", "html")
+        return self._render("card.jinja", "html")
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the first page."""
-        return self._rendered("first.jinja", "html")
+        return self._render("first.jinja", "html")
 
-    def _rendered(self, template: str, form: Form) -> str:
+    def _render(self, template: str, form: Form) -> str:
         judged = verdict_of(self.epsilon, self.findings)
         whole = PublicEpsilon(self.budget.budget, self.budget.delta, self.epsilon.unit, "budget")
         return render(template, form, card=self, topics=STATEMENTS, verdict=judged, whole=whole)
@@ -258,7 +255,7 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
         """
         folder = Path(folder)
         claiming = claimed_folder(folder, CARD, "name another `folder`")
-        with claiming as claim, released(claim, self.budget.head) as part:
+        with claiming as claim, publish_folder(claim, self.budget.head) as part:
             self.write(part)
         as_json, as_markdown, as_html = (folder / name for name in CARD)
         return as_json, as_markdown, as_html
@@ -266,9 +263,8 @@ class PrivacyCard(Part, frozen=True, kw_only=True):
     def write(self, folder: Path) -> None:
         """Write the three files of the card into a folder that has none of them."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        for name, content in zip(
-            CARD, (text + "\n", self.as_markdown(), self.as_html()), strict=True
-        ):
+        contents = (f"{text}\n", self.as_markdown(), self.as_html())
+        for name, content in zip(CARD, contents, strict=True):
             (folder / name).write_text(content, encoding="utf-8")
 
 

@@ -1,9 +1,9 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, final
+from typing import final
 
 from tutelage._internal.validation import (
     integer_at_least,
@@ -15,7 +15,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
 from tutelage.reporting.record import NOISE_FROM_SHARES, Finding, Judged, Reached
-from tutelage.reporting.render import counted
+from tutelage.reporting.render import number_of
 
 _HUGE_EPSILON = 10.0
 _LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
@@ -112,7 +112,7 @@ _WARNINGS = {
 }
 
 
-def _finding(code: str, **values: Any) -> Finding:
+def _finding(code: str, **values: object) -> Finding:
     """Return the finding of that code, with these values in its reason."""
     if code in _DANGERS:
         return Finding(code, "danger", _DANGERS[code].format(**values))
@@ -171,10 +171,12 @@ class Case:
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
-            if (number := getattr(self, name)) is not None:
+            number = getattr(self, name)
+            if number is not None:
                 integer_at_least(number, least, name, "Case")
         for name, known in _WORDS.items():
-            if (word := getattr(self, name)) not in (None, *known):
+            word = getattr(self, name)
+            if word not in (None, *known):
                 raise InvalidParameterError(
                     f"Case.{name}", f"be one of {', '.join(known)}", f"{word!r}"
                 )
@@ -192,72 +194,85 @@ def lint(case: Case) -> tuple[Finding, ...]:
     No finding quotes `entities` or `public_overlap`. A finding still reveals something about them, so if they were
     counted on private rows, only the data set owner may see it.
     """
-    found = list[Finding]()
+    return (
+        *_of_guarantee(case),
+        *_of_teachers(case),
+        *_of_data(case),
+        *_of_student(case.judged),
+    )
 
-    def objects(code: str, **values: Any) -> None:
-        found.append(_finding(code, **values))
 
+def _of_guarantee(case: Case) -> Iterator[Finding]:
+    """Yield objections to ε and δ."""
     if case.epsilon is not None and strength(case.epsilon, case.delta or 0.0) == "weak":
         code = "epsilon-too-large" if case.epsilon > _HUGE_EPSILON else "epsilon-large"
-        objects(code, meaning=_odds(case.epsilon, case.unit))
+        yield _finding(code, meaning=_odds(case.epsilon, case.unit))
     if case.delta is not None and case.entities is not None and case.delta * case.entities >= 1:
-        objects("delta-too-large", delta=case.delta)
-    if (
-        case.teachers is not None
-        and case.entities is not None
-        and case.entities < _PEOPLE_PER_TEACHER * case.teachers
+        yield _finding("delta-too-large", delta=case.delta)
+
+
+def _of_teachers(case: Case) -> Iterator[Finding]:
+    """Yield objections to the number of teachers and the threshold of their votes."""
+    if case.teachers is None:
+        return
+    if case.entities is not None and case.entities < _PEOPLE_PER_TEACHER * case.teachers:
+        yield _finding("teachers-without-rows", least=_PEOPLE_PER_TEACHER)
+    if case.threshold is None:
+        return
+    if case.threshold > case.teachers:
+        yield _finding("threshold-above-teachers", threshold=case.threshold, teachers=case.teachers)
+    elif (
+        case.classes is not None
+        and case.mechanism != "interactive"
+        and case.threshold * case.classes <= case.teachers
     ):
-        objects("teachers-without-rows", least=_PEOPLE_PER_TEACHER)
-    if case.threshold is not None and case.teachers is not None:
-        if case.threshold > case.teachers:
-            objects("threshold-above-teachers", threshold=case.threshold, teachers=case.teachers)
-        elif (
-            case.classes is not None
-            and case.mechanism != "interactive"
-            and case.threshold * case.classes <= case.teachers
-        ):
-            objects(
-                "threshold-passes-always",
-                threshold=case.threshold,
-                teachers=case.teachers,
-                classes=case.classes,
-            )
+        yield _finding(
+            "threshold-passes-always",
+            threshold=case.threshold,
+            teachers=case.teachers,
+            classes=case.classes,
+        )
+
+
+def _of_data(case: Case) -> Iterator[Finding]:
+    """Yield objections to choices that ε does not count, and to what it presumes of hospitals."""
     if case.stopping == "data-dependent":
-        objects("stopped-by-votes")
+        yield _finding("stopped-by-votes")
     if case.tuned_on == "private":
-        objects("tuned-on-private")
+        yield _finding("tuned-on-private")
     if case.public_overlap:
-        objects("public-overlaps-private")
+        yield _finding("public-overlaps-private")
     if case.insisted:
-        objects("refusals-overridden")
+        yield _finding("refusals-overridden")
     if case.classes_from == "private":
-        objects("classes-from-private-labels")
+        yield _finding("classes-from-private-labels")
     if case.shares is not None:
-        objects(NOISE_FROM_SHARES, shares=case.shares)
-    judged = case.judged
-    lost = list[str]()
-    for one in judged.by_class:
-        if one.rows > one.right == 0:
-            lost.append(f"{one.name} ({counted(one.rows, 'row', 'rows')})")
+        yield _finding(NOISE_FROM_SHARES, shares=case.shares)
+
+
+def _of_student(judged: Judged) -> Iterator[Finding]:
+    """Yield objections to a student that is of no use."""
+    lost = [
+        f"{each.name} ({number_of(each.rows, 'row', 'rows')})"
+        for each in judged.by_class
+        if each.rows > each.right == 0
+    ]
     if lost:
-        more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
-        objects("lost-class", lost=", ".join(lost[:_MOST_NAMED]) + more)
+        names = ", ".join(lost[:_MOST_NAMED])
+        if len(lost) > _MOST_NAMED:
+            names += f" and {len(lost) - _MOST_NAMED:,} more"
+        yield _finding("lost-class", lost=names)
+
     goals = judged.goals
     if judged.accuracy is not None and judged.majority is not None and not goals:
         goals = (Reached("accuracy", judged.accuracy, judged.public_labels, judged.majority),)
-    for one in goals:
-        if not is_worth(one.student, one.no_model):
-            objects(
-                "no-better-than-majority", goal=one.goal, share=one.student, majority=one.no_model
-            )
-        if one.public_labels is not None and not is_worth(one.student, one.public_labels):
-            objects(
-                "no-better-than-public-labels",
-                goal=one.goal,
-                share=one.student,
-                public=one.public_labels,
-            )
-    return tuple(found)
+    for reached in goals:
+        values = {"goal": reached.goal, "share": reached.student}
+        if not is_worth(reached.student, reached.no_model):
+            yield _finding("no-better-than-majority", majority=reached.no_model, **values)
+        public = reached.public_labels
+        if public is not None and not is_worth(reached.student, public):
+            yield _finding("no-better-than-public-labels", public=public, **values)
 
 
 def is_worth(student: float, without: float) -> bool:
@@ -267,16 +282,17 @@ def is_worth(student: float, without: float) -> bool:
 
 def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding]) -> Verdict:
     """Return the verdict on a guarantee, in view of the findings."""
-    return verdict(epsilon, tuple(one.code for one in findings if one.code in _UNCOUNTED))
+    codes = tuple(finding.code for finding in findings if finding.code in _UNCOUNTED)
+    return verdict(epsilon, codes)
 
 
 def _odds(epsilon: float, unit: PrivacyUnit | None) -> str:
     if epsilon == inf:
         return "ε is infinite: there is no guarantee."
-    changed = (
-        "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
-    )
+    change = ""
+    if unit is not None:
+        change = f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
     return (
         f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "
-        f"neighboring data{changed}."
+        f"neighboring data{change}."
     )

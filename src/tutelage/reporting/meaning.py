@@ -35,8 +35,11 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
 
 def strength(epsilon: float, delta: float) -> str:
     """Return how strong a guarantee is by its right guesses alone: strong, moderate or weak."""
-    right = right_guesses(epsilon, delta)
-    return next((word for word, most in _STRENGTHS if right <= most), "weak")
+    right = _right_guesses(epsilon, delta)
+    for word, most in _STRENGTHS:
+        if right <= most:
+            return word
+    return "weak"
 
 
 def claim(epsilon: PublicEpsilon) -> str:
@@ -47,15 +50,19 @@ def claim(epsilon: PublicEpsilon) -> str:
 def cases(epsilon: PublicEpsilon) -> str:
     """Return the largest share of right guesses in words, rounded upward: at most 63 of 100 cases."""
     most = guesses(epsilon.epsilon, epsilon.delta)
-    return "up to 100 of 100 cases" if most == "100" else f"at most {most} of 100 cases"
+    if most == "100":
+        return "up to 100 of 100 cases"
+    return f"at most {most} of 100 cases"
 
 
 def guesses(epsilon: float, delta: float) -> str:
     """Return the largest number of right guesses in 100, rounded upward; the one rounding of all pages and screens."""
-    right = right_guesses(epsilon, delta)
+    right = _right_guesses(epsilon, delta)
     if right > _BEYOND_WORDS:
         return "100"
-    return f"{math.ceil(100 * right)}" if right <= _WHOLE_NUMBERS else percent(right)
+    if right > _WHOLE_NUMBERS:
+        return percent(right)
+    return f"{math.ceil(100 * right)}"
 
 
 def advantage(epsilon: float, delta: float) -> float:
@@ -79,7 +86,7 @@ def points(epsilon: PublicEpsilon) -> str:
     return percent(advantage(epsilon.epsilon, epsilon.delta))
 
 
-def right_guesses(epsilon: float, delta: float) -> float:
+def _right_guesses(epsilon: float, delta: float) -> float:
     """Return the largest share of right guesses between two neighboring data sets that are equally likely before."""
     return (1 + advantage(epsilon, delta)) / 2
 
@@ -90,7 +97,9 @@ def percent(share: float) -> str:
     Digits are shown until what is left to 100 has two of its own, so that rounding does not raise the odds.
     """
     left = 100 - 100 * share
-    digits = 1 if left <= 0 else max(1, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))
+    digits = 1
+    if left > 0:
+        digits = max(1, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))
     return f"{min(100.0, round_up(100 * share, digits)):.{digits}f}"
 
 
@@ -99,17 +108,22 @@ def one_in(delta: float) -> str:
     if delta <= 1e-12:
         return f"at most 1 in 10^{math.floor(-math.log10(delta))}"
     most = math.floor(1 / delta + 1e-6)
-    return f"1 in {most:,}" if math.isclose(delta * most, 1) else f"at most 1 in {most:,}"
+    if math.isclose(delta * most, 1):
+        return f"1 in {most:,}"
+    return f"at most 1 in {most:,}"
 
 
 def bayes_factor(epsilon: float) -> str:
     """Return e^ε, rounded upward, as one reads it: 1.35, 149 or 3·10^43."""
     if epsilon < math.log(1e6):
         factor = math.exp(epsilon)
-        return f"{round_up(factor, 2 if factor < 100 else 0):,.{2 if factor < 100 else 0}f}"
+        digits = 2 if factor < 100 else 0
+        return f"{round_up(factor, digits):,.{digits}f}"
     power = math.floor(epsilon / math.log(10))
     leading = math.ceil(math.exp(epsilon - power * math.log(10)))
-    return f"{leading}·10^{power}" if leading < 10 else f"1·10^{power + 1}"
+    if leading >= 10:
+        return f"1·10^{power + 1}"
+    return f"{leading}·10^{power}"
 
 
 def interval(right: int, rows: int) -> tuple[float, float]:

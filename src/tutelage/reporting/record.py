@@ -5,14 +5,14 @@ would be read as, so that both are checked by the same rule.
 """
 
 from collections.abc import Sequence
-from operator import add, sub
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Literal, NamedTuple, TypeVar, final
 
 import msgspec
 from msgspec import Meta, Struct
 
-from tutelage._internal import drawing
-from tutelage._internal.drawing import Bars, round_up
+from tutelage._internal.drawing import Bar, Bars, round_up, with_sign
 from tutelage._internal.records import Entries, Hash, Names, plain
 from tutelage.events import Event, event_from_dict
 from tutelage.exceptions import (
@@ -215,17 +215,28 @@ class Curve(Part, frozen=True):
     @property
     def lowest(self) -> float:
         """The lower end of all bands."""
-        return min(map(sub, self.effects, self.noise))
+        bands = zip(self.effects, self.noise, strict=True)
+        return min(effect - noise for effect, noise in bands)
 
     @property
     def highest(self) -> float:
         """The upper end of all bands."""
-        return max(map(add, self.effects, self.noise))
+        bands = zip(self.effects, self.noise, strict=True)
+        return max(effect + noise for effect, noise in bands)
 
     @property
     def bars(self) -> Bars:
         """The curve as bars for a terminal, one for neighboring cells with the same effect."""
-        return drawing.bars_of_curve(self)
+        bars = list[Bar]()
+        cells = zip(self.cells, self.effects, self.noise, strict=True)
+        alike_by = itemgetter(1, 2) if self.ordered else itemgetter(0, 1, 2)
+        for (*_, effect, noise), alike in groupby(cells, alike_by):
+            names = [name for name, *_ in alike]
+            name = names[0]
+            if len(names) > 1:
+                name = f"{name.split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
+            bars.append(Bar(name, effect, f"{with_sign(effect)} ± {noise:.2g}", noise))
+        return Bars(f"{self.column}: effect on {self.name}", self.column, "Effect", bars)
 
 
 @final
@@ -255,9 +266,11 @@ class Errors(Part, frozen=True):
     of_public: _Amount | None = None
 
     @property
-    def explained(self) -> float:
+    def r_squared(self) -> float:
         """R²: the share of the variance that the student explains."""
-        return 1 - (self.typical / self.of_mean) ** 2 if self.of_mean else 0.0
+        if not self.of_mean:
+            return 0.0
+        return 1 - (self.typical / self.of_mean) ** 2
 
 
 @final
@@ -387,12 +400,16 @@ class Judged(Part, frozen=True, kw_only=True):
     @property
     def accuracy(self) -> float | None:
         """Share of the labeled rows that the student labels correctly; None if there are no such rows."""
-        return sum(entry.right for entry in self.by_class) / self.rows if self.rows else None
+        if not self.rows:
+            return None
+        return sum(entry.right for entry in self.by_class) / self.rows
 
     @property
     def majority(self) -> float | None:
         """Share of the most frequent class among the labeled rows; None if there are no such rows."""
-        return max(entry.rows for entry in self.by_class) / self.rows if self.rows else None
+        if not self.rows:
+            return None
+        return max(entry.rows for entry in self.by_class) / self.rows
 
 
 @final
@@ -454,9 +471,11 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     frontier: tuple[FrontierPoint, ...] = ()
 
     @property
-    def spending(self) -> "Spending":
+    def spending(self) -> "_Spending":
         """The budget as every page prints it."""
-        return Spending.of(self.budget, self.spent)
+        whole = round_up(self.budget)
+        used = min(whole, round_up(self.spent))
+        return _Spending(whole, used, round(whole - used, 9))
 
     @property
     def spent_on_checks(self) -> float:
@@ -466,50 +485,49 @@ class BudgetPart(Part, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def bars(self) -> list[tuple[BatchCost, float]]:
         """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
-        shown = merged(self.batches, _MOST_BARS)
+        batches = merge_batches(self.batches, _MOST_BARS)
         spent = self.spending.spent
-        until = 0.0
-        told = 0.0
-        found = list[tuple[BatchCost, float]]()
-        for batch in shown:
-            until += batch.share
-            upto = spent if batch is shown[-1] else min(spent, round_up(until))
-            found.append((batch, round(upto - told, 9)))
-            told = upto
-        return found
+        exact = 0.0
+        before = 0.0
+        bars = list[tuple[BatchCost, float]]()
+        for batch in batches:
+            exact += batch.share
+            after = spent if batch is batches[-1] else min(spent, round_up(exact))
+            bars.append((batch, round(after - before, 9)))
+            before = after
+        return bars
 
 
-class Spending(NamedTuple):
+class _Spending(NamedTuple):
     """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
 
     budget: float
     spent: float
     left: float
 
-    @classmethod
-    def of(cls, budget: float, spent: float) -> "Spending":
-        """Return the numbers to print."""
-        whole = round_up(budget)
-        used = min(whole, round_up(spent))
-        return cls(whole, used, round(whole - used, 9))
-
     def __str__(self) -> str:
-        return "all of it is spent" if not self.left else f"{self.spent:.10g} is spent"
+        return f"{self.spent:.10g} is spent" if self.left else "all of it is spent"
 
 
-_SUMS = ("queries", "checks", "answers", "sums")
-
-
-def merged(batches: Sequence[BatchCost], most: int) -> tuple[BatchCost, ...]:
+def merge_batches(batches: Sequence[BatchCost], most: int) -> tuple[BatchCost, ...]:
     """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
     groups = min(len(batches), most)
-    found = list[BatchCost]()
-    for number in range(groups):
-        first = len(batches) * number // groups
-        part = batches[first : len(batches) * (number + 1) // groups]
-        sums = (sum(getattr(one, name) for one in part) for name in _SUMS)
-        found.append(BatchCost(part[-1].written, *sums))
-    return tuple(found)
+    ends = [len(batches) * number // groups for number in range(1, groups + 1)]
+    merged = list[BatchCost]()
+    start = 0
+    for end in ends:
+        part = batches[start:end]
+        merged.append(
+            BatchCost(
+                written=part[-1].written,
+                queries=sum(batch.queries for batch in part),
+                checks=sum(batch.checks for batch in part),
+                answers=sum(batch.answers for batch in part),
+                sums=sum(batch.sums for batch in part),
+            )
+        )
+        start = end
+    return tuple(merged)
 
 
 def check_statements(statements: dict[str, str]) -> None:
@@ -521,10 +539,8 @@ def check_statements(statements: dict[str, str]) -> None:
                 f"have only these topics: {', '.join(STATEMENTS)}",
                 f"{topic!r}",
             )
-        if (
-            not any(one.isalnum() and one not in _BLANK_LETTERS for one in text)
-            or len(text) > _LONGEST
-        ):
+        is_blank = not any(sign.isalnum() and sign not in _BLANK_LETTERS for sign in text)
+        if is_blank or len(text) > _LONGEST:
             raise InvalidParameterError(
                 f"the statements.{topic}",
                 f"be text of at most {_LONGEST:,} characters, with a letter or digit",
@@ -532,7 +548,7 @@ def check_statements(statements: dict[str, str]) -> None:
             )
 
 
-def recorded(event: Event) -> Entries:
+def record_of(event: Event) -> Entries:
     """Return the record of an event, for a card; refuse events that `tutelage.events` does not know."""
     refusal = NotPublishableError("A card takes the events of `tutelage.events` only.")
     try:
@@ -552,16 +568,18 @@ def as_read(value: object, kind: type[Made], where: str) -> Made:
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, TutelageError):
             raise error.__cause__ from None
-        said, _, place = str(error).partition(" - at `$")
+        problem, _, place = str(error).partition(" - at `$")
         where = (where + place.removesuffix("`")).removeprefix(".") or "card"
     except UnicodeEncodeError:
-        said = "Expected text without lone surrogates"
+        problem = "Expected text without lone surrogates"
     except (TypeError, ValueError, RecursionError):
-        said = "Expected other types, got one that JSON does not have"
-    if ", got " in said or "unknown field" in said:
+        problem = "Expected other types, got one that JSON does not have"
+    if ", got " in problem or "unknown field" in problem:
         raise NotPublishableError(
             f"`{where}` of a card takes public values of its own types only. Another may depend on the private votes."
         )
-    if not said.startswith(("Expected", "Object missing")):
-        said = "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
-    raise InvalidParameterError(f"the {where} of a card", f"fit its form ({said})")
+    if not problem.startswith(("Expected", "Object missing")):
+        problem = (
+            "Expected a value that is known; if a later version wrote the file, upgrade tutelage"
+        )
+    raise InvalidParameterError(f"the {where} of a card", f"fit its form ({problem})")

@@ -6,9 +6,9 @@ templates are written in these blocks. So a page says the same in both forms, an
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from tutelage._internal.drawing import round_up, signed, straight
+from tutelage._internal.drawing import round_up, straight, with_sign
 from tutelage.reporting import meaning
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SIGNS = re.compile(r"[\\`*\[\]{}<>|~&$]|(?<![^\W_])_|_(?![^\W_])")
 _AT_START = re.compile(r"^ ?(?=[-+=#])|^ ?\d{1,9}(?=[.)](?:\s|$))")  # headings, lists and rules
 
 
-def render(template: str, form: Form, **values: Any) -> str:
+def render(template: str, form: Form, **values: object) -> str:
     """Return a template of this package with its values, as one HTML file or as Markdown."""
     text = _environment(form).get_template(template).render(values).strip()
     if form == "markdown":  # no value has a line break: see `plain`
@@ -30,10 +30,12 @@ def render(template: str, form: Form, **values: Any) -> str:
 
 def plain(text: str) -> str:
     """Return text in one line in which no sign is Markdown, HTML or a template, and that runs one way."""
-    return _AT_START.sub(r"\g<0>\\", _SIGNS.sub(r"\\\g<0>", re.sub(r"\s+", " ", straight(text))))
+    line = re.sub(r"\s+", " ", straight(text))
+    escaped = _SIGNS.sub(r"\\\g<0>", line)
+    return _AT_START.sub(r"\g<0>\\", escaped)
 
 
-def counted(number: int, one: str, more: str) -> str:
+def number_of(number: int, one: str, more: str) -> str:
     """Return a number of things."""
     return f"{number:,} {one if number == 1 else more}"
 
@@ -43,14 +45,16 @@ def _environment(form: Form) -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    def shown(value: Any) -> Any:
+    def text_of(value: object) -> object:
         """Return a value as text of the form, unless it is HTML already: bars, or a rendered block."""
         if isinstance(value, Markup) or (form == "html" and hasattr(value, "__html__")):
             return value
-        return straight(str(value)) if form == "html" else Markup(plain(str(value)))  # noqa: S704
+        if form == "html":
+            return straight(str(value))
+        return Markup(plain(str(value)))  # noqa: S704
 
     environment = Environment(
-        loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=shown, undefined=StrictUndefined,
+        loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=text_of, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals |= {"form": form, "rule": meaning.RULE}
@@ -59,9 +63,9 @@ def _environment(form: Form) -> "Environment":
         "bayes_factor": meaning.bayes_factor,
         "cases": meaning.cases,
         "claim": meaning.claim,
-        "counted": counted,
+        "counted": number_of,
         "ends": lambda cell: cell.split(" to "),
-        "signed": signed,
+        "signed": with_sign,
         "number": "{:,}".format,
         "short": "{:.10g}".format,
         "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already

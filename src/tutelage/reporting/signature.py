@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tutelage._internal.records import Entries, named
+from tutelage._internal.records import Entries, file_entries
 from tutelage._internal.releases import (
     HEAD_KIND,
     MANIFEST,
@@ -26,14 +26,14 @@ _CONTEXT = b"tutelage release, signature format 1\n"
 
 def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the signature file of a folder whose files are those of its manifest, by the key of `name`."""
-    return _signed(
-        named(SIGNATURE_KIND, {"signer": name, "manifest": Manifest.checked(folder).hash}), sign
-    )
+    manifest = Manifest.read_whole(folder)
+    content = file_entries(SIGNATURE_KIND, {"signer": name, "manifest": manifest.hash})
+    return _sign(content, sign)
 
 
 def signed_head(state: Entries, name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the file by which the key of `name` states the newest entry of a ledger, and how far it is spent."""
-    return _signed(named(HEAD_KIND, {"signer": name, "day": today(), **state}), sign)
+    return _sign(file_entries(HEAD_KIND, {"signer": name, "day": today(), **state}), sign)
 
 
 def read_head(path: Path) -> Entries:
@@ -55,7 +55,7 @@ def check_signature(
     path = folder / SIGNATURE
     content = read_signature(path)
     _check_signed(path, content, name, has_signed)
-    manifest = Manifest.checked(folder)
+    manifest = Manifest.read_whole(folder)
     if content.get("manifest") != manifest.hash:
         raise InvalidDataError(
             f"{folder / MANIFEST} was changed after {name} signed it. Use the signed folder."
@@ -63,7 +63,7 @@ def check_signature(
     return manifest
 
 
-def _signed(content: Entries, sign: Callable[[bytes], bytes]) -> str:
+def _sign(content: Entries, sign: Callable[[bytes], bytes]) -> str:
     return signature_text({**content, "signature": sign(_message(content)).hex()})
 
 

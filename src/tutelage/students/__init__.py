@@ -6,7 +6,7 @@ ONNX files need the onnx extra, which is loaded when `export_onnx` is first name
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tutelage._internal.typing import Named, loaded
+from tutelage._internal.typing import Named, load_later
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.forest import ForestStudent
@@ -29,7 +29,7 @@ __all__ = [
 ]
 STUDENTS: Mapping[str, Named[Any]] = {
     "forest": Named(
-        loaded("sklearn.ensemble", "RandomForestClassifier"),
+        load_later("sklearn.ensemble", "RandomForestClassifier"),
         "tables, and where there are many answers",
     ),
     "label-propagation": Named(

@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.extras import install
-from tutelage._internal.outputs import claimed, form
+from tutelage._internal.outputs import claim_output, form
 from tutelage._internal.typing import Array, FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import parts_of
@@ -128,7 +128,7 @@ def export_onnx(student: object, path: str | PathLike[str]) -> Path:
             f"other predictions with {type(fitted[0]).__name__}",
             "Publish student.skops, or choose another feature map.",
         )
-    with claimed(path, _ONNX) as output, output.written() as file:
+    with claim_output(path, _ONNX) as output, output.write() as file:
         file.write_bytes(content)
     return Path(path)
 

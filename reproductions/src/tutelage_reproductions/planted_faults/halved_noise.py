@@ -49,7 +49,7 @@ class HalvedNoise:
         return SystemNoise().randomized_response(classes, n_classes, 2 * epsilon)
 
 
-def fault_of(entry: Entry[Any]) -> Fault:
+def fault_of(entry: RegistryEntry[Any]) -> Fault:
     """Return the fault of one mechanism, and the comparison with its exact law that must notice it."""
     return Fault(
         name=f"half the noise in {entry.name}",
@@ -61,7 +61,7 @@ def fault_of(entry: Entry[Any]) -> Fault:
     )
 
 
-def _keeps_the_law_of(entry: Entry[Any]) -> Check:
+def _keeps_the_law_of(entry: RegistryEntry[Any]) -> Check:
     def check(noise: NoiseSource) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AsPrintedWarning)
