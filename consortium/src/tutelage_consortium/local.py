@@ -31,7 +31,7 @@ from tutelage.accounting import data_independent
 from tutelage.accounting.calibration import least_noise
 from tutelage.events import Event, NoisyBallot, Repeated
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
-from tutelage.mechanisms.registry import Entry, Setting
+from tutelage.mechanisms.registry import RegistryEntry, Setting
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit
 
@@ -337,8 +337,8 @@ def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGauss
 _EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
 _SIGMA = Setting("sigma", "sigma", "sigma of the noise on the vote counts, in votes")
 # Every local mechanism by name, with its settings and the instances that audits and tests use.
-LOCAL: Mapping[str, Entry[LocalMechanism]] = {
-    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,))
+LOCAL: Mapping[str, RegistryEntry[LocalMechanism]] = {
+    name: RegistryEntry[LocalMechanism](name, kind, (setting,), line, (1.0,))
     for name, kind, setting, line in (
         (
             "k-randomized-response",

@@ -19,7 +19,7 @@ from tutelage.cli.text import require_printable, with_help
 from tutelage.cli.words import on_command_line
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.mechanisms import Mechanism
-from tutelage.mechanisms.registry import CENTRAL, Entry
+from tutelage.mechanisms.registry import CENTRAL, RegistryEntry
 
 _MOST_DOTS = 2000  # in a line
 _MOST = 2**53  # up to which floats tell whole numbers apart

@@ -111,8 +111,8 @@ CENTRAL: Mapping[str, RegistryEntry[Mechanism]] = {
         ),
     )
 }
-SUMS: Mapping[str, Entry[NoisySum]] = {
-    "noisy-sum": Entry[NoisySum](
+SUMS: Mapping[str, RegistryEntry[NoisySum]] = {
+    "noisy-sum": RegistryEntry[NoisySum](
         "noisy-sum",
         NoisySum,
         (
@@ -128,6 +128,6 @@ SUMS: Mapping[str, Entry[NoisySum]] = {
 }
 
 
-def entry_of(mechanism: Mechanism) -> Entry[Mechanism] | None:
+def entry_of(mechanism: Mechanism) -> RegistryEntry[Mechanism] | None:
     """Return the entry of a mechanism's class; None for a mechanism of the user's own, even a subclass of one here."""
     return next((entry for entry in CENTRAL.values() if entry.kind is type(mechanism)), None)

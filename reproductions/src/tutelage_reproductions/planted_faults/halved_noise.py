@@ -10,7 +10,7 @@ from tutelage.audit.mechanism import law_p_value
 from tutelage.events import NoisyBallot, Repeated
 from tutelage.exceptions import AsPrintedWarning
 from tutelage.mechanisms import InteractiveGNMax, Mechanism
-from tutelage.mechanisms.registry import CENTRAL, Entry
+from tutelage.mechanisms.registry import CENTRAL, RegistryEntry
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import discrete_gaussian_masses, label_law, made_up_votes
