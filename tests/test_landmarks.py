@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicRows, ballot_features
-from tutelage.features.landmarks import _EXPLAINED, _POWER, water_filling
+from tutelage.features.landmarks import _EXPLAINED, _POWER, _water_filling
 
 
 def public(n=300, columns=5, seed=0):
@@ -21,7 +21,7 @@ def public(n=300, columns=5, seed=0):
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12), st.floats(1e-4, 10))
 def test_shares_are_those_of_reverse_water_filling(spread, variance):
     spread = np.array(spread)
-    shares = water_filling(spread, variance)
+    shares = _water_filling(spread, variance)
     assert_allclose(shares.sum(), 1)
     assert np.all(shares >= 0)
     prior = _EXPLAINED * spread**_POWER / (spread**_POWER).sum()

@@ -45,7 +45,7 @@ SMALL_START = dict(zip(("X_public", "y_public"), small(100, 9), strict=True))
 def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n):
     rows, y = made_up(n)
     bins, shares = SCHEMA.transform(rows), y / 10
-    trees = PublicTrees.grown(bins, shares)
+    trees = PublicTrees.learn(bins, shares)
     other = SCHEMA.transform(made_up(1_000, 1)[0])
     fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
     found = trees.shares(other)
@@ -177,7 +177,7 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(
     given = {"ledger": tmp_path / "a.ledger", "epsilon": 1.0}
     first = of(**given).fit(rows, y, **known())
     with monkeypatch.context() as patched:
-        patched.setattr(PublicTrees, "grown", lambda *_: 1 / 0)
+        patched.setattr(PublicTrees, "learn", lambda *_: 1 / 0)
         named = {**known()["X_public"], "days": known()["y_public"]}
         with pytest.warns(match="released before"):
             again = of(5, **given).fit(rows, y, X_public=named, y_public="days")

@@ -1,9 +1,9 @@
 """Array aliases, each with its shape in a comment, objects that are never pickled, and names for configurations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar, final
+from typing import Any, ClassVar, Generic, NoReturn, TypeGuard, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,21 @@ Ballots = npt.NDArray[np.int16]  # (teachers, queries): class index, or ABSTAIN
 Made = TypeVar("Made", covariant=True)
 
 ABSTAIN = -1  # in ballots: this teacher has no opinion; in released labels: no answer was given
+
+
+def is_array(value: object) -> TypeGuard[Array]:
+    """Return whether a value is an array of numpy."""
+    return isinstance(value, np.ndarray)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[object, Any]]:
+    """Return whether a value is a mapping, of whatever to whatever."""
+    return isinstance(value, Mapping)
+
+
+def is_series(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Return whether a value is a list or a tuple, of whatever."""
+    return isinstance(value, list | tuple)
 
 
 class NeverPickled:

@@ -11,18 +11,20 @@ from dataclasses import field
 from typing import Any, Protocol, Self, TypeVar, cast, final
 
 import numpy as np
-from sklearn import config_context
+import sklearn
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.records import by_identity
 from tutelage._internal.threads import QUIET
-from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 _ROWS_TRIED = 512
 # Of the largest feature: networks round by some 1e-6, and statistics over rows differ by far more.
 _ROUNDING = 1e-3
+scikit_learn: Any = sklearn
+"""The door to functions of scikit-learn, which has no types."""
 _Result = TypeVar("_Result")
 
 
@@ -44,7 +46,8 @@ class PublicRows:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
-        if (values.ndim < 2 and not _are_texts(values)) or len(values) == 0:
+        are_rows = values.ndim >= 2 or _are_texts(values)
+        if not are_rows or len(values) == 0:
             raise InvalidDataError(
                 f"PublicRows must hold at least one row of features. Got shape {values.shape}."
             )
@@ -55,16 +58,16 @@ class PublicRows:
 
     def through(self, feature_map: "FeatureMap") -> "PublicRows":
         """Return the features of these rows, public like the rows and the map; another map is refused."""
-        return PublicRows(
-            require_public_map(feature_map, "PublicRows.through").transform(self.values),
-            self.source,
-        )
+        public_map = require_public_map(feature_map, "PublicRows.through")
+        return PublicRows(public_map.transform(self.values), self.source)
 
 
 def _are_texts(values: Array) -> bool:
     """Return whether an array holds one text per row."""
-    if values.ndim != 1 or values.dtype != object:
-        return values.ndim == 1 and values.dtype.kind in "UT"
+    if values.ndim != 1:
+        return False
+    if values.dtype != object:
+        return values.dtype.kind in "UT"
     return all(isinstance(cell, str) for cell in values.tolist())
 
 
@@ -95,27 +98,28 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return a name for each feature; None, for numbers in place of names, where their count is not known."""
-        return (
-            super().get_feature_names_out(input_features)
-            if hasattr(self, "_n_features_out")
-            else None
-        )
+        if not hasattr(self, "_n_features_out"):
+            return None
+        mixin: Any = super()
+        return mixin.get_feature_names_out(input_features)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""
+        parameters = cast("dict[str, object]", self.get_params(deep=False))
         parts = list[str]()
-        for name, value in self.get_params(deep=False).items():
-            shown = (
-                f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
-            )
-            parts.append(f"{name}={shown}")
+        for name, value in parameters.items():
+            text = repr(value)
+            if is_array(value):
+                text = f"<array of shape {value.shape}>"
+            parts.append(f"{name}={text}")
         return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
 
 
 def require_public_map(features: object, owner: str, name: str = "features") -> FeatureMap:
     """Return `features` if it is a map whose ``fit`` learns nothing, or a plain pipeline of such; refuse all others."""
     for part in parts_of(features):
-        if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
+        is_public = isinstance(part, PublicFeatureMap) and type(part).fit is PublicFeatureMap.fit
+        if not is_public:
             raise InvalidParameterError(
                 f"{owner}.{name}",
                 "be a public feature map or a pipeline of such maps, so that it cannot learn from private rows",
@@ -126,16 +130,21 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
     return cast("FeatureMap", features)
 
 
-def chained(*feature_maps: Any | None) -> Any:
-    """Return one map that applies those given, one after the other; None stands for no map."""
-    return make_pipeline(
-        *(step for each in feature_maps if each is not None for step in parts_of(each))
-    )
+def chain(*feature_maps: object) -> Pipeline:
+    """Return the pipeline of these maps, one after the other; None stands for no map."""
+    steps = list[Any]()
+    for feature_map in feature_maps:
+        if feature_map is not None:
+            steps += parts_of(feature_map)
+    return scikit_learn.pipeline.make_pipeline(*steps)
 
 
 def parts_of(features: object) -> list[Any]:
     """Return the steps of a plain pipeline, or the map itself."""
-    return [step for _, step in features.steps] if type(features) is Pipeline else [features]
+    if type(features) is not Pipeline:
+        return [features]
+    steps: list[tuple[str, Any]] = cast("Any", features).steps
+    return [step for _, step in steps]
 
 
 def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
@@ -147,17 +156,16 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
     """
     rows = X_public[:_ROWS_TRIED]
     with np.errstate(all="ignore"):  # a map that divides by a spread warns about a single row
-        whole = np.asarray(features.transform(np.array(rows)))
-        others = [features.transform(np.array(rows[::-1]))[::-1]]
-        others += [
-            features.transform(np.array(rows[:count])) for count in (1, max(1, len(rows) // 3))
-        ]
-    together = takes_rows_together(features)
+        together = np.asarray(features.transform(np.array(rows)))
+        upside_down = features.transform(np.array(rows[::-1]))[::-1]
+        first = features.transform(np.array(rows[:1]))
+        third = features.transform(np.array(rows[: max(1, len(rows) // 3)]))
+    exactly = takes_rows_together(features)
     fix = "Use no random numbers, and no statistics over the rows of a call."
-    if together:
+    if exactly:
         fix = "Make the features of each row equal to the last bit, or leave `row_by_row` out."
-    for other in others:
-        if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
+    for trial in (upside_down, first, third):
+        if not _agree(np.asarray(trial), together[: len(trial)], exactly=exactly):
             raise InvalidParameterError(
                 "PATEClassifier.features",
                 "give a row the same features, whatever other rows are transformed with it",
@@ -165,13 +173,20 @@ def check_row_by_row(features: FeatureMap, X_public: Array) -> None:
             )
 
 
-def _agree(one: Array, other: Array, *, exactly: bool) -> bool:
-    if one.shape != other.shape:
+def _agree(trial: Array, expected: Array, *, exactly: bool) -> bool:
+    if trial.shape != expected.shape:
         return False
-    if exactly or one.dtype.kind not in "buif" or other.dtype.kind not in "buif":
-        return one.tobytes() == other.tobytes()
-    size = float(np.max(np.abs(other), initial=0.0, where=np.isfinite(other)))
-    return np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING * size, equal_nan=True)
+    are_numbers = trial.dtype.kind in "buif" and expected.dtype.kind in "buif"
+    if exactly or not are_numbers:
+        return trial.tobytes() == expected.tobytes()
+    size = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
+    return np.allclose(
+        trial,
+        expected,
+        rtol=_ROUNDING,
+        atol=_ROUNDING * size,
+        equal_nan=True,
+    )
 
 
 def features_of_private(
@@ -189,42 +204,49 @@ def features_of_private(
     number of features of a public row; a map that makes another number of private ones is refused.
     """
     parts = parts_of(features)
-    apart = max(
-        (number for number, part in enumerate(parts, 1) if not takes_rows_together(part)), default=0
-    )
-    rows = np.array(X)
-    found = _shard_by_shard(parts[:apart], rows, shards) if apart else rows
-    if found is None or (apart == len(parts) and found.shape[1] != n_features):
+    apart = 0  # how many parts, the first ones, see one shard at a time
+    for number, part in enumerate(parts, 1):
+        if not takes_rows_together(part):
+            apart = number
+    rows: Matrix | None = np.array(X)
+    if apart:
+        rows = _shard_by_shard(parts[:apart], rows, shards)
+    if rows is None or (apart == len(parts) and rows.shape[1] != n_features):
         raise InvalidDataError(
             f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
         )
     if apart == len(parts):
-        return found
-    return _quietly(lambda: _through(deepcopy(parts[apart:]), found))
+        return rows
+    return _quietly(lambda: _through(deepcopy(parts[apart:]), rows))
 
 
 def _shard_by_shard(
-    parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]
+    parts: Sequence[Any],
+    X: Matrix,
+    shards: Iterable[IntArray],
 ) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
-    together = keeps_nothing(parts)
+    are_reusable = keeps_nothing(parts)
     places = [rows for rows in shards if len(rows)]
-    made = _quietly(
-        lambda: [_through(parts if together else deepcopy(parts), X[rows]) for rows in places]
-    )
-    shapes = {part.shape[1:] for part in made}
-    are_numbers = all(part.dtype.kind in "buif" for part in made)
-    if (
-        list(map(len, shapes)) != [1]
-        or not are_numbers
-        or list(map(len, made)) != list(map(len, places))
-    ):
+
+    def features_of_shards() -> list[Matrix]:
+        features = list[Matrix]()
+        for rows in places:
+            fresh = parts if are_reusable else deepcopy(parts)
+            features.append(_through(fresh, X[rows]))
+        return features
+
+    features = _quietly(features_of_shards)
+    shapes = {part.shape[1:] for part in features}
+    are_numbers = all(part.dtype.kind in "buif" for part in features)
+    are_rows = [len(shape) for shape in shapes] == [1]
+    if not are_rows or not are_numbers or [*map(len, features)] != [*map(len, places)]:
         return None
     # Of one type, whatever the map makes of the first shard.
-    found = np.empty((len(X), *shapes.pop()))
-    for part, rows in zip(made, places, strict=True):
-        found[rows] = part
-    return found
+    whole = np.empty((len(X), *shapes.pop()))
+    for part, rows in zip(features, places, strict=True):
+        whole[rows] = part
+    return whole
 
 
 def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
@@ -248,7 +270,7 @@ def _quietly(work: Callable[[], _Result]) -> _Result:
     kind = ""
     try:
         # scikit-learn's own check of parameters in each call would take longer than a single row.
-        with QUIET, config_context(skip_parameter_validation=True):
+        with QUIET, scikit_learn.config_context(skip_parameter_validation=True):
             return work()
     except KeyboardInterrupt:
         interrupted = True

@@ -6,16 +6,16 @@ gradients for human detection", CVPR 2005).
 
 from dataclasses import KW_ONLY, dataclass
 from math import prod
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, Matrix, is_series
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
+from tutelage.features.base import PublicFeatureMap, PublicRows, chain, require_public
 from tutelage.features.learned import PublicPCA
 from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows, unit_rows
 
@@ -48,15 +48,16 @@ class EdgesAndLevels(PublicFeatureMap):
     white: float = 255.0
 
     def __post_init__(self) -> None:
-        shape = self.image_shape
-        if not isinstance(shape, tuple | list) or len(shape) not in (2, 3):
+        shape: object = self.image_shape
+        if not is_series(shape) or len(shape) not in (2, 3):
             raise InvalidParameterError(
                 "EdgesAndLevels.image_shape",
                 "be (height, width) or (height, width, channels)",
                 f"{shape!r}",
             )
-        for place, side in enumerate(shape):
-            integer_at_least(side, 1 if place == 2 else 4, "image_shape", "EdgesAndLevels")
+        smallest = (_CELL, _CELL, 1)
+        for side, least in zip(shape, smallest, strict=False):
+            integer_at_least(side, least, "image_shape", "EdgesAndLevels")
         if prod(shape) > _MOST_NUMBERS:
             raise InvalidParameterError(
                 "EdgesAndLevels.image_shape",
@@ -68,13 +69,13 @@ class EdgesAndLevels(PublicFeatureMap):
     @property
     def _n_features_out(self) -> int:
         directions = self.directions()
-        return directions.weights.shape[1] * 2 * len(directions.angles) + prod(self.image_shape)
+        n_cells = directions.weights.shape[1]
+        return n_cells * 2 * len(directions.angles) + prod(self.image_shape)
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
-        rows = number_rows(
-            flat_images(X, self.image_shape), prod(self.image_shape), "EdgesAndLevels"
-        )
+        n_pixels = prod(self.image_shape)
+        rows = number_rows(flat_images(X, self.image_shape), n_pixels, "EdgesAndLevels")
         if rows.dtype.kind == "f" and np.isnan(rows).any():
             raise InvalidDataError(
                 "X of EdgesAndLevels must hold numbers. Fill the missing pixels first."
@@ -83,19 +84,20 @@ class EdgesAndLevels(PublicFeatureMap):
         height, width, n_channels = (*self.image_shape, 1)[:3]
 
         def features(chunk: Matrix) -> FloatArray:
+            # chunk, levels: (images, pixels and channels); gray: (images, height, width)
             # Sums of whole levels, and of their squares, are exact, in whatever order they are added.
-            levels = np.rint(
-                np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white)
-            )
+            values = np.clip(chunk, 0, self.white, dtype=np.float64)
+            levels = np.rint(values * (LEVELS / self.white))
             total = levels.reshape(-1, height, width, n_channels).sum(axis=3)
             gray = np.rint(total / n_channels).astype(np.float32)
-            return np.hstack([edge_histograms(gray, directions), unit_rows(levels)])
+            edges = edge_histograms(gray, directions)
+            return np.hstack([edges, unit_rows(levels)])
 
         return in_chunks(features, rows)
 
     def directions(self) -> "Directions":
         """Return in which directions gradients are counted, and in which cells."""
-        height, width, *_ = self.image_shape
+        height, width = self.image_shape[:2]
         return Directions.of((height, width), _CELL)
 
 
@@ -110,12 +112,15 @@ class Directions(NamedTuple):
     @classmethod
     def of(cls, shape: tuple[int, int], cell: int) -> "Directions":
         """Return the directions for images of this height and width, and cells with a side of so many pixels."""
-        height, width = (_gaussians(side, max(1, round(side / cell))) for side in shape)
-        weights = np.rint(np.kron(height, width) * _POOL).astype(np.float32)
+        height, width = shape
+        rows = _gaussians(height, max(1, round(height / cell)))
+        columns = _gaussians(width, max(1, round(width / cell)))
+        weights = np.rint(np.kron(rows, columns) * _POOL).astype(np.float32)
         edge = float(np.cos(2 * np.pi / _ORIENTATIONS))
-        largest = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
+        largest_sum = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
+        longest = np.sqrt(2) * LEVELS * (1 - edge)
         angles = 2 * np.pi * np.arange(_ORIENTATIONS // 2) / _ORIENTATIONS
-        return cls(weights, angles, edge, float(largest / (np.sqrt(2) * LEVELS * (1 - edge))))
+        return cls(weights, angles, edge, float(largest_sum / longest))
 
 
 def edge_histograms(images: Matrix, by: Directions) -> Matrix:
@@ -123,25 +128,29 @@ def edge_histograms(images: Matrix, by: Directions) -> Matrix:
 
     A gradient of length m at the angle t from a direction gives m · max(0, cos t − cos(one step)), in whole numbers.
     """
+    # images, across, down: (images, height, width); counts: (images, cells) of each direction
     across = np.zeros_like(images)
     across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
     down = np.zeros_like(images)
     down[:, 1:-1] = images[:, 2:] - images[:, :-2]
-    threshold = np.sqrt(across * across + down * down) * np.float32(by.edge * by.scale)
-    parts = list[Matrix]()
+    length = np.sqrt(across * across + down * down)
+    threshold = length * np.float32(by.edge * by.scale)
+    counts = list[Matrix]()
     for size in (by.scale, -by.scale):
         for angle in by.angles:
-            along = across * np.float32(size * np.cos(angle)) + down * np.float32(
-                size * np.sin(angle)
-            )
+            along = across * np.float32(size * np.cos(angle))
+            along = along + down * np.float32(size * np.sin(angle))
             edges = np.rint(np.maximum(along - threshold, 0))
-            parts.append(edges.reshape(len(images), len(by.weights)) @ by.weights)
-    rows = np.hstack(parts)
+            edges = edges.reshape(len(images), len(by.weights))
+            counts.append(edges @ by.weights)
+    rows = np.hstack(counts)
     total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
-    return np.sqrt(rows / np.where(total > 0, total, 1)).astype(np.float32)
+    shares = rows / np.where(total > 0, total, 1)
+    return np.sqrt(shares).astype(np.float32)
 
 
 def _gaussians(side: int, n_cells: int) -> Matrix:
+    """Return the weight of each pixel in each cell along one side, shape (pixels, cells)."""
     width = side / n_cells
     middles = (np.arange(n_cells) + 0.5) * width - 0.5
     distances = np.arange(side)[:, None] - middles
@@ -150,7 +159,10 @@ def _gaussians(side: int, n_cells: int) -> Matrix:
 
 
 def image_features(
-    public: PublicRows, image_shape: tuple[int, ...] | None = None, *, n_components: int = 200
+    public: PublicRows,
+    image_shape: tuple[int, ...] | None = None,
+    *,
+    n_components: int = 200,
 ) -> Pipeline:
     """Return features of small images of things, such as clothes: principal axes of edge directions and brightness.
 
@@ -165,11 +177,13 @@ def image_features(
         Number of principal axes. Axes along which the public images hardly vary are left out.
     """
     values = require_public(public, "image_features").values
-    if image_shape is None and values.ndim not in (3, 4):
-        raise InvalidParameterError(
-            "image_features.image_shape", "be the height and width of flattened images", "None"
-        )
-    shape = values.shape[1:] if image_shape is None else tuple(image_shape)
+    if image_shape is None:
+        if values.ndim not in (3, 4):
+            raise InvalidParameterError(
+                "image_features.image_shape", "be the height and width of flattened images", "None"
+            )
+        image_shape = values.shape[1:]
+    shape = tuple(image_shape)
     white = float(np.max(values))
     if not 0 < white < np.inf:
         raise InvalidDataError(
@@ -181,11 +195,13 @@ def image_features(
     axes = PublicPCA.learn(rows, min(n_components, *rows.values.shape))
     spread = axes.transform(rows.values).std(axis=0)
     kept = spread >= _LEAST_SPREAD * spread.max()
-    return make_pipeline(edges, PublicPCA(axes.center, axes.directions[:, kept], axes.reach))
+    directions = axes.directions[:, kept]
+    return chain(edges, PublicPCA(axes.center, directions, axes.reach))
 
 
-def flat_images(X: Any, image_shape: tuple[int, ...]) -> Any:
+def flat_images(X: ArrayLike, image_shape: tuple[int, ...]) -> Array:
     """Return images of this shape as rows of numbers, and anything else as it is."""
     rows = np.asarray(X)
-    is_image = rows.ndim > 2 and rows.shape[1:] == tuple(image_shape)
-    return rows.reshape(len(rows), -1) if is_image else X
+    if rows.ndim > 2 and rows.shape[1:] == tuple(image_shape):
+        return rows.reshape(len(rows), -1)
+    return rows

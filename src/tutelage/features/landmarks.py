@@ -6,17 +6,17 @@ is chosen from public rows, and from how much noise the sum will have.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
+from tutelage.features.base import PublicFeatureMap, PublicRows, chain, require_public
 from tutelage.features.learned import PublicProjection
 from tutelage.features.rowwise import (
     EXACT_FLOAT64,
@@ -44,7 +44,7 @@ _SIZES = (1e-60, 1e60)
 _EXPLAINED, _POWER = 0.3, 0.8
 
 
-class KernelWeights(NamedTuple):
+class _KernelWeights(NamedTuple):
     """A kernel in steps of the grid: `linear` times inner product by `size`, and `gaussian` times each Gaussian."""
 
     step: float
@@ -74,20 +74,28 @@ class PublicKernel(PublicFeatureMap):
         self._check()
 
     @classmethod
-    def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
+    def learn(
+        cls,
+        public: PublicRows,
+        n_landmarks: int = 1000,
+        *,
+        seed: int = 0,
+    ) -> Self:
         """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer."""
         values = require_public(public, "PublicKernel").values
         rows = finite_rows(values, values.shape[-1], "PublicKernel").astype(np.float64)
         integer_at_least(n_landmarks, 1, "n_landmarks", "PublicKernel")
         rng = np.random.default_rng(seed)
-        chosen = np.sort(rng.permutation(len(rows))[:n_landmarks])
+        landmarks = np.sort(rng.permutation(len(rows))[:n_landmarks])
         center = rows.mean(axis=0)
         reach = reach_of(rows, center)
         sample = rows[rng.permutation(len(rows))[:_SAMPLE]] - center
-        distance = float(np.sqrt(np.median(np.maximum(squared_distances(sample, sample[::-1]), 0))))
+        squares = np.maximum(squared_distances(sample, sample[::-1]), 0)
+        distance = float(np.sqrt(np.median(squares)))
         if distance == 0:
             raise InvalidDataError("The public rows of PublicKernel must differ from each other.")
-        return cls(center, reach, _on_grid(rows[chosen], center, reach), distance)
+        points = _on_grid(rows[landmarks], center, reach)
+        return cls(center, reach, points, distance)
 
     @property
     def _n_features_out(self) -> int:
@@ -96,28 +104,36 @@ class PublicKernel(PublicFeatureMap):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
-        by = self.weights
+        weights = self.weights
 
-        def alike(rows: Matrix) -> FloatArray:
-            on = _on_grid(rows, self.center, self.reach)
-            near = squared_distances(on, self.points)
-            near /= -2 * by.widths[-1] ** 2
-            np.exp(near, out=near)  # in place: new memory would take as long as the rest
-            found = np.square(near * near)  # the Gaussian of half the width is the fourth power
-            found += near
-            found *= by.gaussian
-            found += np.multiply(on @ self.points.T, by.linear / by.size, out=near)
-            return found
+        def likeness(rows: Matrix) -> FloatArray:
+            # rows: (rows, columns); wide, total: (rows, landmarks)
+            rows = _on_grid(rows, self.center, self.reach)
+            wide = squared_distances(rows, self.points)
+            wide /= -2 * weights.widths[-1] ** 2
+            np.exp(wide, out=wide)  # in place: new memory would take as long as the rest
+            total = np.square(wide * wide)  # the Gaussian of half the width is the fourth power
+            total += wide
+            total *= weights.gaussian
+            products = rows @ self.points.T
+            total += np.multiply(products, weights.linear / weights.size, out=wide)
+            return total
 
-        return in_chunks(alike, finite_rows(X, len(self.center), "PublicKernel"))
+        rows = finite_rows(X, len(self.center), "PublicKernel")
+        return in_chunks(likeness, rows)
 
     @property
-    def weights(self) -> KernelWeights:
+    def weights(self) -> _KernelWeights:
         """How the kernel adds up, for rows in whole steps of the grid."""
         step = _step(self.center, self.reach)
-        size = max(float(np.median((self.points**2).sum(axis=1))), 1.0)
-        widths = tuple(scale * self.distance / step for scale in _SCALES)
-        return KernelWeights(step, size, _LINEAR, (1 - _LINEAR) / len(_SCALES), widths)
+        lengths = (self.points**2).sum(axis=1)
+        return _KernelWeights(
+            step,
+            size=max(float(np.median(lengths)), 1.0),
+            linear=_LINEAR,
+            gaussian=(1 - _LINEAR) / len(_SCALES),
+            widths=tuple(scale * self.distance / step for scale in _SCALES),
+        )
 
     def _check(self) -> None:
         """Refuse parameters with which a row's features would not be finite, or not of that row alone."""
@@ -132,7 +148,9 @@ class PublicKernel(PublicFeatureMap):
                 f"shapes {points} and {center}",
             )
         levels = distance_levels(len(self.center), EXACT_FLOAT64)
-        if not np.all((np.abs(self.points) <= levels) & (np.rint(self.points) == self.points)):
+        is_within = np.abs(self.points) <= levels
+        is_whole = np.rint(self.points) == self.points
+        if not np.all(is_within & is_whole):
             raise InvalidParameterError(
                 "PublicKernel.points",
                 f"be whole numbers from -{levels} to {levels}, so that distances are exact",
@@ -153,16 +171,19 @@ class UnitBall(PublicFeatureMap):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, features + 1)."""
         positive(self.radius, "radius", "UnitBall")
+        # rows: (rows, features); lengths, constants: (rows, 1)
         rows = np.asarray(X, np.float64)
         lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True)) / self.radius
         scaled = rows / (self.radius * np.maximum(lengths, 1))
-        return np.hstack([scaled, np.full((len(rows), 1), self.constant)]) / np.sqrt(
-            1 + self.constant**2
-        )
+        constants = np.full((len(rows), 1), self.constant)
+        extended = np.hstack([scaled, constants])
+        return extended / np.sqrt(1 + self.constant**2)
 
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array | None:
         """Return the names of the columns and ``constant``, or None where the columns have no names."""
-        return None if input_features is None else np.array([*input_features, "constant"], object)
+        if input_features is None:
+            return None
+        return np.array([*input_features, "constant"], object)
 
 
 def ballot_features(
@@ -195,43 +216,55 @@ def ballot_features(
     positive(noise, "noise", "ballot_features")
     number_between(quantile, 0, 1, "quantile", "ballot_features")
     values = require_public(public, "ballot_features").values
-    kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), seed=seed)
-    if noise < _FINE and _nearest(kernel, values) < _NARROW:
+    n_landmarks = min(n_landmarks, max(len(values) // 2, 1))
+    kernel = PublicKernel.learn(public, n_landmarks, seed=seed)
+    if noise < _FINE and _nearest_landmark(kernel, values) < _NARROW:
         kernel = replace(kernel, distance=_NARROW * kernel.distance)
     with one_thread("blas"):  # or the last bits would depend on the machine's load
-        alike = kernel.transform(values)
-        center = alike.mean(axis=0)
+        likeness = kernel.transform(values)
+        center = likeness.mean(axis=0)
         landmarks = kernel.points * kernel.weights.step + kernel.center
-        directions = _shaped(alike - center, kernel.transform(landmarks), noise)
-    projection = PublicProjection(center, directions, reach_of(alike, center))
-    lengths = np.linalg.norm(projection.transform(alike), axis=1)
-    return make_pipeline(kernel, projection, UnitBall(float(np.quantile(lengths, quantile)) or 1.0))
+        among_landmarks = kernel.transform(landmarks)
+        directions = _ballot_directions(likeness - center, among_landmarks, noise)
+    projection = PublicProjection(center, directions, reach_of(likeness, center))
+    lengths = np.linalg.norm(projection.transform(likeness), axis=1)
+    radius = float(np.quantile(lengths, quantile)) or 1.0
+    return chain(kernel, projection, UnitBall(radius))
 
 
-def _nearest(kernel: PublicKernel, rows: Matrix) -> float:
+def _nearest_landmark(kernel: PublicKernel, rows: Matrix) -> float:
     """Return how far the nearest other landmark is from a usual one of some rows, in widths of the kernel."""
-    some = np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]
-    distances = squared_distances(_on_grid(rows[some], kernel.center, kernel.reach), kernel.points)
+    sample = np.random.default_rng(0).permutation(len(rows))[:_SAMPLE]
+    points = _on_grid(rows[sample], kernel.center, kernel.reach)
+    distances = squared_distances(points, kernel.points)
     nearest = np.where(distances > 0, distances, np.inf).min(axis=1)
-    return float(np.sqrt(np.median(nearest))) * _step(kernel.center, kernel.reach) / kernel.distance
+    steps = float(np.sqrt(np.median(nearest)))
+    return steps * _step(kernel.center, kernel.reach) / kernel.distance
 
 
-def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
+def _ballot_directions(
+    likeness: FloatArray,
+    among_landmarks: FloatArray,
+    noise: float,
+) -> FloatArray:
     """Return the directions of the kernel's feature space, stretched by their shares of the ballot's length."""
-    values, axes = np.linalg.eigh(among)  # Nyström: features are K(x, Z)·K(Z, Z)^−½
-    kept = values > _LEAST_EIGENVALUE * values.max()
-    whitening = axes[:, kept] / np.sqrt(values[kept])
-    white = alike @ whitening
-    spread, turned = np.linalg.eigh(white.T @ white / len(white))
-    largest = slice(None, -max(1, len(alike) // _ROWS_PER_FEATURE) - 1, -1)
+    # likeness: (rows, landmarks); among_landmarks: (landmarks, landmarks); result: (landmarks, features)
+    values, axes = np.linalg.eigh(among_landmarks)  # Nyström: features are K(x, Z)·K(Z, Z)^−½
+    is_kept = values > _LEAST_EIGENVALUE * values.max()
+    whitening = axes[:, is_kept] / np.sqrt(values[is_kept])
+    white = likeness @ whitening
+    spread, rotation = np.linalg.eigh(white.T @ white / len(white))
+    n_directions = max(1, len(likeness) // _ROWS_PER_FEATURE)
+    largest = slice(None, -n_directions - 1, -1)
     spread = spread[largest]
-    turned = turned[:, largest]
-    shares = water_filling(np.maximum(spread, 0), noise**2)
-    told = shares > 0
-    return whitening @ turned[:, told] * np.sqrt(shares[told] / spread[told])
+    rotation = rotation[:, largest]
+    shares = _water_filling(np.maximum(spread, 0), noise**2)
+    has_share = shares > 0
+    stretch = np.sqrt(shares[has_share] / spread[has_share])
+    return whitening @ rotation[:, has_share] * stretch
 
 
-def water_filling(spread: FloatArray, variance: float) -> FloatArray:
+def _water_filling(spread: FloatArray, variance: float) -> FloatArray:
     """Return the share of the squared length of a ballot that each direction gets; they sum to one.
 
     The estimated value along direction j has the prior variance τ_j², in proportion to a power of the spread; noise
@@ -239,15 +272,17 @@ def water_filling(spread: FloatArray, variance: float) -> FloatArray:
     h_j = v·(1/θ − 1/τ_j²)₊ for the θ at which the shares sum to one: reverse water-filling (Cover and Thomas, section
     10.3.3).
     """
+    # spread, prior, shares: (directions,)
     prior = spread**_POWER
     prior *= _EXPLAINED / prior.sum()
-    known = prior > 0
-    precision = np.sort(1 / prior[known])
+    varies = prior > 0
+    precision = np.sort(1 / prior[varies])
     # With the n lowest precisions covered, v·(n/θ − their sum) = 1.
-    levels = (1 / variance + np.cumsum(precision)) / np.arange(1, len(precision) + 1)
+    n_covered = np.arange(1, len(precision) + 1)
+    levels = (1 / variance + np.cumsum(precision)) / n_covered
     level = levels[levels > precision][-1]
     shares = np.zeros(len(spread))
-    shares[known] = np.maximum(level - 1 / prior[known], 0) * variance
+    shares[varies] = np.maximum(level - 1 / prior[varies], 0) * variance
     return shares / shares.sum()
 
 
@@ -255,5 +290,10 @@ def _step(center: FloatArray, reach: float) -> float:
     return reach / distance_levels(len(center), EXACT_FLOAT64)
 
 
-def _on_grid(rows: Matrix, center: FloatArray, reach: float) -> FloatArray:
-    return on_grid(rows, center, _step(center, reach), distance_levels(len(center), EXACT_FLOAT64))
+def _on_grid(
+    rows: Matrix,
+    center: FloatArray,
+    reach: float,
+) -> FloatArray:
+    limit = distance_levels(len(center), EXACT_FLOAT64)
+    return on_grid(rows, center, _step(center, reach), limit)

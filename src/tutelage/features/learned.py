@@ -59,19 +59,21 @@ class PublicPCA(PublicProjection):
     ) -> Self:
         """Return the axes along which the public rows vary most; `seed` is of scikit-learn's solver, if it draws."""
         rows = _public_numbers(public, "PublicPCA")
-        if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
+        most = min(rows.shape)
+        if integer_at_least(n_components, 1, "n_components", "PublicPCA") > most:
             raise InvalidParameterError(
                 "PublicPCA.n_components",
-                f"be at most {min(rows.shape)}, because the public rows have shape {rows.shape}",
+                f"be at most {most}, because the public rows have shape {rows.shape}",
                 f"{n_components}",
             )
+        model: Any = PCA(n_components, random_state=seed)
         with one_thread("blas"):  # or the last bits would depend on the machine's load
-            fitted = PCA(n_components, random_state=seed).fit(rows)
-        directions = np.asarray(fitted.components_).T
+            model.fit(rows)
+        directions = np.asarray(model.components_).T  # (columns, axes)
         if whiten:
-            deviations = np.sqrt(fitted.explained_variance_)
+            deviations = np.sqrt(model.explained_variance_)
             directions = directions / np.where(deviations > 0, deviations, np.inf)
-        return cls(fitted.mean_, directions, reach_of(rows, fitted.mean_))
+        return cls(model.mean_, directions, reach_of(rows, model.mean_))
 
 
 # A category gets a column if it has so many public rows, or such a share of them. Of some hundred codes of a diagnosis,
@@ -109,9 +111,11 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, columns)."""
+        # rows: (rows, columns); divisors: (columns,)
         rows = finite_rows(X, len(self.center), "PublicScaling").astype(np.float64)
+        divisors = np.where(self.deviation > 0, self.deviation, np.inf)
         with np.errstate(over="ignore"):
-            scaled = (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
+            scaled = (rows - self.center) / divisors
         return np.clip(scaled, -FURTHEST, FURTHEST)
 
 
@@ -161,56 +165,63 @@ class PublicSteps(PublicFeatureMap):
         """
         values = require_public(public, "PublicSteps").values
         rows = number_rows(values, values.shape[-1], "PublicSteps.learn").astype(np.float64)
-        n_columns = rows.shape[1] - integer_at_least(n_features, 0, "n_features", "PublicSteps")
-        if integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps") > n_columns:
+        integer_at_least(n_features, 0, "n_features", "PublicSteps")
+        integer_at_least(n_numbers, 0, "n_numbers", "PublicSteps")
+        n_columns = rows.shape[1] - n_features
+        if n_numbers > n_columns:
             raise InvalidParameterError(
                 "PublicSteps.n_numbers",
                 f"be at most {n_columns}, the number of columns",
                 f"{n_numbers}",
             )
-        shares = np.arange(integer_at_least(n_steps, 1, "n_steps", "PublicSteps")) / n_steps
+        integer_at_least(n_steps, 1, "n_steps", "PublicSteps")
         if np.isinf(rows).any():
             raise InvalidDataError(
                 "The public rows of PublicSteps.learn must hold no infinite number."
             )
-        numbers, codes, _ = np.split(rows.T, [n_numbers, n_columns])
-        known = codes[~np.isnan(codes)]
-        if np.any(np.rint(known) != known):
+        numbers, codes, _ = np.split(rows.T, [n_numbers, n_columns])  # (columns, rows) each
+        filled = codes[~np.isnan(codes)]
+        if np.any(np.rint(filled) != filled):
             raise InvalidDataError(
                 "The categories of PublicSteps.learn must be whole numbers. If the columns are numbers, raise "
                 "`n_numbers`; otherwise number the categories."
             )
-        steps = [_steps(column[~np.isnan(column)], shares) for column in numbers]
+        shares = np.arange(n_steps) / n_steps
+        steps = [_steps_of(column[~np.isnan(column)], shares) for column in numbers]
         # Columns of the codes of very few rows would tell these rows apart and no more.
         fewest = min(_ROWS_OF_CATEGORY, len(rows) * _SHARE_OF_CATEGORY)
         categories = list[FloatArray]()
         for column in codes:
             known, counts = np.unique(column, return_counts=True)
             categories.append(known[counts >= fewest])
-        made = cls(steps, categories, n_features)
+        learned = cls(steps, categories, n_features)
         # At ε = 0.5, messages beside eight columns of noise are 95.3 % right, and 87.0 % if their features keep their
         # length; Adult beside texts that have nothing to do with it is 84.1 % right, and 85.4 %.
-        variances = np.asarray(made.transform(rows)).var(axis=0)
-        of_others, of_features = np.split(variances, [len(variances) - n_features])
-        others = of_others.sum()
+        variances = learned.transform(rows).var(axis=0)
+        of_columns, of_features = np.split(variances, [len(variances) - n_features])
+        columns = of_columns.sum()
         features = of_features.sum()
-        if others > 0 and features > 0:
-            made.factor = float(np.sqrt(others / features))
-        return made
+        if columns > 0 and features > 0:
+            learned.factor = float(np.sqrt(columns / features))
+        return learned
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 columns and the features side by side, shape (rows, steps, categories and features)."""
-        n_columns = len(self.steps) + len(self.categories)
+        n_numbers = len(self.steps)
+        n_columns = n_numbers + len(self.categories)
         rows = number_rows(X, n_columns + self.features, "PublicSteps")
-        numbers, codes, features = np.split(rows, [len(self.steps), n_columns], axis=1)
-        found = [numbers[:, place, np.newaxis] >= steps for place, steps in enumerate(self.steps)]
-        found += [
-            codes[:, place, np.newaxis] == values for place, values in enumerate(self.categories)
-        ]
-        return np.concatenate([*found, features * self.factor], axis=1, dtype=np.float64)
+        numbers, codes, features = np.split(rows, [n_numbers, n_columns], axis=1)
+        parts = list[Array]()
+        for column, steps in zip(numbers.T, self.steps, strict=True):
+            parts.append(column[:, np.newaxis] >= steps)
+        for column, values in zip(codes.T, self.categories, strict=True):
+            parts.append(column[:, np.newaxis] == values)
+        parts.append(features * self.factor)
+        return np.concatenate(parts, axis=1, dtype=np.float64)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        parent: Any = super()
+        tags = parent.__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
@@ -220,52 +231,63 @@ class PublicSteps(PublicFeatureMap):
         n_columns = n_numbers + len(self.categories)
         names = [f"x{place}" for place in range(n_columns + self.features)]
         if input_features is not None:
-            names = input_features
-        found = list[str]()
+            names = [*input_features]
+        outputs = list[str]()
         for name, steps in zip(names[:n_numbers], self.steps, strict=True):
-            found += [f"{name}>={step}" for step in steps]
+            outputs += [f"{name}>={step}" for step in steps]
         for name, codes in zip(names[n_numbers:n_columns], self.categories, strict=True):
-            found += [f"{name}={code}" for code in codes]
-        return np.array([*found, *names[n_columns:]], dtype=object)
+            outputs += [f"{name}={code}" for code in codes]
+        outputs += names[n_columns:]
+        return np.array(outputs, dtype=object)
 
 
-def _steps(column: FloatArray, shares: FloatArray) -> FloatArray:
+def _steps_of(column: FloatArray, shares: FloatArray) -> FloatArray:
     """Return steps below the public quantiles, each between two neighboring public values and on neither."""
+    # column: (rows,); shares, steps: (steps,)
     if not len(column):
         return np.array([])
     values, counts = np.unique(column, return_counts=True)
-    unit = _unit(values)
-    counted = np.sort(column)
+    unit = _unit_of(values)
+    ordered = np.sort(column)
     if len(values) > 1 and 2 * counts.max() > len(column):
-        counted = counted[counted != values[counts.argmax()]]
-    quantiles = counted[np.ceil(shares * (len(counted) - 1)).astype(int)]
-    reached = np.searchsorted(values, np.unique(quantiles))
+        most_frequent = values[counts.argmax()]
+        ordered = ordered[ordered != most_frequent]
+    ranks = np.ceil(shares * (len(ordered) - 1)).astype(int)
+    quantiles = np.unique(ordered[ranks])
+    places = np.searchsorted(values, quantiles)
     with np.errstate(over="ignore"):
-        gap = values[1] - values[0] if len(values) > 1 else abs(values[0])
+        gap = abs(values[0])
+        if len(values) > 1:
+            gap = values[1] - values[0]
         first = values[0] - (unit or gap or 1.0)
     below = np.array([max(first, -_LARGEST), *values[:-1]])
-    pairs = zip(below[reached].tolist(), values[reached].tolist(), strict=True)
-    return np.array([_between(low, high, unit) for low, high in pairs])
+    neighbors = zip(below[places].tolist(), values[places].tolist(), strict=True)
+    return np.array([_between(low, high, unit) for low, high in neighbors])
 
 
-def _unit(values: FloatArray) -> float:
+def _unit_of(values: FloatArray) -> float:
     """Return the largest power of ten, at most 1, of which all values are multiples; 0 if they have many digits."""
     largest = np.abs(values).max()
     for digits in range(_MOST_DIGITS + 1):
-        if largest < _LARGEST_WHOLE / 10**digits and np.array_equal(
-            np.round(values, digits), values
-        ):
+        is_small = largest < _LARGEST_WHOLE / 10**digits
+        if is_small and np.array_equal(np.round(values, digits), values):
             return 10.0**-digits
     return 0.0
 
 
-def _between(low: float, high: float, unit: float) -> float:
+def _between(
+    low: float,
+    high: float,
+    unit: float,
+) -> float:
     """Return the middle; in whole units, half a unit beside it, so that no value with as many digits is near."""
     middle = low / 2 + high / 2
     if not unit:
         return float(middle)
-    half = (np.ceil(np.round(middle / unit, 1)) - 0.5) * unit
-    return float(np.round(half, 1 + round(-np.log10(unit))))
+    units = float(np.round(middle / unit, 1))
+    half = (np.ceil(units) - 0.5) * unit
+    digits = 1 + round(-np.log10(unit))
+    return float(np.round(float(half), digits))
 
 
 def _public_numbers(public: object, owner: str) -> FloatArray:

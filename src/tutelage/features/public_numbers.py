@@ -5,17 +5,18 @@ The trees never see a private row while they are grown, so their prediction is a
 
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage.features.rowwise import in_chunks
 
 DEPTH = 6  # of a tree
-_TREES = {
+FEWEST = 20  # rows with a number
+_TREES: dict[str, Any] = {
     "max_iter": 100,
     "learning_rate": 0.06,
     "max_leaf_nodes": 15,
@@ -23,7 +24,6 @@ _TREES = {
     "random_state": 0,
 }
 _FOLDS = 5
-FEWEST = 20  # rows with a number
 _AT_ONCE = 2**12  # rows
 _ARRAYS = ("feature", "threshold", "below", "value")
 
@@ -41,52 +41,58 @@ class PublicTrees:
     value: FloatArray  # of a leaf
 
     @classmethod
-    def grown(cls, bins: Matrix, shares: FloatArray) -> Self:
+    def learn(cls, bins: Matrix, shares: FloatArray) -> Self:
         """Return trees that predict numbers from 0 to 1 by bins."""
+        # bins: (rows, columns); shares: (rows,)
+        model: Any = HistGradientBoostingRegressor(**_TREES)
         with one_thread("openmp"):
-            fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
-        grown = [one[0].nodes for one in fitted._predictors]
-        shape = len(grown), max(map(len, grown), default=1)
-        made = cls(
-            float(np.ravel(fitted._baseline_prediction)[0]),
-            *(np.zeros(shape, kind) for kind in "qdqd"),
+            model.fit(bins, shares)
+        trees: list[Array] = [predictors[0].nodes for predictors in model._predictors]
+        shape = (len(trees), max(map(len, trees), default=1))
+        learned = cls(
+            base=float(np.ravel(model._baseline_prediction)[0]),
+            feature=np.zeros(shape, np.int64),
+            threshold=np.full(shape, np.inf),  # a leaf keeps its rows
+            below=np.zeros(shape, np.int64),
+            value=np.zeros(shape),
         )
-        made.threshold += np.inf  # a leaf keeps its rows
-        for tree, nodes in enumerate(grown):
-            made._take(tree, nodes)
-        return made
+        for tree, nodes in enumerate(trees):
+            learned._take(tree, nodes)
+        return learned
 
-    def _take(self, tree: int, nodes: np.ndarray) -> None:
+    def _take(self, tree: int, nodes: Array) -> None:
         """Take over a tree, with the two nodes below each node side by side."""
-        place = 1
-        queue = [(0, 0)]
+        free = 1  # the next place without a node
+        queue = [(0, 0)]  # nodes of scikit-learn, and their places here
         while queue:
-            node, at = queue.pop()
-            one = nodes[node]
-            self.below[tree, at] = at
-            self.value[tree, at] = one["value"]
-            if not one["is_leaf"]:
-                self.feature[tree, at] = one["feature_idx"]
-                self.threshold[tree, at] = one["num_threshold"]
-                self.below[tree, at] = place
-                queue += [(one["left"], place), (one["right"], place + 1)]
-                place += 2
+            number, place = queue.pop()
+            node = nodes[number]
+            self.below[tree, place] = place
+            self.value[tree, place] = node["value"]
+            if not node["is_leaf"]:
+                self.feature[tree, place] = node["feature_idx"]
+                self.threshold[tree, place] = node["num_threshold"]
+                self.below[tree, place] = free
+                queue.append((node["left"], free))
+                queue.append((node["right"], free + 1))
+                free += 2
 
     def shares(self, bins: Matrix) -> FloatArray:
         """Return the number from 0 to 1 that is expected of each row."""
         return in_chunks(self._shares, bins, _AT_ONCE)
 
     def _shares(self, bins: Matrix) -> FloatArray:
-        found = np.full(len(bins), self.base)
+        # bins: (rows, columns); the arrays of one tree: (nodes,)
+        total = np.full(len(bins), self.base)
         rows = np.arange(len(bins))
-        for feature, threshold, below, value in zip(
-            *(getattr(self, name) for name in _ARRAYS), strict=True
-        ):
+        trees = zip(self.feature, self.threshold, self.below, self.value, strict=True)
+        for feature, threshold, below, value in trees:
             node = np.zeros(len(bins), np.int64)
             for _ in range(DEPTH):
-                node = below[node] + (bins[rows, feature[node]] > threshold[node])
-            found += value[node]
-        return np.clip(found, 0.0, 1.0)
+                is_second = bins[rows, feature[node]] > threshold[node]
+                node = below[node] + is_second
+            total += value[node]
+        return np.clip(total, 0.0, 1.0)
 
 
 @final
@@ -101,13 +107,14 @@ class PublicStart:
 
     @classmethod
     def learn(cls, bins: Matrix, shares: FloatArray) -> Self:
-        """Return what public rows with targets say of the number."""
+        """Return trees of public rows with targets, and what trees of the other rows expect of each."""
         fold = np.random.default_rng(0).permutation(len(shares)) % _FOLDS
         apart = np.zeros(len(shares))
         for number in range(_FOLDS):
-            some = fold == number
-            apart[some] = PublicTrees.grown(bins[~some], shares[~some]).shares(bins[some])
-        return cls(PublicTrees.grown(bins, shares), apart, bins, shares)
+            is_left_out = fold == number
+            others = PublicTrees.learn(bins[~is_left_out], shares[~is_left_out])
+            apart[is_left_out] = others.shares(bins[is_left_out])
+        return cls(PublicTrees.learn(bins, shares), apart, bins, shares)
 
     def to_bytes(self) -> bytes:
         """Return what was learned, without the rows, as the bytes of an npz file."""
@@ -116,8 +123,14 @@ class PublicStart:
         return file.getvalue()
 
     @classmethod
-    def from_bytes(cls, content: bytes, bins: Matrix, shares: FloatArray) -> Self:
+    def from_bytes(
+        cls,
+        content: bytes,
+        bins: Matrix,
+        shares: FloatArray,
+    ) -> Self:
         """Return what was learned of these rows, from what `to_bytes` wrote."""
-        with np.load(BytesIO(content), allow_pickle=False) as found:
-            trees = PublicTrees(float(found["base"]), *(found[name] for name in _ARRAYS))
-            return cls(trees, found["apart"], bins, shares)
+        with np.load(BytesIO(content), allow_pickle=False) as arrays:
+            base = float(arrays["base"])
+            trees = PublicTrees(base, *(arrays[name] for name in _ARRAYS))
+            return cls(trees, arrays["apart"], bins, shares)

@@ -3,10 +3,9 @@
 The model never sees a private row while it is learned, so its scores are a public map of one row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
 
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
@@ -33,15 +31,21 @@ LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 _FOLDS = 5
 # Inverse penalties of a logistic regression over columns of unit deviation, and over columns that all keep their sizes:
 # a frequent word, or a frequent category, is worth more than a rare one.
-_PENALTIES = {True: (1e-3, 1e-2, 1e-1), False: (1e-1, 1.0, 1e1, 1e2, 1e3)}
+_PENALTIES = (1e-3, 1e-2, 1e-1)
+_PENALTIES_OF_SIZES = (1e-1, 1.0, 1e1, 1e2, 1e3)
 _MOST_COLUMNS = 200  # that trees are grown on: images have more, and edges that trees do not find
 _FEWEST_OF_TREES = 200  # rows with labels
-_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "random_state": 0}
+_TREES: dict[str, Any] = {
+    "max_iter": 100,
+    "learning_rate": 0.06,
+    "max_leaf_nodes": 15,
+    "random_state": 0,
+}
 _MOST_CLASSES = 10  # of which a plan grows trees, one for each class
 _SHARPEST = 3.0  # times that scores are made larger or smaller, as logarithms up to about this
 
 
-class Labeled(NamedTuple):
+class _Labeled(NamedTuple):
     """Public rows, as they came and as teachers see them, and their labels."""
 
     rows: Matrix
@@ -49,7 +53,7 @@ class Labeled(NamedTuple):
     labels: IntArray  # class indices, or −1
     n_classes: int
 
-    def at(self, places: Array) -> "Labeled":
+    def at(self, places: Array) -> "_Labeled":
         """Return some of the rows, by index or by a mask."""
         return self._replace(
             rows=self.rows[places],
@@ -60,7 +64,8 @@ class Labeled(NamedTuple):
     def folds(self, order: IntArray) -> IntArray:
         """Return the fold of each row, into which those in `order` are dealt, class by class; −1 for the others."""
         fold = np.full(len(self.labels), ABSTAIN)
-        fold[order[np.argsort(self.labels[order], kind="stable")]] = np.arange(len(order)) % _FOLDS
+        by_class = order[np.argsort(self.labels[order], kind="stable")]
+        fold[by_class] = np.arange(len(order)) % _FOLDS
         return fold
 
 
@@ -69,7 +74,7 @@ class PublicModel(NamedTuple):
 
     linear: PublicProjection | None  # of the rows as teachers see them
     offsets: FloatArray  # what is added to its scores
-    trees: HistGradientBoostingClassifier | None  # of the rows as they came, if not linear
+    trees: Any  # a HistGradientBoostingClassifier of the rows as they came, if not linear
     present: IntArray  # indices of the classes that have public rows
     n_classes: int
     sharpness: float = 1.0  # what scores are multiplied by, so that chances are right on average
@@ -77,16 +82,20 @@ class PublicModel(NamedTuple):
     def scores(self, rows: Matrix, seen: Matrix) -> FloatArray:
         """Return the logarithm of the chance of each class, less their mean, shape (rows, classes)."""
         if self.linear is not None:
-            found = self.linear.transform(seen) + self.offsets
+            scores = self.linear.transform(seen) + self.offsets
         else:
             # Whose threads do not survive a fork, and wait busily for each other.
             with one_thread("openmp"):
-                found = np.asarray(self.trees.decision_function(rows), np.float64)  # type: ignore[union-attr]
-        if found.ndim == 1:
-            found = np.stack([np.zeros_like(found), found], axis=1)
-        chances = np.zeros((len(found), self.n_classes))
-        chances[:, self.present] = chances_of(self.sharpness * found)
+                scores = np.asarray(self.trees.decision_function(rows), np.float64)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        chances = np.zeros((len(scores), self.n_classes))
+        chances[:, self.present] = chances_of(self.sharpness * scores)
         return log_chances(chances)
+
+
+# How a model is fitted.
+_Fit = Callable[[_Labeled], PublicModel]
 
 
 @final
@@ -124,22 +133,26 @@ class ScoredRows(PublicFeatureMap):
                 "`y_public` must hold at least two classes with two rows each, which a model can learn from. Leave it "
                 "out, or give more labels."
             )
-        public = Labeled(rows, seen, labels, n_classes)
-        fold = public.folds(np.random.default_rng(0).permutation(np.flatnonzero(known)))
-        # A row without a label is scored by the model of the first fold.
-        unseen = np.where(known, fold, 0)
-        trials = list[tuple[float, float, Any, FloatArray]]()
+        public = _Labeled(rows, seen, labels, n_classes)
+        order = np.random.default_rng(0).permutation(np.flatnonzero(known))
+        fold = public.folds(order)
+        scored_with = np.where(
+            known, fold, 0
+        )  # rows without a label, by the model of the first fold
+        trials = list[tuple[float, float, _Fit, FloatArray]]()
         for fit in _fits(rows, known):
             apart = np.zeros((len(labels), n_classes))
             for number in range(_FOLDS):
-                scored = unseen == number
-                if scored.any():
+                is_scored = scored_with == number
+                if is_scored.any():
                     model = fit(public.at(known & (fold != number)))
-                    apart[scored] = model.scores(rows[scored], seen[scored])
-            trials.append((*_sharpness(apart[known], labels[known]), fit, apart))
-        sharpness, _, fit, apart = min(trials, key=itemgetter(1))
+                    apart[is_scored] = model.scores(rows[is_scored], seen[is_scored])
+            sharpness, surprise = _sharpness(apart[known], labels[known])
+            trials.append((surprise, sharpness, fit, apart))
+        _, sharpness, fit, apart = min(trials, key=lambda trial: trial[0])
         model = fit(public.at(known))._replace(sharpness=sharpness)
-        return cls(seen_by, model), np.hstack([seen, log_chances(chances_of(sharpness * apart))])
+        scores = _sharpened_scores(apart, sharpness)
+        return cls(seen_by, model), np.hstack([seen, scores])
 
     @property
     def row_by_row(self) -> bool:
@@ -153,7 +166,9 @@ class ScoredRows(PublicFeatureMap):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the rows as teachers see them beside the scores, shape (rows, features + classes)."""
         rows = np.asarray(X)
-        seen = rows if self.seen_by is None else np.asarray(self.seen_by.transform(rows))
+        seen = rows
+        if self.seen_by is not None:
+            seen = np.asarray(self.seen_by.transform(rows))
         return np.hstack([seen, self.model.scores(rows, seen)])
 
 
@@ -181,40 +196,51 @@ class Start(NamedTuple):
         # Or a model could be left with one class.
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
             return None
-        public = Labeled(rows, seen, labels, n_classes)
+        public = _Labeled(rows, seen, labels, n_classes)
         fold = public.folds(order)
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
 
-        def scores_by(fit: Any, without: tuple[int, ...], places: IntArray) -> FloatArray:
-            model = fit(public.at(~np.isin(fold, (ABSTAIN, *without))))
+        def scores_by(
+            fit: _Fit,
+            without: tuple[int, ...],
+            places: IntArray,
+        ) -> FloatArray:
+            is_left_out = np.isin(fold, (ABSTAIN, *without))
+            model = fit(public.at(~is_left_out))
             return model.scores(rows[places], seen[places])
 
-        def surprise(fit: Any) -> float:
-            return _sharpness(scores_by(fit, (0,), parts[0]), labels[parts[0]])[1]
+        def surprise_by(fit: _Fit) -> float:
+            scores = scores_by(fit, (0,), parts[0])
+            _, surprise = _sharpness(scores, labels[parts[0]])
+            return surprise
 
-        kinds = _fits(rows, fold != ABSTAIN)
-        best = min(
-            (fit for fit in kinds if fit is not _trees or n_classes <= _MOST_CLASSES), key=surprise
-        )
+        fits = [*_fits(rows, fold != ABSTAIN)]
+        if n_classes > _MOST_CLASSES and _fit_trees in fits:
+            fits.remove(_fit_trees)
+        best = min(fits, key=surprise_by)
         apart = np.zeros((len(labels), n_classes))
         scored_with = np.maximum(fold, 0)  # rows that are not dealt are scored as the first part is
         for number in range(_FOLDS):
             places = np.flatnonzero(scored_with == number)
             apart[places] = scores_by(best, (number,), places)
         sharpness, _ = _sharpness(apart[order], labels[order])
-        apart = log_chances(chances_of(sharpness * apart))
-        pairs = list[FloatArray]()
-        for pair in ((0, 1), (2, 3), (4, 0)):
-            both = np.concatenate([parts[number] for number in pair])
+        apart = _sharpened_scores(apart, sharpness)
+
+        def apart_from(*pair: int) -> FloatArray:
+            places = np.concatenate([parts[number] for number in pair])
             scores = apart.copy()
-            scores[both] = log_chances(chances_of(sharpness * scores_by(best, pair, both)))
-            pairs.append(scores)
-        first, second, third = pairs
+            scores[places] = _sharpened_scores(scores_by(best, pair, places), sharpness)
+            return scores
+
+        first = apart_from(0, 1)
+        second = apart_from(2, 3)
+        third = apart_from(4, 0)
         return cls(parts, apart, (first, first, second, second, third))
 
     def partner(self, number: int) -> IntArray:
         """Return the part that casts ballots where another one is scored."""
-        return self.parts[(1, 0, 3, 2, 0)[number]]
+        partners = (1, 0, 3, 2, 0)
+        return self.parts[partners[number]]
 
 
 @final
@@ -222,81 +248,100 @@ class Start(NamedTuple):
 class BesideScores(PublicFeatureMap):
     """Features of rows with scores, and after them the scores."""
 
-    features: Pipeline
+    features: FeatureMap
     n_scores: int
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return features and scores, shape (rows, features + scores)."""
         rows = np.asarray(X, np.float64)
-        return np.hstack([self.features.transform(rows), rows[:, -self.n_scores :]])
+        features = self.features.transform(rows)
+        return np.hstack([features, rows[:, -self.n_scores :]])
 
 
 def chances_of(scores: FloatArray) -> FloatArray:
     """Return the chance of each class by its score, shape (rows, classes)."""
     # Trees give columns: sums of many rows would be in another order than of one.
     scores = np.ascontiguousarray(scores)
-    found = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    chances = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return chances / chances.sum(axis=1, keepdims=True)
 
 
 def log_chances(chances: FloatArray) -> FloatArray:
     """Return the logarithm of chances that are not too small, less its mean over the classes."""
-    found = np.log(np.maximum(chances, LEAST_CHANCE))
-    return found - found.mean(axis=1, keepdims=True)
+    logarithms = np.log(np.maximum(chances, LEAST_CHANCE))
+    return logarithms - logarithms.mean(axis=1, keepdims=True)
 
 
-def _fits(rows: Matrix, known: Mask) -> Iterator[Any]:
+def _sharpened_scores(scores: FloatArray, sharpness: float) -> FloatArray:
+    return log_chances(chances_of(sharpness * scores))
+
+
+def _fits(rows: Matrix, known: Mask) -> Iterator[_Fit]:
     """Yield how models are fitted; the better one is chosen by what it says of rows whose labels it has not seen."""
-    for equal_columns, penalties in _PENALTIES.items():
-        yield from (
-            partial(_linear, equal_columns=equal_columns, penalty=penalty) for penalty in penalties
-        )
-    numbers = rows.ndim == 2 and rows.dtype.kind in "buif" and rows.shape[1] <= _MOST_COLUMNS
-    if numbers and np.count_nonzero(known) >= _FEWEST_OF_TREES:
-        yield _trees
+    for penalty in _PENALTIES:
+        yield partial(_fit_linear, equal_columns=True, penalty=penalty)
+    for penalty in _PENALTIES_OF_SIZES:
+        yield partial(_fit_linear, equal_columns=False, penalty=penalty)
+    are_numbers = rows.ndim == 2 and rows.dtype.kind in "buif"
+    enough = np.count_nonzero(known) >= _FEWEST_OF_TREES
+    if are_numbers and rows.shape[1] <= _MOST_COLUMNS and enough:
+        yield _fit_trees
 
 
-def _linear(public: Labeled, *, equal_columns: bool, penalty: float) -> PublicModel:
+def _fit_linear(
+    public: _Labeled,
+    *,
+    equal_columns: bool,
+    penalty: float,
+) -> PublicModel:
+    # public.seen: (rows, columns); directions: (columns, classes), or (columns, 1) for two classes
     seen = public.seen
     scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
+    center = scaling.center
+    deviation = scaling.deviation
     if not equal_columns:
-        scaling = PublicScaling(
-            scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation))
-        )
+        deviation = np.full_like(deviation, np.linalg.norm(deviation))
+        scaling = PublicScaling(center, deviation)
+    model: Any = LogisticRegression(C=penalty, max_iter=500)
     with one_thread("blas"):  # or the last bits would depend on the machine's load
-        fitted = LogisticRegression(C=penalty, max_iter=500).fit(
-            scaling.transform(seen), public.labels
-        )
-    directions = (
-        fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, None]
-    )
-    offsets = np.asarray(fitted.intercept_)
-    if len(fitted.classes_) == 2:
+        model.fit(scaling.transform(seen), public.labels)
+    divisors = np.where(deviation > 0, deviation, np.inf)
+    directions = model.coef_.T / divisors[:, None]
+    offsets = np.asarray(model.intercept_)
+    if len(model.classes_) == 2:
         directions = np.hstack([-directions, directions]) / 2
         offsets = np.hstack([-offsets, offsets]) / 2
-    linear = PublicProjection(scaling.center, directions, reach_of(seen, scaling.center))
-    return PublicModel(linear, offsets, None, fitted.classes_.astype(np.int64), public.n_classes)
-
-
-def _trees(public: Labeled) -> PublicModel:
-    with one_thread("openmp"):
-        fitted = HistGradientBoostingClassifier(**_TREES).fit(public.rows, public.labels)
     return PublicModel(
-        None,
-        np.zeros(0),
-        fitted,
-        np.asarray(fitted.classes_, np.int64),
-        public.n_classes,
+        linear=PublicProjection(center, directions, reach_of(seen, center)),
+        offsets=offsets,
+        trees=None,
+        present=model.classes_.astype(np.int64),
+        n_classes=public.n_classes,
+    )
+
+
+def _fit_trees(public: _Labeled) -> PublicModel:
+    model: Any = HistGradientBoostingClassifier(**_TREES)
+    with one_thread("openmp"):
+        model.fit(public.rows, public.labels)
+    return PublicModel(
+        linear=None,
+        offsets=np.zeros(0),
+        trees=model,
+        present=np.asarray(model.classes_, np.int64),
+        n_classes=public.n_classes,
     )
 
 
 def _sharpness(scores: FloatArray, labels: IntArray) -> tuple[float, float]:
     """Return by what scores are to be multiplied so that labels are likeliest, and how surprising they are then."""
-    each = np.arange(len(labels))
+    # scores: (rows, classes); labels: (rows,)
+    rows = np.arange(len(labels))
 
     def surprise(power: float) -> float:
-        return -float(np.log(chances_of(np.exp(power) * scores)[each, labels]).mean())
+        chances = chances_of(np.exp(power) * scores)
+        return -float(np.log(chances[rows, labels]).mean())
 
     limit = float(np.log(_SHARPEST))
-    best = minimize_scalar(surprise, bounds=(-2 * limit, limit), method="bounded")
+    best: Any = minimize_scalar(surprise, bounds=(-2 * limit, limit), method="bounded")
     return float(np.exp(best.x)), float(best.fun)

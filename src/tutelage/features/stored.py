@@ -10,11 +10,11 @@ from io import BytesIO
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import Array, FloatArray
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features.base import PublicFeatureMap
+from tutelage.features.base import PublicFeatureMap, chain, parts_of
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import PublicProjection, PublicScaling
 from tutelage.features.rowwise import projector
@@ -33,9 +33,10 @@ def map_to_bytes(features: Pipeline) -> bytes:
     """Return a map as the bytes of an npz file."""
     names = list[str]()
     arrays = dict[str, Any]()
-    for place, (_, step) in enumerate(features.steps):
+    for place, step in enumerate(parts_of(features)):
         names.append(type(step).__name__)
-        for name, value in vars(step).items():
+        parameters: dict[str, Any] = vars(step)
+        for name, value in parameters.items():
             arrays[f"map {place} {name}"] = np.asarray(value, np.float64)
     file = BytesIO()
     np.savez(file, names=names, **arrays)
@@ -44,14 +45,11 @@ def map_to_bytes(features: Pipeline) -> bytes:
 
 def map_from_bytes(content: bytes) -> Pipeline:
     """Return the map that `map_to_bytes` wrote; an unsound one is a ValueError, KeyError or InvalidParameterError."""
-    with np.load(BytesIO(content), allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(BytesIO(content), allow_pickle=False) as file:
+        arrays: dict[str, Array] = {name: file[name] for name in file.files}
     names = arrays.pop("names").tolist()
-    kinds = _STEPS[-len(names) :]
-    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (
-        len(_STEPS) - 1,
-        len(_STEPS),
-    ):
+    kinds = _STEPS[-len(names) :]  # with or without the first
+    if len(names) < len(_STEPS) - 1 or [kind.__name__ for kind in kinds] != names:
         raise ValueError("other steps")
     landmarks, columns = arrays[f"map {len(names) - 3} points"].shape
     _, features = arrays[f"map {len(names) - 2} directions"].shape
@@ -72,15 +70,17 @@ def map_from_bytes(content: bytes) -> Pipeline:
     }
     steps: list[Any] = []
     for place, kind in enumerate(kinds):
-        taken = dict[str, Any]()
+        parameters = dict[str, Any]()
         for name, shape in shapes[kind.__name__].items():
             array = arrays[f"map {place} {name}"]
             _require_moderate(array, shape)
-            taken[name] = array if shape else float(array)
-        steps.append(kind(**taken))
+            parameters[name] = array
+            if not shape:
+                parameters[name] = float(array)
+        steps.append(kind(**parameters))
     projection = steps[-2]
     projector(projection.center, projection.directions, projection.reach)
-    return make_pipeline(*steps)
+    return chain(*steps)
 
 
 def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:

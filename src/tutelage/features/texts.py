@@ -6,13 +6,13 @@ from typing import Any, final
 import numpy as np
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import Normalizer
 
 from tutelage._internal.threads import one_thread
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
-from tutelage.features.base import PublicRows, require_public
+from tutelage.features.base import PublicRows, chain, require_public
 from tutelage.features.fitted import PublicTransformer
 
 _AXES = 400
@@ -49,16 +49,17 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
         "max_features": _TERMS,
         "dtype": np.float32,
     }
-    vectorizers = {
+    vectorizers: dict[str, Any] = {
         "words": TermWeights(stop_words="english", **shared),
         "letters": TermWeights(analyzer="char_wb", ngram_range=(3, 5), **shared),
     }
-    known = list[tuple[str, TermWeights]]()
-    for name, part in vectorizers.items():
-        with suppress(ValueError):  # nothing is left
-            part.fit(texts)
-            known.append((name, part))
-    n_terms = sum(len(part.vocabulary_) for _, part in known)
+    known = list[tuple[str, Any]]()
+    n_terms = 0
+    for name, vectorizer in vectorizers.items():
+        with suppress(ValueError):  # no term is left
+            vectorizer.fit(texts)
+            known.append((name, vectorizer))
+            n_terms += len(vectorizer.vocabulary_)
     if n_terms < 2 or len(texts) < 2:
         raise InvalidDataError(
             "The public texts of text_features must have words in common. Pass more of them, or leave the column out."
@@ -67,7 +68,7 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     # and would pay again for what it was told before.
     n_axes = max(1, min(n_axes, len(texts) // _TEXTS_PER_AXIS, n_terms - 1))
     axes = TruncatedSVD(n_axes, algorithm="randomized", n_iter=_STEPS, random_state=0)
-    recipe = make_pipeline(FeatureUnion(known), Normalizer(), axes, Normalizer())
+    recipe = chain(FeatureUnion(known), Normalizer(), axes, Normalizer())
     with one_thread("blas"):  # or the last bits would depend on the machine's load
         return PublicTransformer.learn(recipe, public, row_by_row=True)
 
@@ -80,17 +81,17 @@ class TermWeights(TfidfVectorizer):
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
-        known = state.get("vocabulary_")
-        if known is None:
+        place_of = state.get("vocabulary_")
+        if place_of is None:
             return state
+        terms = sorted(place_of, key=place_of.__getitem__)
         # No term holds the end of a line.
-        return {**state, "vocabulary_": "\n".join(sorted(known, key=known.__getitem__))}
+        return {**state, "vocabulary_": "\n".join(terms)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         terms = state.get("vocabulary_")
         if isinstance(terms, str):
-            state = {
-                **state,
-                "vocabulary_": {term: place for place, term in enumerate(terms.split("\n"))},
-            }
-        super().__setstate__(state)
+            place_of = {term: place for place, term in enumerate(terms.split("\n"))}
+            state = {**state, "vocabulary_": place_of}
+        parent: Any = super()
+        parent.__setstate__(state)

@@ -20,7 +20,7 @@ from tutelage.exceptions import InvalidParameterError, Problem
 from tutelage.features import PublicScaling
 from tutelage.features.base import (
     FeatureMap,
-    chained,
+    chain,
     check_row_by_row,
     features_of_private,
     parts_of,
@@ -76,7 +76,7 @@ class SummedBallot:
         form: Any = request.form
         people = prepared.people
         vectors = prepared.vectors
-        sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
+        sum_of = partial(self._sum_of, chain(people.first_map, self.features), people.unit)
         title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
 
         def shown(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:

@@ -38,7 +38,7 @@ from tutelage.features.learned import (
     PublicSteps,
 )
 from tutelage.features.public_numbers import DEPTH, PublicTrees
-from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
+from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection_in_steps
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
 from tutelage.students.additive import AdditiveClassifier, TableOfEffects
@@ -401,9 +401,9 @@ def _scaling(part: PublicScaling, rows: _Node) -> _Node:
 
 
 def _projection(part: PublicProjection, rows: _Node) -> _Node:
-    by = projection(part.directions, part.reach)
-    products = rows.on_grid(part.center, by.step, by.limit) @ by.weights
-    return products * by.scale
+    step, limit, weights, scale = projection_in_steps(part.directions, part.reach)
+    products = rows.on_grid(part.center, step, limit) @ weights
+    return products * scale
 
 
 def _kernel(part: PublicKernel, rows: _Node) -> _Node:

@@ -16,7 +16,7 @@ from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicRows, PublicScaling, ballot_features
-from tutelage.features.base import chained
+from tutelage.features.base import chain
 from tutelage.people.blocks import PeopleBlock, in_turn
 from tutelage.privacy import PrivacyUnit
 
@@ -103,7 +103,7 @@ class VectorBallots:
             n_landmarks=self.n_landmarks,
             quantile=self.quantile,
         )
-        return chained(scaling, features)
+        return chain(scaling, features)
 
     def cast(
         self,
