@@ -134,7 +134,8 @@ def _small_models(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         "tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 8)
     )
-    monkeypatch.setattr("tutelage.features.scored._PENALTIES", {True: (1e-2,), False: (1.0, 1e2)})
+    monkeypatch.setattr("tutelage.features.scored._PENALTIES", (1e-2,))
+    monkeypatch.setattr("tutelage.features.scored._PENALTIES_OF_SIZES", (1.0, 1e2))
 
 
 @pytest.fixture

@@ -459,7 +459,7 @@ def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_p
 ):
     public = Table("census.csv", {"x": np.array([20125.5, 30000.0, 90000.0], dtype=object)})
     private = Table("", {"x": np.array([20125.5, *range(20200, 20300), 987654], dtype=object)})
-    schema = Schema({"x": ends}).proposed(public)
+    schema = Schema({"x": ends}).mark_proposed(public)
     told = schema.read_off(private, np.arange(102))
     assert (found in told["x"]) if found else not told
     assert schema.origin.endswith(origin)
@@ -470,7 +470,7 @@ def test_a_file_of_public_rows_does_not_keep_a_schema_from_being_compared_with_p
         dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765]
     )
     census = Table("census.csv", {"dose": np.array([0.1, 0.9] * 20)})
-    schema = Schema({"dose": (0.1, 0.98765)}).proposed(census)
+    schema = Schema({"dose": (0.1, 0.98765)}).mark_proposed(census)
     model: Any = PATEClassifier(columns=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
     with pytest.raises(PreflightError, match="'dose' has an end that equals a private extreme"):
         model.check(private, "ill")

@@ -391,7 +391,7 @@ def read_schema(path: Path) -> Schema:
     schema = Schema(found["schema"])
     if named:
         rows = path.parent / user_path(named)
-        schema.proposed(read_table(rows) if rows.is_file() else Table(rows.name, {}))
+        schema.mark_proposed(read_table(rows) if rows.is_file() else Table(rows.name, {}))
     return schema
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import Array, FloatArray
+from tutelage._internal.typing import Array, FloatArray, is_array, is_series
 from tutelage.exceptions import InvalidDataError
 from tutelage.tables import (
     MOMENT,
@@ -43,6 +43,7 @@ _WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.2024, 9/7/24 17:30
 _SIMPLE = (str, Real, Decimal, date, time)
+_TRUTH_TYPES: tuple[type[object], ...] = (str, bool, np.bool_)
 
 Categories = npt.NDArray[np.str_]
 ColumnKind = str | Categories
@@ -52,15 +53,17 @@ ColumnKind = str | Categories
 def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
     """Return rows with named columns as a table, and texts as a table of one column; None for anything else."""
     table = as_table(rows, names)
-    cells = column_array(rows) if table is None else None
-    if isinstance(cells, list | tuple) and any(isinstance(cell, str) for cell in cells):
-        cells = np.array(cells, dtype=object)
-    if not isinstance(cells, np.ndarray) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
+    if table is not None:
         return table
-    cells = cells.astype(object)
-    if not any(isinstance(cell, str) for cell in cells.tolist()):
+    cells = column_array(rows)
+    if is_series(cells) and any(isinstance(cell, str) for cell in cells):
+        cells = np.array(cells, dtype=object)
+    if not is_array(cells) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
         return None
-    return Table("", {TEXT: cells})
+    texts = cells.astype(object)
+    if not any(isinstance(cell, str) for cell in texts.tolist()):
+        return None
+    return Table("", {TEXT: texts})
 
 
 def as_texts(cells: Cells) -> Array:
@@ -70,11 +73,11 @@ def as_texts(cells: Cells) -> Array:
 
 def frame_kinds(table: Table) -> dict[str, str]:
     """Return the kind of each public column, as a frame holds it: number, date or text."""
-    found = dict[str, str]()
+    kinds = dict[str, str]()
     for name in table.columns:
         kind = kind_of(table, name, short_texts=True)
-        found[name] = kind if isinstance(kind, str) else "text"
-    return found
+        kinds[name] = kind if isinstance(kind, str) else "text"
+    return kinds
 
 
 def frame_library(rows: Any) -> str:
@@ -88,40 +91,48 @@ def frame_library(rows: Any) -> str:
     )
 
 
-def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
+def as_frame(
+    X: Any,
+    kinds: Mapping[str, str],
+    library: str,
+) -> Any:
     """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
 
     Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
     blank.
     """
-    framed = dict[str, Array]()
+    columns = dict[str, Array]()
     for name, cells in columns_of(X, kinds).items():
         kind = kinds[name]
-        framed[name] = (
-            as_texts(cells) if kind == "text" else in_numbers(cells, kind, f"Column '{name}'")
-        )
+        if kind == "text":
+            columns[name] = as_texts(cells)
+            continue
+        numbers = in_numbers(cells, kind, f"Column '{name}'")
+        columns[name] = numbers
         if kind == "date":
-            days = framed[name]
-            moments = np.rint(np.nan_to_num(days) * _DAY).astype("datetime64[us]")
-            framed[name] = np.where(np.isnan(days), np.datetime64("NaT"), moments)
-    return import_module(library).DataFrame(framed)
+            moments = np.rint(np.nan_to_num(numbers) * _DAY).astype("datetime64[us]")
+            columns[name] = np.where(np.isnan(numbers), np.datetime64("NaT"), moments)
+    return import_module(library).DataFrame(columns)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> Array:
     """Return the cells of named columns as rows, shape (rows, columns)."""
-    return np.stack([cells.astype(object) for cells in columns_of(table, names).values()], axis=1)
+    columns = columns_of(table, names).values()
+    return np.stack([cells.astype(object) for cells in columns], axis=1)
 
 
 def only_texts(rows: Any) -> Array:
     """Return the texts of rows that have no other column."""
     table = named_cells(rows)
-    columns = [] if table is None else [*table.columns.values()]
-    if len(columns) != 1:
-        got = f"a {type(rows).__name__}" if table is None else f"{len(columns)} columns"
-        raise InvalidDataError(
-            f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
-        )
-    return as_texts(columns[0])
+    got = f"a {type(rows).__name__}"
+    if table is not None:
+        columns = [*table.columns.values()]
+        if len(columns) == 1:
+            return as_texts(columns[0])
+        got = f"{len(columns)} columns"
+    raise InvalidDataError(
+        f"Rows of a map of texts must be texts: a list, an array or a column of them. Got {got}."
+    )
 
 
 def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
@@ -133,13 +144,13 @@ def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
             raise InvalidDataError(
                 f"The rows have no column '{missing[0]}'. They need each of: {', '.join(names)}. Check the spelling."
             )
-        found = {name: table.column(name) for name in names}
-        if len(set(map(len, found.values()))) > 1:
+        columns = {name: table.column(name) for name in names}
+        if len({len(cells) for cells in columns.values()}) > 1:
             raise InvalidDataError(
                 "The columns of the rows must have as many cells each. Got columns of two lengths."
             )
-        return found
-    rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+        return columns
+    rows = X if is_array(X) else np.asarray(X, dtype=object)
     if rows.ndim == 1 and len(names) == 1:
         rows = rows[:, np.newaxis]
     if rows.ndim != 2 or rows.shape[1] != len(names):
@@ -153,25 +164,31 @@ def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
 # Kinds of public columns
 
 
-def kind_of(table: Table, name: str, *, short_texts: bool = False) -> ColumnKind:
+def kind_of(
+    table: Table,
+    name: str,
+    *,
+    short_texts: bool = False,
+) -> ColumnKind:
     """Return the kind of a public column: a word, or its categories; short texts, such as ids, are refused or text."""
     cells = table.column(name)
     if cells.dtype.kind in "iufM" and np.any(cells == cells):  # one is filled: no NaN, NaT
         return "date" if cells.dtype.kind == "M" else "number"
-    filled = _filled(cells)
+    filled = _filled_cells(cells)
     if name in table.levels or all(map(_is_truth, filled)):
         return categories_of(table, name)
-    of_number = is_number if table.types.get(name) == WRITTEN else _is_number
+    is_written = table.types.get(name) == WRITTEN
+    of_number = is_number if is_written else _is_number
     if all(map(of_number, filled)):
         return "number"
     if all(map(_is_date, filled)):
         return "date"
-    strange = next((value for value in filled if not isinstance(value, _SIMPLE)), None)
-    if strange is not None:
-        raise InvalidDataError(
-            f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
-            f"{type(strange).__name__}."
-        )
+    for value in filled:
+        if not isinstance(value, _SIMPLE):
+            raise InvalidDataError(
+                f"Column '{name}' of the public rows must hold numbers, text, truth values or dates. Got cells of type "
+                f"{type(value).__name__}."
+            )
     known = categories_of(table, name)
     different = [text for text in known.tolist() if text]
     has_comma = any("," in text for text in different)
@@ -190,7 +207,9 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> ColumnKind
             f"Column '{name}' of the public rows holds dates in another form. Declare the kind '{DAY_FIRST}', if they "
             "have this form, or write dates as 2024-09-07."
         )
-    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'
+    key = name
+    if not re.fullmatch(r"[\w-]+", name, re.ASCII):
+        key = f'"{name}"'
     raise InvalidDataError(
         f"Column '{name}' of the public rows holds text that differs in most rows, so it is no category, and is too "
         f'short to learn from. In a configuration, write `{key} = "ignore"` or `{key} = "text"` in [columns]; in '
@@ -199,17 +218,22 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> ColumnKind
     )
 
 
-def require_kind(table: Table, name: str, kind: ColumnKind) -> None:
+def require_kind(
+    table: Table,
+    name: str,
+    kind: ColumnKind,
+) -> None:
     """Refuse public cells that are not of the declared kind."""
     cells = table.column(name)
     column = f"Column '{name}' of the public rows"
     if isinstance(kind, str):
         if kind in NUMERIC:
-            of = {"number": "numbers", "date": "dates"}.get(kind, f"cells of the form '{kind}'")
-            _converted(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
+            plural = {"number": "numbers", "date": "dates"}
+            of = plural.get(kind, f"cells of the form '{kind}'")
+            _in_numbers(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
         return
-    strange = cells[_codes(cells, kind) == UNKNOWN]
-    for value in strange.tolist():
+    unknown = cells[_codes(cells, kind) == UNKNOWN]
+    for value in unknown.tolist():
         if not _is_empty(value):
             raise InvalidDataError(
                 f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {cell_text(value)!r}."
@@ -219,30 +243,31 @@ def require_kind(table: Table, name: str, kind: ColumnKind) -> None:
 def categories_of(table: Table, name: str) -> Categories:
     """Return the categories of a public column, sorted or in their order."""
     cells = table.column(name)
-    filled = _filled(cells)
+    filled = _filled_cells(cells)
     known = set(map(cell_text, filled))
+    order = sorted(known)
     if name in table.levels:
         order = [level for level in table.levels[name] if level in known]
-    elif all(map(_is_truth, filled)):
-        order = list(_TRUTH) if filled else []
-    else:
-        order = sorted(known)
-    return np.array([""] * (len(filled) < len(cells)) + order)
+    elif filled and all(map(_is_truth, filled)):
+        order = [*_TRUTH]
+    if len(filled) < len(cells):
+        order = ["", *order]
+    return np.array(order, dtype=str)
 
 
-def _filled(cells: Cells) -> list[Any]:
+def _filled_cells(cells: Cells) -> list[Any]:
     return [value for value in cells.tolist() if not is_missing(value)]
 
 
-def _is_number(cell: Any) -> bool:
+def _is_number(cell: object) -> bool:
     return isinstance(cell, Real | Decimal) and not isinstance(cell, bool | np.bool_)
 
 
-def _is_truth(cell: Any) -> bool:
-    return isinstance(cell, str | bool | np.bool_) and by_value(cell) in _TRUTH
+def _is_truth(cell: object) -> bool:
+    return isinstance(cell, _TRUTH_TYPES) and by_value(cell) in _TRUTH
 
 
-def _is_date(cell: Any) -> bool:
+def _is_date(cell: object) -> bool:
     if not isinstance(cell, str):
         return isinstance(cell, date)
     text = cell.strip()
@@ -265,7 +290,9 @@ def _number_with_comma(cell: Any) -> float:
 
 def _day(cell: Any) -> float:
     """Return the days since 1970-01-01, by whole microseconds."""
-    moment = datetime.fromisoformat(cell.strip()) if isinstance(cell, str) else cell
+    moment = cell
+    if isinstance(cell, str):
+        moment = datetime.fromisoformat(cell.strip())
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is not None:
@@ -274,7 +301,9 @@ def _day(cell: Any) -> float:
 
 
 def _day_first(cell: Any) -> float:
-    return _day(datetime.strptime(cell.strip(), "%d.%m.%Y") if isinstance(cell, str) else cell)
+    if isinstance(cell, str):
+        cell = datetime.strptime(cell.strip(), "%d.%m.%Y")
+    return _day(cell)
 
 
 COMMA = "decimal comma"
@@ -293,22 +322,23 @@ def is_day(kind: str) -> bool:
     return kind in ("date", DAY_FIRST)
 
 
-def in_numbers(cells: Cells, kind: str, column: str) -> FloatArray:
+def in_numbers(
+    cells: Cells,
+    kind: str,
+    column: str,
+) -> FloatArray:
     """Return cells of a kind as numbers, dates as days since 1970-01-01; `column` is what an error calls them."""
     if is_day(kind):
         if cells.dtype.kind == "M":
             cells = cells.astype("datetime64[us]")
-            return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
-        return _converted(
-            cells, NUMERIC[kind], f"{column} must hold dates only, as the public rows do"
-        )
+            days = cells.astype(np.int64) / _DAY
+            return np.where(np.isnat(cells), np.nan, days)
+        refusal = f"{column} must hold dates only, as the public rows do"
+        return _in_numbers(cells, NUMERIC[kind], refusal)
     if cells.dtype.kind in "buif":
         return steady(cells.astype(np.float64))
-    return steady(
-        _converted(
-            cells, NUMERIC[kind], f"{column} holds text, but only numbers in the public rows"
-        )
-    )
+    refusal = f"{column} holds text, but only numbers in the public rows"
+    return steady(_in_numbers(cells, NUMERIC[kind], refusal))
 
 
 def steady(numbers: FloatArray) -> FloatArray:
@@ -323,34 +353,45 @@ def steady(numbers: FloatArray) -> FloatArray:
     return np.where(np.isfinite(rounded), rounded, numbers)
 
 
-def _converted(
+def _in_numbers(
     cells: Cells,
     convert: Callable[[Any], float],
     refusal: str,
 ) -> FloatArray:
+
+    def number_of(cell: Any) -> float:
+        if _is_empty(cell):
+            return np.nan
+        return convert(cell)
+
     with suppress(Exception):  # such as one of a class of somebody's own
-        return of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
+        return of_each(cells, number_of, np.float64)
     # Out here: Python's own error, which quotes the cell, would be carried along as the context.
     raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
 
 
 def of_each(
     cells: Cells,
-    convert: Callable[[Any], Any],
-    dtype: Any,
+    convert: Callable[[Any], object],
+    dtype: npt.DTypeLike,
 ) -> Array:
     """Return what a function makes of each cell, of equal ones once where that is quick."""
     if cells.dtype.kind in "biufM":
         different, places = np.unique(cells, return_inverse=True)
-        return np.fromiter(map(convert, different.tolist()), dtype, count=len(different))[places]
+        results = np.fromiter(map(convert, different.tolist()), dtype, count=len(different))
+        return results[places]
     values = cells.tolist()
     # Several times as fast, for columns of millions of cells.
     if set(map(type, values)) <= {str, NoneType}:
-        known = {cell: convert(cell) for cell in set(values)}
-        return np.fromiter(map(known.__getitem__, values), dtype, count=len(values))
-    known = {text: convert(text) for text in {cell for cell in values if type(cell) is str}}
-    found = (known[cell] if type(cell) is str else convert(cell) for cell in values)
-    return np.fromiter(found, dtype, count=len(values))
+        result_of = {cell: convert(cell) for cell in set(values)}
+        return np.fromiter(map(result_of.__getitem__, values), dtype, count=len(values))
+    texts = {cell for cell in values if type(cell) is str}
+    result_of = {text: convert(text) for text in texts}
+    results = list[object]()
+    for cell in values:
+        result = result_of[cell] if type(cell) is str else convert(cell)
+        results.append(result)
+    return np.fromiter(results, dtype, count=len(values))
 
 
 def codes_of(
@@ -364,16 +405,16 @@ def codes_of(
     or times of text, unless the cell of one person is neither, and that person would change the codes of all others.
     """
     if not any(isinstance(cell, str) and cell.strip() for cell in cells.tolist()):
-        filled = _filled(cells)
-        kinds = {_kind_of_value(by_value(category)) for category in categories.tolist()}
-        if not {_kind_of_cell(cell) for cell in filled} <= kinds:
+        public_kinds = {_kind_of_text(by_value(category)) for category in categories.tolist()}
+        private_kinds = {_kind_of_cell(cell) for cell in _filled_cells(cells)}
+        if not private_kinds <= public_kinds:
             raise InvalidDataError(
                 f"{column} holds no text, and the public rows do. Read it as text, as the public rows were read."
             )
     return _codes(cells, categories)
 
 
-def _kind_of_cell(cell: Any) -> str:
+def _kind_of_cell(cell: object) -> str:
     if isinstance(cell, bool | np.bool_):
         return "truth"
     if isinstance(cell, Real | Decimal):
@@ -381,7 +422,7 @@ def _kind_of_cell(cell: Any) -> str:
     return "date" if isinstance(cell, date) else "another"
 
 
-def _kind_of_value(text: str) -> str:
+def _kind_of_text(text: str) -> str:
     if text in _TRUTH:
         return "truth"
     if is_number(text):
@@ -404,5 +445,5 @@ def code_of(categories: Categories) -> dict[str, int]:
     return {**dict.fromkeys(_EMPTY, empty), **codes}
 
 
-def _is_empty(cell: Any) -> bool:
+def _is_empty(cell: object) -> bool:
     return is_missing(cell) or (isinstance(cell, str) and cell.strip() in _EMPTY)

@@ -7,25 +7,24 @@ the code −1.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from os import PathLike
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.pipeline import Pipeline
 from sklearn.utils import InputTags, Tags, TargetTags
 
 from tutelage._internal.records import Entries, Names, frozen
-from tutelage._internal.typing import Array, Matrix
+from tutelage._internal.typing import Array, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal, quote
-from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
+from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private, parts_of
 from tutelage.features.cells import (
     COMMA,
     DAY_FIRST,
     NUMERIC,
     TEXT,
     Categories,
+    ColumnKind,
     as_texts,
     categories_of,
     codes_of,
@@ -73,7 +72,7 @@ class PublicColumns(PublicFeatureMap):
     text_names: Sequence[str] = ()  # and of text
     text_maps: Sequence[PublicTransformer] = ()  # whose features were learned from public texts
     # Declared forms of numbers and dates: see `learn`.
-    forms: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def learn(
@@ -112,37 +111,39 @@ class PublicColumns(PublicFeatureMap):
                 "`public` of PublicColumns.learn must be rows with named columns: a DataFrame, a DuckDB relation, a "
                 f"Table or a mapping of names to cells; or texts. Got a {type(public).__name__}."
             )
-        names = tuple(table.columns) if names is None else names
-        given = (
-            dict(kinds or {})
-            if as_table(public, names) is not None
-            else {TEXT: "text", **(kinds or {})}
-        )
-        _check_kinds(given, names)
+        if names is None:
+            names = tuple(table.columns)
+        declared = dict(kinds or {})
+        if as_table(public, names) is None:  # texts alone
+            declared = {TEXT: "text", **declared}
+        _check_kinds(declared, names)
         categories = list[Categories | None]()
-        words = dict[str, str]()
+        dates = list[str]()
+        texts = list[str]()
+        forms = dict[str, str]()
         for name in names:
-            if name not in given:
-                kind = kind_of(table, name)
-            else:
-                kind = given[name]
-                if not isinstance(kind, str):
-                    kind = np.array([cell_text(value) for value in kind])
+            if name in declared:
+                kind = _declared_kind(declared[name])
                 require_kind(table, name, kind)
-            if isinstance(kind, str) and kind != "category":
-                words[name] = kind
-                categories.append(None)
             else:
-                categories.append(categories_of(table, name) if isinstance(kind, str) else kind)
-        texts = [name for name, word in words.items() if word == "text"]
+                kind = kind_of(table, name)
+            if not isinstance(kind, str):
+                categories.append(kind)
+            elif kind == "category":
+                categories.append(categories_of(table, name))
+            else:
+                categories.append(None)
+                if kind == "text":
+                    texts.append(name)
+                if is_day(kind):
+                    dates.append(name)
+                if name in declared and kind in (COMMA, "date", DAY_FIRST):
+                    forms[name] = kind
         source = table.source or "the public rows"
-        maps = [text_features(PublicRows(as_texts(table.column(name)), source)) for name in texts]
-        dates = [name for name, word in words.items() if is_day(word)]
-        forms = {
-            name: word
-            for name, word in words.items()
-            if name in given and word in (COMMA, "date", DAY_FIRST)
-        }
+        maps = list[PublicTransformer]()
+        for name in texts:
+            cells = as_texts(table.column(name))
+            maps.append(text_features(PublicRows(cells, source)))
         return cls(tuple(names), tuple(categories), tuple(dates), tuple(texts), tuple(maps), forms)
 
     @property
@@ -160,13 +161,17 @@ class PublicColumns(PublicFeatureMap):
     @property
     def numbers(self) -> Names:
         """Names of the columns of numbers and dates, which come first in the matrix."""
-        known = zip(self.names, self.categories, strict=True)
-        return tuple(name for name, found in known if found is None and name not in self.text_names)
+        names = list[str]()
+        for name, categories in zip(self.names, self.categories, strict=True):
+            if categories is None and name not in self.text_names:
+                names.append(name)
+        return tuple(names)
 
     @property
     def categorical(self) -> Names:
         """Names of the columns of categories, whose codes come after them; the features of texts come last."""
-        return tuple(compress(self.names, (known is not None for known in self.categories)))
+        columns = zip(self.names, self.categories, strict=True)
+        return tuple(name for name, categories in columns if categories is not None)
 
     @property
     def n_text_features(self) -> int:
@@ -189,48 +194,52 @@ class PublicColumns(PublicFeatureMap):
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:  # noqa: ARG002
         """Return the names in the order of the matrix: numbers and dates, then categories, then axes of texts."""
-        widths = zip(self.text_names, self._text_widths, strict=True)
-        axes = [f"{name}~{axis}" for name, width in widths for axis in range(width)]
-        return np.array([*self.numbers, *self.categorical, *axes], dtype=object)
+        names = [*self.numbers, *self.categorical]
+        for name, width in zip(self.text_names, self._text_widths, strict=True):
+            names += [f"{name}~{axis}" for axis in range(width)]
+        return np.array(names, dtype=object)
 
     def transform(self, X: Any) -> Matrix:
         """Return a matrix: first numbers and dates, then the codes of the categories, then the features of texts.
 
         A column that is missing, or holds text where the public rows hold numbers, is refused; no cell is quoted.
         """
-        if not all(
-            isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps
-        ):
-            raise InvalidParameterError(
-                "PublicColumns.text_maps",
-                "be maps made by `text_features`, because the texts of many people go through them together",
-            )
+        text_maps: Any = self.text_maps
+        for text_map in text_maps:
+            if not isinstance(text_map, PublicTransformer) or not text_map.row_by_row:
+                raise InvalidParameterError(
+                    "PublicColumns.text_maps",
+                    "be maps made by `text_features`, because the texts of many people go through them together",
+                )
         if not self.names:
             raise InvalidDataError(
                 "The rows have no columns to learn from. Pass rows with at least one feature."
             )
         columns = columns_of(X, self.names)
-        source = f" of {X.source}" if isinstance(X, Table) and X.source else ""
+        source = ""
+        if isinstance(X, Table) and X.source:
+            source = f" of {X.source}"
         kinds = self.kinds
-        found = list[Matrix]()
+        parts = list[Matrix]()  # of shape (rows,), and (rows, features) of texts
         for name in self.numbers:
-            cells = in_numbers(columns[name], str(kinds[name]), f"Column '{name}'{source}")
-            if np.isinf(cells).any():
+            column = f"Column '{name}'{source}"
+            numbers = in_numbers(columns[name], str(kinds[name]), column)
+            if np.isinf(numbers).any():
                 raise InvalidDataError(
-                    f"Column '{name}'{source} contains infinity, or a number too large. Cells may be missing, but all "
-                    "others must be finite."
+                    f"{column} contains infinity, or a number too large. Cells may be missing, but all others must be "
+                    "finite."
                 )
-            found.append(cells)
-        known = dict(zip(self.names, self.categories, strict=True))
-        for name in self.categorical:
-            found.append(
-                codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}")
-            )
-        for name, features in zip(self.text_names, self.text_maps, strict=True):
-            found.append(features.transform(as_texts(columns[name])))
-        return np.column_stack(found)
+            parts.append(numbers)
+        for name, categories in zip(self.names, self.categories, strict=True):
+            if categories is not None:
+                column = f"Column '{name}'{source}"
+                parts.append(codes_of(columns[name], np.asarray(categories), column))
+        for name, text_map in zip(self.text_names, self.text_maps, strict=True):
+            parts.append(text_map.transform(as_texts(columns[name])))
+        return np.column_stack(parts)
 
 
+_SERIES: Any = (Sequence, np.ndarray)
 KINDS = (*NUMERIC, "category", "text")
 """The words for kinds of columns."""
 
@@ -243,15 +252,21 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
             )
         if isinstance(kind, str) and kind in KINDS:
             continue
-        values = (
-            [*kind] if isinstance(kind, Sequence | np.ndarray) and not isinstance(kind, str) else []
-        )
+        values = list[Any]()
+        if isinstance(kind, _SERIES) and not isinstance(kind, str):
+            values = [*kind]
         if not values or len(set(map(cell_text, values))) < len(values):
             raise InvalidParameterError(
                 "PublicColumns.learn.kinds",
                 f"give column '{literal(name)}' one of {', '.join(KINDS)}, or the list of its categories, each once",
                 quote(kind),
             )
+
+
+def _declared_kind(kind: str | Sequence[Any]) -> ColumnKind:
+    if isinstance(kind, str):
+        return kind
+    return np.array([cell_text(value) for value in kind])
 
 
 ColumnMap = PublicColumns | PublicTransformer
@@ -312,7 +327,7 @@ class LearnedMap:
         )
 
 
-class NumberedRows(NamedTuple):
+class _NumberedRows(NamedTuple):
     """Public rows as numbers; plain rows are not checked yet."""
 
     rows: Matrix
@@ -322,9 +337,9 @@ class NumberedRows(NamedTuple):
 
     def feature_map(self, wanted: LearnedMap) -> Any:
         """Return the map, learned from the public rows; by default that for people who cast ballots."""
-        name = wanted.name or (
-            TABLE_MAP_OF_PEOPLE if self.image_shape is None else _IMAGE_MAP_OF_PEOPLE
-        )
+        name = wanted.name
+        if name is None:
+            name = TABLE_MAP_OF_PEOPLE if self.image_shape is None else _IMAGE_MAP_OF_PEOPLE
         public = PublicRows(self.rows, wanted.source)
         if name == "images":
             return image_features(
@@ -341,54 +356,59 @@ class NumberedRows(NamedTuple):
             n_features = self.columns.n_text_features
         # Of many columns, fewer each.
         n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, n_numbers)))
-        found = PublicSteps.learn(public, n_numbers, n_steps, n_features=n_features)
-        if not n_features and not any(map(len, (*found.steps, *found.categories))):
+        steps = PublicSteps.learn(public, n_numbers, n_steps, n_features=n_features)
+        if not n_features and not any(map(len, (*steps.steps, *steps.categories))):
             raise InvalidDataError(
                 "The public rows must have a column with different cells. Add columns, or public rows."
             )
-        return found
+        return steps
 
 
 def numbered_rows(
-    X_public: Any, declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None
-) -> NumberedRows:
+    X_public: Any,
+    declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None,
+) -> _NumberedRows:
     """Return public rows with named columns, texts and images as numbers, and rows that are a matrix as they are.
 
     The kinds of the columns are `declared`, or learned from the rows; a mapping declares some of them.
     """
-    if isinstance(X_public, np.ndarray) and X_public.ndim > 2:
-        return NumberedRows(dense_rows(X_public), image_shape=X_public.shape[1:])
+    if is_array(X_public) and X_public.ndim > 2:
+        return _NumberedRows(dense_rows(X_public), image_shape=X_public.shape[1:])
     public = named_cells(dense_rows(X_public))
     if public is None:
-        return NumberedRows(X_public)
+        return _NumberedRows(X_public)
     if declared is None or isinstance(declared, Mapping):
-        # One column of texts, which has no name.
-        kinds = {TEXT: "text"} if as_table(X_public) is None else {}
-        declared = PublicColumns.learn(public, kinds=kinds | dict(declared or {}))
+        kinds = dict(declared or {})
+        if as_table(X_public) is None:  # one column of texts, which has no name
+            kinds = {TEXT: "text", **kinds}
+        declared = PublicColumns.learn(public, kinds=kinds)
     # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
-    return NumberedRows(np.asarray(declared.transform(public)), declared, public)
+    return _NumberedRows(np.asarray(declared.transform(public)), declared, public)
 
 
-def numbered_as(public: NumberedRows, X: Any) -> tuple[Any, Table | None]:
+def numbered_as(public: _NumberedRows, X: Any) -> tuple[Any, Table | None]:
     """Return private rows as numbers in the columns of the public rows, and as a table if their columns have names.
 
     It refuses sparse rows, names that only one of the two has, a column of two types, and images of two shapes.
     """
     shape = public.image_shape
-    if shape is not None or (isinstance(X, np.ndarray) and X.ndim > 2):
+    if shape is not None or (is_array(X) and X.ndim > 2):
         if shape is None or np.shape(X)[1:] != shape or len(shape) > 3:
-            other = "others" if shape is None else ("rows", *shape)
+            of_public = "others" if shape is None else ("rows", *shape)
             raise InvalidDataError(
                 "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and "
-                f"`X_public` alike. Got shapes {np.shape(X)} and {other}."
+                f"`X_public` alike. Got shapes {np.shape(X)} and {of_public}."
             )
         return dense_rows(X), None
     private = named_cells(dense_rows(X))
     if (private is None) != (public.table is None):
-        named, other = ("X_public", "X") if private is None else ("X", "X_public")
+        with_names = "X"
+        without = "X_public"
+        if private is None:
+            with_names, without = without, with_names
         raise InvalidDataError(
-            f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
-            "same columns."
+            f"`X` and `X_public` must both have named columns, or neither. Only `{with_names}` has; pass `{without}` "
+            "with the same columns."
         )
     if private is None or public.table is None or public.columns is None:
         return dense_rows(X), None
@@ -399,14 +419,19 @@ def numbered_as(public: NumberedRows, X: Any) -> tuple[Any, Table | None]:
         return np.asarray(columns.transform(private)), private
     cells = columns.cells(private)
     # Which rows are of one shard is not known yet, so each is taken by itself.
-    each = np.arange(len(cells))[:, np.newaxis]
-    return features_of_private(columns, cells, each, public.rows.shape[1]), private
+    shards = np.arange(len(cells))[:, np.newaxis]
+    return features_of_private(columns, cells, shards, public.rows.shape[1]), private
 
 
-def require_as_public(private: Table, public: Table, columns: ColumnMap) -> None:
+def require_as_public(
+    private: Table,
+    public: Table,
+    columns: ColumnMap,
+) -> None:
     """Refuse private columns that one cell may have changed, beside the public ones: see `require_same_types`."""
-    forms = columns.forms if isinstance(columns, PublicColumns) else {}
-    dates = [name for name, form in forms.items() if form == "date"]
+    dates = list[str]()
+    if isinstance(columns, PublicColumns):
+        dates = [name for name, form in columns.forms.items() if form == "date"]
     require_same_types(private, public, columns.names, dates=dates)
 
 
@@ -416,44 +441,45 @@ def require_same_rows(X: Any, **columns: Any) -> None:
     That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
     order; or if `X` and one of them are of pandas and have different indexes.
     """
-    given = {
-        name: column
-        for name, column in columns.items()
-        if column is not None and not isinstance(column, str)
-    }
-    if not given:
+    beside = dict[str, Any]()
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            beside[name] = column
+    if not beside:
         return
-    for name, rows in {**given, "X": X}.items():
+    for name, rows in {**beside, "X": X}.items():
         if is_lazy(rows):
             raise InvalidDataError(
                 f"`{name}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
                 "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of "
                 "columns."
             )
-    index = _index(X)
-    for name, column in given.items():
-        other = _index(column)
-        if index is not None and other is not None and not index.equals(other):
+    index = _pandas_index(X)
+    for name, column in beside.items():
+        of_column = _pandas_index(column)
+        if index is None or of_column is None:
+            continue
+        if not index.equals(of_column):
             raise InvalidDataError(
                 f"`{name}` must have the index of `X`, in the same order. Select its rows by `{name}.loc[X.index]`, or "
                 f"pass `{name}.to_numpy()` if the rows are in the right order."
             )
 
 
-def _index(rows: Any) -> Any:
-    """Return the index of a frame or column of pandas."""
-    index = getattr(rows, "index", None)
-    return index if type(index).__module__.partition(".")[0] == "pandas" else None
+def _pandas_index(rows: object) -> Any:
+    """Return the index of a frame or column of pandas; None for anything else."""
+    index: Any = getattr(rows, "index", None)
+    if type(index).__module__.partition(".")[0] == "pandas":
+        return index
+    return None
 
 
 def public_features(X_public: Any, *special: Any) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
-    return (
-        X_public
-        if public is None
-        else public.without([name for name in special if isinstance(name, str)])
-    )
+    if public is None:
+        return X_public
+    return public.without([name for name in special if isinstance(name, str)])
 
 
 def labels_of_public(X_public: Any, y: Any) -> Array | None:
@@ -463,9 +489,12 @@ def labels_of_public(X_public: Any, y: Any) -> Array | None:
         if table is None or y not in table.columns:
             return None
         y = table.column(y)
-    cells = np.asarray([] if y is None else column_array(y))
-    known = cells[[not is_missing(cell) for cell in cells.tolist()]]
-    return known if len(set(map(cell_text, known.tolist()))) > 1 else None
+    if y is None:
+        return None
+    cells: Array = np.asarray(column_array(y))
+    labels: Array = cells[[not is_missing(cell) for cell in cells.tolist()]]
+    classes = {cell_text(label) for label in labels.tolist()}
+    return labels if len(classes) > 1 else None
 
 
 def dense_rows(rows: Any) -> Any:
@@ -475,29 +504,27 @@ def dense_rows(rows: Any) -> Any:
         raise InvalidDataError(
             "Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`."
         )
-    return (
-        rows.reshape(len(rows), -1)
-        if isinstance(rows, np.ndarray) and rows.ndim in (3, 4)
-        else rows
-    )
+    if is_array(rows) and rows.ndim in (3, 4):
+        return rows.reshape(len(rows), -1)
+    return rows
 
 
-def refuse_containers(rows: Any) -> None:
+def refuse_containers(rows: object) -> None:
     """Refuse what holds rows and is not the rows themselves."""
+    kind = type(rows).__name__
     if isinstance(rows, str | PathLike):
         raise InvalidDataError(
-            f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path)."
+            f"Rows must be an array or a table. Got a {kind}; use read_table(path)."
         )
 
 
-def require_no_columns(feature_map: Any, owner: str, name: str) -> None:
+def require_no_columns(
+    feature_map: object,
+    owner: str,
+    name: str,
+) -> None:
     """Refuse a map that takes named columns: these come before the map of features, which takes numbers."""
-    steps = (
-        [step for _, step in feature_map.steps]
-        if isinstance(feature_map, Pipeline)
-        else [feature_map]
-    )
-    for step in steps:
+    for step in parts_of(feature_map):
         if isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and step.kinds):
             raise InvalidParameterError(
                 f"{owner}.{name}",

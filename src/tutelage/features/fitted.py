@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn import config_context
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import (
     CountVectorizer,
@@ -36,19 +35,23 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from tutelage._internal.typing import Array, FloatArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, literal
-from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
+from tutelage.features.base import (
+    PublicFeatureMap,
+    check_row_by_row,
+    parts_of,
+    require_public,
+    scikit_learn,
+)
 from tutelage.features.cells import TEXT, as_frame, frame_kinds, frame_library, only_texts, rows_of
 from tutelage.tables import Table, as_table
 
 _MOST_FEATURES = 2**16
 _ROWS_FOR_WIDTH = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
-_STATELESS, _STATEFUL = (
-    ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"),
-    "numpy.random",
-)
+_STATELESS = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage")
+_STATEFUL = "numpy.random"
 _BY_ROW = (
     Binarizer, CountVectorizer, HashingVectorizer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder,
     RobustScaler, SimpleImputer, StandardScaler, TfidfTransformer, TfidfVectorizer,
@@ -67,11 +70,11 @@ class _Vouched(PublicFeatureMap):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the names of the parts and where they come from, and nothing that was learned."""
-        stated = f"{self._named}, source={self.source!r}, row_by_row={self.row_by_row}"
+        stated = f"{self._part_name}, source={self.source!r}, row_by_row={self.row_by_row}"
         return f"{type(self).__name__}({stated})"[:N_CHAR_MAX]
 
     @property
-    def _named(self) -> str:
+    def _part_name(self) -> str:
         raise NotImplementedError
 
 
@@ -89,7 +92,7 @@ class PublicTransformer(_Vouched):
     # Whether the features of a row do not depend on the rows beside it, to the last bit.
     row_by_row: bool = False
     # The columns of rows that have named ones, by the public rows: number, date or text. Texts alone are one column.
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     library: str = ""  # of the frames that the transformer gets; empty for a matrix or texts
 
     def __post_init__(self) -> None:
@@ -129,69 +132,70 @@ class PublicTransformer(_Vouched):
             Where public rows with named columns come from, for reports.
         """
         table = as_table(public)
-        values: Any = require_public(public, "PublicTransformer").values if table is None else None
-        is_type = isinstance(transformer, type)
-        if is_type or not (hasattr(transformer, "fit") and hasattr(transformer, "transform")):
-            got = transformer.__name__ if is_type else type(transformer)
-            raise InvalidParameterError(
-                "PublicTransformer.learn.transformer",
-                "be a scikit-learn transformer, which has `fit` and `transform`",
-                f"{got}",
-            )
         if table is None:
-            kinds = {TEXT: "text"} if values.ndim == 1 else {}
-            library = ""
+            require_public(public, "PublicTransformer")
+        _require_transformer(transformer)
+        kinds = dict[str, str]()
+        library = ""
+        if table is None:
+            values: Array = public.values
             source = public.source
+            if values.ndim == 1:
+                kinds = {TEXT: "text"}
         else:
             kinds = frame_kinds(table)
             library = frame_library(public)
             values = rows_of(table, tuple(kinds))
         try:
-            fitted: Any = clone(transformer)
+            fitted: Any = scikit_learn.base.clone(transformer)
             _require_fresh(fitted)
-            with config_context(transform_output="default"):
-                fitted.fit(as_frame(values, kinds, library) if library else values)
+            rows = as_frame(values, kinds, library) if library else values
+            with scikit_learn.config_context(transform_output="default"):
+                fitted.fit(rows)
         except Exception as error:
             raise InvalidParameterError(
                 "PublicTransformer.learn.transformer",
                 "support cloning, and fitting on the public rows without labels",
                 fix=f"It raised {type(error).__name__}: {literal(error)}",
             ) from None
-        made = cls.__new__(cls)
-        vars(made).update(
+        learned = cls.__new__(cls)
+        vars(learned).update(
             fitted=fitted,
             source=source,
             row_by_row=row_by_row is True,
             kinds=kinds,
             library=library,
         )
-        width = made.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
+        width = learned.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
         if width > _MOST_FEATURES:
             raise InvalidDataError(
                 f"`transformer` of PublicTransformer.learn must make at most {_MOST_FEATURES} features, for they "
                 f"become dense. Got {width}; add a TruncatedSVD, or use text_features."
             )
-        if made.row_by_row:
-            check_row_by_row(made, values)
-        made.row_by_row = made.row_by_row or (
-            row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing()
-        )
-        return made
+        if learned.row_by_row:
+            check_row_by_row(learned, values)
+        if row_by_row is None:
+            learned.row_by_row = _is_known_by_row(fitted) and learned.keeps_nothing()
+        return learned
 
     def transform(self, X: Any) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features); sparse ones are made dense."""
         rows = X
-        if self.kinds:
-            rows = as_frame(X, self.kinds, self.library) if self.library else only_texts(X)
+        if self.library:
+            rows = as_frame(X, self.kinds, self.library)
+        elif self.kinds:
+            rows = only_texts(X)
         # Frames cannot hold the sparse rows of a step in between.
-        with config_context(transform_output="default"):
-            return _dense(self.fitted.transform(rows), len(rows), "PublicTransformer")
+        with scikit_learn.config_context(transform_output="default"):
+            features = self.fitted.transform(rows)
+        return _dense_features(features, len(rows), "PublicTransformer")
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Any:
         """Return the names that the transformer gives, or None where it gives none."""
-        named = getattr(self.fitted, "get_feature_names_out", None)
+        if self.kinds:
+            input_features = None
         try:
-            return None if named is None else named(None if self.kinds else input_features)
+            return self.fitted.get_feature_names_out(input_features)
         except (AttributeError, NotImplementedError, ValueError):  # of a step without names
             return None
 
@@ -202,14 +206,17 @@ class PublicTransformer(_Vouched):
 
     def cells(self, table: Table) -> Array:
         """Return the cells of rows with named columns as an array that `transform` takes, or texts."""
-        return rows_of(table, self.names) if self.library else only_texts(table)
+        if self.library:
+            return rows_of(table, self.names)
+        return only_texts(table)
 
     def keeps_nothing(self) -> bool:
         """Return whether all parts are of scikit-learn, numpy and scipy, which keep nothing of rows they transform."""
-        return _keeps_nothing(self.fitted)
+        parts = _all_in(self.fitted, (np.ufunc, type))
+        return all(_is_stateless(part) for part in parts)
 
     @property
-    def _named(self) -> str:
+    def _part_name(self) -> str:
         return type(self.fitted).__name__
 
 
@@ -244,7 +251,8 @@ class PublicEncoder(_Vouched):
             raise InvalidParameterError(
                 "PublicEncoder.encode", "be a function from rows to features", got
             )
-        if not isinstance(self.source, str) or not self.source.strip():
+        source: Any = self.source
+        if not isinstance(source, str) or not source.strip():
             raise InvalidParameterError(
                 "PublicEncoder.source",
                 "state where the weights come from",
@@ -256,45 +264,61 @@ class PublicEncoder(_Vouched):
         """Return the features as 64-bit floats, shape (rows, features)."""
         rows = np.asarray(X)
         with _ENCODING:  # a function of somebody else may not bear several calls at once
-            found = self.encode(rows)
-        return _dense(found, len(rows), "PublicEncoder")
+            features = self.encode(rows)
+        return _dense_features(features, len(rows), "PublicEncoder")
 
     def keeps_nothing(self) -> bool:
         """Return True: it is the user's statement."""
         return True
 
     @property
-    def _named(self) -> str:
+    def _part_name(self) -> str:
         return getattr(self.encode, "__name__", type(self.encode).__name__)
+
+
+def _require_transformer(transformer: Any) -> None:
+    got = f"{type(transformer)}"
+    if isinstance(transformer, type):
+        got = transformer.__name__
+    elif hasattr(transformer, "fit") and hasattr(transformer, "transform"):
+        return
+    raise InvalidParameterError(
+        "PublicTransformer.learn.transformer",
+        "be a scikit-learn transformer, which has `fit` and `transform`",
+        got,
+    )
 
 
 def _is_known_by_row(part: Any) -> bool:
     """Return whether a transformer works element by element, or adds up along one sparse row, to the last bit."""
     if isinstance(part, str):  # "drop" and "passthrough"
         return True
-    if type(part) in (Pipeline, FeatureUnion):
-        steps = part.steps if isinstance(part, Pipeline) else part.transformer_list
-        return all(_is_known_by_row(step) for _, step in steps)
-    if type(part) is ColumnTransformer:
+    kind = cast("type[object]", type(part))
+    if kind is Pipeline:
+        return all(_is_known_by_row(step) for step in parts_of(part))
+    if kind is FeatureUnion:
+        return all(_is_known_by_row(step) for _, step in part.transformer_list)
+    if kind is ColumnTransformer:
         return all(_is_known_by_row(step) for _, step, _ in part.transformers_)
-    # "passthrough", fitted.
-    return type(part) in _BY_ROW or (type(part) is FunctionTransformer and part.func is None)
+    if kind is FunctionTransformer:  # "passthrough", fitted
+        return part.func is None
+    return kind in _BY_ROW
 
 
-def _dense(features: Any, n_rows: int, owner: str) -> FloatArray:
+def _dense_features(features: Any, n_rows: int, owner: str) -> FloatArray:
     if issparse(features):
         features = features.toarray()
     elif hasattr(features, "detach"):  # of torch
         features = features.detach().cpu().numpy()
-    found = np.asarray(features)
-    if found.dtype.kind not in "buif" or found.ndim != 2 or len(found) != n_rows:
+    dense: Array = np.asarray(features)
+    if dense.dtype.kind not in "buif" or dense.ndim != 2 or len(dense) != n_rows:
         raise InvalidDataError(
-            f"{owner} must make a row of numbers of each of {n_rows} rows. Got {found.dtype} of shape {found.shape}."
+            f"{owner} must make a row of numbers of each of {n_rows} rows. Got {dense.dtype} of shape {dense.shape}."
         )
-    return found.astype(np.float64)
+    return dense.astype(np.float64)
 
 
-def _stays_fitted(part: str) -> Problem:
+def _problem_of_fit(part: str) -> Problem:
     return Problem(
         "PublicTransformer.learn.transformer",
         "have no part that keeps an earlier fit, because the rows of that fit cannot be checked",
@@ -306,51 +330,48 @@ def _stays_fitted(part: str) -> Problem:
 def _require_fresh(transformer: Any) -> None:
     """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
     for part in _all_in(transformer, PublicFeatureMap):
-        kind = type(part)
+        kind: Any = type(part)
+        plain_clone = BaseEstimator.__sklearn_clone__
+        own_clone = getattr(kind, "__sklearn_clone__", plain_clone)
+        if own_clone is not plain_clone and not isinstance(part, PublicFeatureMap):
+            raise InvalidParameterError(*_problem_of_fit(kind.__name__))
         owner = getattr(part, "__self__", None)
-        own_clone = getattr(kind, "__sklearn_clone__", BaseEstimator.__sklearn_clone__)
-        if own_clone is not BaseEstimator.__sklearn_clone__ and not isinstance(
-            part, PublicFeatureMap
-        ):
-            raise InvalidParameterError(*_stays_fitted(kind.__name__))
         if isinstance(owner, BaseEstimator) and any(name.endswith("_") for name in vars(owner)):
-            raise InvalidParameterError(*_stays_fitted(f"a method of {type(owner).__name__}"))
+            raise InvalidParameterError(*_problem_of_fit(f"a method of {type(owner).__name__}"))
 
 
-def _keeps_nothing(transformer: Any) -> bool:
-    """Return whether all parts of an object are of libraries that keep nothing of the rows that they transform."""
-    return all(map(_is_stateless, _all_in(transformer, (np.ufunc, type))))
-
-
-def _is_stateless(part: Any) -> bool:
+def _is_stateless(part: object) -> bool:
+    """Return whether a part is of libraries that keep nothing of the rows that they transform."""
     if isinstance(part, np.ufunc):  # others may hold a function of Python
         return getattr(np, part.__name__, None) is part
-    module = str(
-        getattr(part if hasattr(part, "__qualname__") else type(part), "__module__", None)
-        or "builtins"
-    )
+    definition = part if hasattr(part, "__qualname__") else type(part)
+    module = str(getattr(definition, "__module__", None) or "builtins")
     return module.partition(".")[0] in _STATELESS and not module.startswith(_STATEFUL)
 
 
-def _all_in(whole: Any, closed: type | tuple[type, ...]) -> Iterator[Any]:
+def _all_in(whole: object, closed: type | tuple[type, ...]) -> Iterator[object]:
     """Yield an object and all that it consists of, each once; those of the closed kinds are not looked into."""
     seen = dict[int, Any]()
-    coming = [whole]
-    while coming:
-        part = coming.pop()
+    waiting = [whole]
+    while waiting:
+        part = waiting.pop()
         if id(part) not in seen:
             seen[id(part)] = part  # kept, so that no other gets its id
             yield part
             if not isinstance(part, closed):
-                coming += reversed(_inside(part))
+                waiting += reversed(_inside(part))
+
+
+_SERIES: Any = (list, tuple, set, frozenset)
+_MAPPING: Any = dict
 
 
 def _inside(part: Any) -> list[Any]:
     """Return the parts of an object that can hold others."""
-    if isinstance(part, dict):
+    if isinstance(part, _MAPPING):
         return [*part, *part.values()]
-    if isinstance(part, list | tuple | set | frozenset):
-        return list(part)
-    if isinstance(part, np.ndarray):
+    if isinstance(part, _SERIES):
+        return [*part]
+    if is_array(part):
         return part.tolist() if part.dtype == object else []
     return [getattr(part, "__self__", None), *getattr(part, "__dict__", {}).values()]

@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import Entries, Names
-from tutelage._internal.typing import FloatArray, IntArray, Mask, Matrix
+from tutelage._internal.typing import (
+    Array,
+    FloatArray,
+    IntArray,
+    Mask,
+    Matrix,
+    is_mapping,
+    is_series,
+)
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -81,13 +89,18 @@ class Schema(PublicFeatureMap):
     columns: Mapping[str, Sequence[Any]]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.columns, Mapping) or not 1 <= len(self.columns) <= _MOST_COLUMNS:
+        columns: object = self.columns
+        if not is_mapping(columns) or not 1 <= len(columns) <= _MOST_COLUMNS:
             raise InvalidParameterError(
                 "Schema.columns",
                 f"be a mapping of column names to ranges or categories, with 1 to {_MOST_COLUMNS} columns",
                 quote(self.columns),
             )
-        problems = [*filter(None, map(_problem_of, self.columns, self.columns.values()))]
+        problems = [
+            _problem_of(name, column)
+            for name, column in columns.items()
+            if not _is_described(name, column)
+        ]
         if problems:
             raise InvalidParameterError.of(problems)
 
@@ -98,7 +111,7 @@ class Schema(PublicFeatureMap):
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
         every column makes the noise on all others larger. A fit compares its private rows with the public ones.
         """
-        found = Entries()
+        columns = Entries()
         table = as_table(public)
         if table is None:
             raise InvalidDataError(
@@ -110,20 +123,13 @@ class Schema(PublicFeatureMap):
                 continue
             kind = kind_of(table, name, short_texts=True)
             if not isinstance(kind, str):
-                found[name] = [text for text in categories_of(table, name).tolist() if text] or [
-                    "?"
-                ]
+                texts = [text for text in categories_of(table, name).tolist() if text]
+                columns[name] = texts or ["?"]
             elif kind == "number":
-                numbers = _numbers(table.column(name))
-                low = float(np.nanmin(numbers))
-                high = float(np.nanmax(numbers))
-                if low == high:
-                    high += 1
-                is_whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
-                found[name] = [int(low), int(high)] if is_whole else [low, high]
-        return cls(found).proposed(table)
+                columns[name] = _range_of(_numbers(table.column(name)))
+        return cls(columns).mark_proposed(table)
 
-    def proposed(self, by: Table) -> Self:
+    def mark_proposed(self, by: Table) -> Self:
         """Return this schema, known to be proposed by public rows; where only their name is known, without columns."""
         _PROPOSED_BY[self] = by
         return self
@@ -136,12 +142,12 @@ class Schema(PublicFeatureMap):
     @property
     def origin(self) -> str:
         """Where its ranges and categories come from, for a card."""
-        if not all(self._proposed_ones(name).all() for name in self.names):
+        if not all(self._are_proposed(name).all() for name in self.names):
             return "ranges and categories as the data set owner declared them"
         name = self.proposed_by.source or "rows that the data set owner called public"
         return f"ranges and categories as {name} proposed them, or corrected"
 
-    def _proposed_ones(self, name: str) -> Mask:
+    def _are_proposed(self, name: str) -> Mask:
         """Return which ends or categories of a column are in the public rows that proposed it."""
         column = self.columns[name]
         cells = self.proposed_by.columns.get(name, np.empty(0))
@@ -165,7 +171,7 @@ class Schema(PublicFeatureMap):
     @property
     def ordered(self) -> tuple[bool, ...]:
         """Whether the bins of each column, but for the last one, are intervals of numbers."""
-        return tuple(map(_is_range, self.columns.values()))
+        return tuple(_is_range(column) for column in self.columns.values())
 
     @property
     def categorical(self) -> Names:
@@ -175,7 +181,8 @@ class Schema(PublicFeatureMap):
     @property
     def cells(self) -> dict[str, list[str]]:
         """The cells of each bin of each column, in words."""
-        return {name: [*_named(one), "empty or unknown"] for name, one in self.columns.items()}
+        columns = self.columns.items()
+        return {name: [*_bin_names(column), "empty or unknown"] for name, column in columns}
 
     def empty(self) -> Table:
         """Return a table of these columns without any row."""
@@ -187,104 +194,134 @@ class Schema(PublicFeatureMap):
         All private rows that are read by a schema come through here. Columns are refused where one cell may have
         chosen how a reader took all others; text as a csv file has it is read cell by cell, and is not.
         """
-        named = as_table(X)
-        found = Table("", columns_of(X, self.names)) if named is None else named
+        table = as_table(X)
+        has_names = table is not None
+        if table is None:
+            table = Table("", columns_of(X, self.names))
         for name, column in self.columns.items():
             wanted, stated, dtype = type_wanted(column)
-            if named is None and "float64" in wanted:  # all columns of a matrix have one type
+            if not has_names and "float64" in wanted:  # all columns of a matrix have one type
                 wanted = NUMBER_TYPES
-            require_type(found, name, wanted, f"{stated} as declared", _ADVICE.format(name, dtype))
-            if named is not None and name in found.columns:
-                _refuse_chosen_floats(found, name, stated, people)
-        return found
+            require_type(table, name, wanted, f"{stated} as declared", _ADVICE.format(name, dtype))
+            if has_names and name in table.columns:
+                _refuse_chosen_floats(table, name, stated, people)
+        return table
 
     def transform(self, X: Any) -> Matrix:
         """Return the number of the bin of each cell, shape (rows, columns)."""
         cells = columns_of(X, self.names)
-        return np.column_stack(
-            [_bin_of(cells[name], column) for name, column in self.columns.items()]
-        )
+        bins = [_bin_of(cells[name], column) for name, column in self.columns.items()]
+        return np.column_stack(bins)
 
     def values(self, table: Table) -> Matrix:
         """Return numbers as they are, and the bins of categories, shape (rows, columns)."""
-        found = list[FloatArray]()
+        values = list[FloatArray]()
         for name, column in self.columns.items():
             cells = table.column(name)
-            found.append(_numbers(cells) if _is_range(column) else _bin_of(cells, column))
-        return np.column_stack(found)
+            values.append(_numbers(cells) if _is_range(column) else _bin_of(cells, column))
+        return np.column_stack(values)
 
     def read_off(self, rows: Table, people: IntArray) -> dict[str, str]:
         """Return how columns seem to be read off private rows, by name: for the owner of these alone.
 
         `people` says whose row it is, from 0 on. A column or end that public rows proposed is read off these.
         """
-        found = dict[str, str]()
-        for (name, column), cells in zip(self.columns.items(), self.values(rows).T, strict=True):
-            is_proposed = self._proposed_ones(name)
+        warnings = dict[str, str]()
+        values = self.values(rows).T  # (columns, rows)
+        for (name, column), cells in zip(self.columns.items(), values, strict=True):
+            is_proposed = self._are_proposed(name)
             if _is_range(column):
-                digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
-                extremes = float(np.fmin.reduce(cells)), float(np.fmax.reduce(cells))
-                for end, extreme, known in zip(
-                    map(float, column), extremes, is_proposed, strict=True
-                ):
-                    if known or round(end, digits) == end:
-                        continue
-                    is_equal = round(end, digits + 1) == round(extreme, digits + 1)
-                    if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
-                        found[name] = (
-                            "has an end that equals a private extreme to more than three digits"
-                        )
+                if _has_private_end(cells, column, is_proposed):
+                    warnings[name] = (
+                        "has an end that equals a private extreme to more than three digits"
+                    )
             else:
-                of_people = np.unique(cells.astype(np.int64) * len(people) + people) // len(people)
-                counts = np.bincount(of_people, minlength=len(column))[: len(column)]
-                if np.min(counts[~is_proposed], initial=2) == 1:
-                    found[name] = (
+                # Each person counts once for each category.
+                bin_and_person = np.unique(cells.astype(np.int64) * len(people) + people)
+                bins = bin_and_person // len(people)
+                n_people = np.bincount(bins, minlength=len(column))[: len(column)]
+                if np.min(n_people[~is_proposed], initial=2) == 1:
+                    warnings[name] = (
                         "lists only values that somebody has, and one that only one person has, beside any that "
                         "public rows proposed"
                     )
-        return found
+        return warnings
 
     def beyond(self, columns: Mapping[str, Cells]) -> dict[str, str]:
         """Return how columns do not fit in many rows, by name: for the owner of the rows alone."""
-        found = dict[str, str]()
+        warnings = dict[str, str]()
         for (name, column), n_bins in zip(self.columns.items(), self.bins, strict=True):
             cells = columns.get(name)
             if cells is None or not len(cells):
                 continue
             if np.mean(_bin_of(cells, column) == n_bins - 1) >= _MANY:
-                found[name] = "is often empty or unknown"
+                warnings[name] = "is often empty or unknown"
             elif _is_range(column):
                 low, high = map(float, column)
                 numbers = _numbers(cells)
                 if np.mean((numbers < low) | (numbers > high)) >= _MANY:
-                    found[name] = "is often outside its range"
-        return found
+                    warnings[name] = "is often outside its range"
+        return warnings
+
+
+def _range_of(numbers: FloatArray) -> list[int] | list[float]:
+    """Return the ends of the range of some numbers, without decimals if all are whole."""
+    low = float(np.nanmin(numbers))
+    high = float(np.nanmax(numbers))
+    if low == high:
+        high += 1
+    if np.all(np.isnan(numbers) | (numbers == np.rint(numbers))):
+        return [int(low), int(high)]
+    return [low, high]
+
+
+def _has_private_end(
+    cells: FloatArray,
+    column: Sequence[Any],
+    is_proposed: Mask,
+) -> bool:
+    """Return whether an end that no public row proposed is likely the extreme of very few private rows."""
+    low, high = map(float, column)
+    digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
+    ends = (low, float(np.fmin.reduce(cells))), (high, float(np.fmax.reduce(cells)))
+    for (end, extreme), was_public in zip(ends, is_proposed, strict=True):
+        if was_public or round(end, digits) == end:
+            continue
+        is_equal = round(end, digits + 1) == round(extreme, digits + 1)
+        if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
+            return True
+    return False
 
 
 def _is_range(column: Sequence[Any]) -> bool:
-    return len(column) == 2 and all(map(_is_real, column))
+    return len(column) == 2 and all(_is_real(end) for end in column)
 
 
-def _is_real(end: Any) -> bool:
+def _is_real(end: object) -> bool:
     return isinstance(end, Real) and not isinstance(end, bool | np.bool_)
 
 
 def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
     if _is_range(column):
-        whole = all(isinstance(end, Integral) for end in column)
-    elif all(
-        is_number(one) and cell_text(float(one)) == one and abs(float(one)) <= _LARGEST
-        for one in column
-    ):
-        whole = all(float(one) % 1 == 0 for one in column)
-    elif all(by_value(one) in ("True", "False") for one in column):
+        are_whole = all(isinstance(end, Integral) for end in column)
+    elif all(_is_plain_number(category) for category in column):
+        are_whole = all(float(category) % 1 == 0 for category in column)
+    elif all(by_value(category) in ("True", "False") for category in column):
         return {TRUTH_TYPE}, "truth values", "boolean"
     else:
         return {TEXT_TYPE}, "text", "str"
-    if whole:
+    if are_whole:
         return {"integer", "float64"}, _WHOLE, "Int64"
     return {"float64"}, "floats", "Float64"
+
+
+def _is_plain_number(category: str) -> bool:
+    """Return whether a category is a number in the spelling that its cells have."""
+    if not is_number(category):
+        return False
+    number = float(category)
+    return cell_text(number) == category and abs(number) <= _LARGEST
 
 
 def _refuse_chosen_floats(
@@ -307,7 +344,9 @@ def _refuse_chosen_floats(
         how = "holds floats with fractions or empty cells, and was declared with whole numbers"
         advice = "If fractions are meant, declare it with decimals, as [17.0, 90.0]. "
         raise chosen_by_a_cell(private, name, how, advice + _ADVICE.format(name, "Int64"))
-    ids = np.arange(len(numbers)) if people is None else np.asarray(people)
+    ids: Array = np.arange(len(numbers))
+    if people is not None:
+        ids = np.asarray(people)
     if len(ids) != len(numbers):
         return  # which is refused later
     with_fraction = ids[np.nan_to_num(numbers) % 1 != 0]
@@ -321,18 +360,20 @@ def _is_plain(text: str) -> bool:
     return text.encode(errors="replace").decode() == text
 
 
-def _problem_of(name: object, column: object) -> Problem | None:
-    """Return what is wrong with a column, if anything is."""
-    fits = False
-    if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
-        if _is_range(column):
-            fits = all(abs(end) <= _LARGEST for end in column) and float(column[0]) < float(
-                column[1]
-            )
-        elif all(isinstance(one, str) and _is_plain(one) for one in column):
-            fits = len(set(map(by_value, column))) == len(column) <= _MOST_BINS
-    if fits:
-        return None
+def _is_described(name: object, column: object) -> bool:
+    """Return whether a column has a name, and a range or categories."""
+    if not isinstance(name, str) or not _is_plain(name) or not is_series(column) or not column:
+        return False
+    if _is_range(column):
+        low, high = column
+        return max(abs(low), abs(high)) <= _LARGEST and float(low) < float(high)
+    if not all(isinstance(category, str) and _is_plain(category) for category in column):
+        return False
+    values = {by_value(category) for category in column}
+    return len(values) == len(column) <= _MOST_BINS
+
+
+def _problem_of(name: object, column: object) -> Problem:
     ranges = (
         f"a range within ±2**53, as [17, 90], or up to {_MOST_BINS} categories as texts, each once"
     )
@@ -346,12 +387,13 @@ def edges_of(column: Sequence[Any]) -> FloatArray:
         return np.arange(low, high + 1)
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
     shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
-    return np.unique(steady((low + (high - low) * shares).astype(np.float64)))
+    edges = low + (high - low) * shares
+    return np.unique(steady(edges.astype(np.float64)))
 
 
-def _named(column: Sequence[Any]) -> list[str]:
+def _bin_names(column: Sequence[Any]) -> list[str]:
     if not _is_range(column):
-        return [cell_text(one) for one in column]
+        return [cell_text(category) for category in column]
     edges = edges_of(column).tolist()
     if np.all(np.diff(edges) == 1):
         return [f"{edge:g}" for edge in edges]
@@ -361,7 +403,7 @@ def _named(column: Sequence[Any]) -> list[str]:
 
 def code_by_value(categories: Sequence[str]) -> dict[str, int]:
     """Return the bin of each category, by its value."""
-    return {by_value(one): place for place, one in enumerate(categories)}
+    return {by_value(category): place for place, category in enumerate(categories)}
 
 
 def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
@@ -369,7 +411,8 @@ def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
     if _is_range(column):
         edges = edges_of(column)
         numbers = _numbers(cells)
-        places = np.maximum(np.searchsorted(edges, numbers, side="right") - 1, 0)
+        places = np.searchsorted(edges, numbers, side="right")
+        places = np.maximum(places - 1, 0)
         return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
     places = code_by_value(column)
     return of_each(cells, lambda cell: places.get(by_value(cell), len(column)), np.float64)
@@ -383,9 +426,10 @@ def _numbers(cells: Cells) -> FloatArray:
         return steady(of_each(cells, _number, np.float64))
 
 
-def _number(cell: Any) -> float:
+def _number(cell: object) -> float:
     text = by_value(cell)
+    truth = {"True": 1.0, "False": 0.0}
     try:
-        return float({"True": 1, "False": 0}.get(text, text))
+        return float(truth.get(text, text))
     except (OverflowError, ValueError):
         return np.nan

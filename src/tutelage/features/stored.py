@@ -35,7 +35,7 @@ def map_to_bytes(features: Pipeline) -> bytes:
     arrays = dict[str, Any]()
     for place, step in enumerate(parts_of(features)):
         names.append(type(step).__name__)
-        parameters: dict[str, Any] = vars(step)
+        parameters: dict[str, Any] = step.__dict__
         for name, value in parameters.items():
             arrays[f"map {place} {name}"] = np.asarray(value, np.float64)
     file = BytesIO()
