@@ -20,7 +20,7 @@ from tutelage.cli.text import plain_console, printable
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.targets import cause_of_unknown
+from tutelage.targets import _cause_of_unknown
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 WORDS, NUMBERS = ["no", "yes"], [0, 1]
@@ -33,7 +33,7 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
     ({"0", "1"}, WORDS, "they are numbers, and `classes` are text"),
 ])  # fmt: skip
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
-    cause = cause_of_unknown(strangers, classes)
+    cause = _cause_of_unknown(strangers, classes)
     assert hint in cause
     assert not any(
         text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers

@@ -61,19 +61,19 @@ def test_numbers_are_those_of_scikit_learn(seed, n_classes, k, weighs):
         ("balanced_accuracy", balanced_accuracy_score),
     ):
         assert_allclose(
-            Goal(name).reached(truth, scores, weight), known(truth, predicted, sample_weight=weight)
+            Goal(name).score(truth, scores, weight), known(truth, predicted, sample_weight=weight)
         )
-    found = Goal("average_precision").reached(truth, scores, weight)
+    found = Goal("average_precision").score(truth, scores, weight)
     assert_allclose(found, average_precision_score(truth == 1, scores[:, 1], sample_weight=weight))
     orders = (np.lexsort((rng.random(100), -scores[:, 1])) for _ in range(200))
     mean = np.mean([(truth[order[:k]] == 1).sum() / (truth == 1).sum() for order in orders])
     # Of ties in any order.
-    assert_allclose(Goal(f"recall at {k} %").reached(truth, scores), mean, atol=0.07)
+    assert_allclose(Goal(f"recall at {k} %").score(truth, scores), mean, atol=0.07)
     same = np.tile(np.bincount(truth) / 100, (100, 1))
     for goal in map(
         Goal, ("accuracy", "balanced_accuracy", "average_precision", f"recall at {k} %")
     ):
-        assert_allclose(goal.reached(truth, same), goal.without_model(truth))
+        assert_allclose(goal.score(truth, same), goal.without_model(truth))
 
 
 def test_weights_multiply_the_chances_of_closed_forms_in_onnx_too(tmp_path):

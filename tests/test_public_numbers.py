@@ -127,7 +127,7 @@ def test_no_ballot_of_a_small_world_is_longer_nor_further_from_another_than_is_c
 def test_ballots_of_people_do_not_depend_on_who_is_beside_them(start, entity):
     rows, _ = small(200)
     y, ids = 12 * np.random.default_rng(1).random(200) - 1, np.arange(200) // (2 if entity else 1)
-    bins, some, steps = SMALL.transform(rows), ids < 20, of()._target.merged(y)
+    bins, some, steps = SMALL.transform(rows), ids < 20, of()._target.merged_labels(y)
 
     def compare(request: Any, ballots: Any) -> None:
         unit = request.form.unit

@@ -12,22 +12,37 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import average_precision_score
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn import metrics
+from sklearn.utils import multiclass
 
 from tutelage._internal.records import by_identity, by_keywords, frozen
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import (
+    ABSTAIN,
+    Array,
+    FloatArray,
+    IntArray,
+    Mask,
+    is_array,
+    is_mapping,
+    is_series,
+)
 from tutelage._internal.validation import problems_in
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, quote
 from tutelage.tables import by_value, cell_text, column_array, is_missing, is_number
 
 STEPS = 2**16  # of the range of a number
+# scikit-learn has no types.
+_metrics: Any = metrics
+_multiclass: Any = multiclass
+_REAL: Any = Real
+_SEQUENCE: Any = Sequence
 _LARGEST = 2**53  # whole numbers are floats, too
 _RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
 _LEAST_SHARE = 1e-6  # of a class
 # Beyond which numbers are not classes, unless declared.
-_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10
+_MOST_NUMBERS = 50
+_FEWEST_ROWS_PER_NUMBER = 10
 MISSING_LABEL = (
     "The target must have a value in every private row. Some are missing; remove these rows."
 )
@@ -63,16 +78,16 @@ class ClassWeights:
 
     def of(self, shares: FloatArray) -> FloatArray:
         """Return the weight of each class, by the shares of the classes in what was released."""
-        return (
-            1 / (len(shares) * np.maximum(shares, _LEAST_SHARE))
-            if self.given is None
-            else self.given
-        )
+        if self.given is not None:
+            return self.given
+        return 1 / (len(shares) * np.maximum(shares, _LEAST_SHARE))
 
-    def of_labels(self, labels: IntArray, classes: npt.NDArray[Any]) -> dict[Any, float]:
+    def of_labels(self, labels: IntArray, classes: Array) -> dict[Any, float]:
         """Return the weight of each class value, by released labels: class indices, or −1."""
-        counts = np.maximum(np.bincount(labels[labels != ABSTAIN], minlength=len(classes)), 1)
-        return dict(zip(classes.tolist(), self.of(counts / counts.sum()).tolist(), strict=True))
+        released = labels[labels != ABSTAIN]
+        counts = np.maximum(np.bincount(released, minlength=len(classes)), 1)
+        weights = self.of(counts / counts.sum())
+        return dict(zip(classes.tolist(), weights.tolist(), strict=True))
 
 
 @final
@@ -88,18 +103,22 @@ class Goal:
     positive: int = 1  # index of the positive class, where rows are ranked
 
     def __post_init__(self) -> None:
-        known = ("accuracy", "balanced_accuracy", "average_precision")
-        if not isinstance(self.name, str) or (self.name not in known and self._share == 0):
+        names = ("accuracy", "balanced_accuracy", "average_precision")
+        name: Any = self.name
+        if not isinstance(name, str) or (name not in names and self._share == 0):
             raise InvalidParameterError(
                 "goal",
-                f"be {', '.join(known)}, or a recall such as recall at 5 %",
-                quote(self.name),
+                f"be {', '.join(names)}, or a recall such as recall at 5 %",
+                quote(name),
             )
 
     @property
     def _share(self) -> float:
         """Share of the rows among which positive ones are searched; 0 for other goals."""
-        return float(found[1]) / 100 if (found := _RECALL.fullmatch(self.name)) else 0.0
+        recall = _RECALL.fullmatch(self.name)
+        if recall is None:
+            return 0.0
+        return float(recall[1]) / 100
 
     @property
     def title(self) -> str:
@@ -111,64 +130,93 @@ class Goal:
         """Whether only the order of the rows counts, by the chance of the positive class."""
         return self._share > 0 or self.name == "average_precision"
 
-    def reached(
-        self, truth: IntArray, scores: FloatArray, sample_weight: npt.ArrayLike | None = None
+    def score(
+        self,
+        truth: IntArray,
+        chances: FloatArray,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> float:
         """Return how much of the goal chances of classes reach, shape (rows, classes): the largest is predicted.
 
         A ranking of rows of which none is positive reaches nothing.
         """
-        weights = np.ones(len(truth)) if sample_weight is None else np.asarray(sample_weight)
-        if not self.ranks:
-            right = weights * (scores.argmax(axis=1) == truth)
-            if self.name == "accuracy":
-                return float(right.sum() / weights.sum())
-            of_class = np.bincount(truth, weights)
-            there = of_class > 0
-            return float(np.mean(np.bincount(truth, right)[there] / of_class[there]))
-        positive, score = truth == self.positive, scores[:, self.positive]
-        if not (weights * positive).any():
+        # truth, weights: (rows,)
+        weights = np.ones(len(truth))
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight)
+        if self.ranks:
+            return self._score_of_ranking(
+                truth == self.positive, chances[:, self.positive], weights
+            )
+        right = weights * (chances.argmax(axis=1) == truth)
+        if self.name == "accuracy":
+            return float(right.sum() / weights.sum())
+        rows_of_class = np.bincount(truth, weights)
+        right_of_class = np.bincount(truth, right)
+        occurs = rows_of_class > 0
+        return float(np.mean(right_of_class[occurs] / rows_of_class[occurs]))
+
+    def _score_of_ranking(
+        self,
+        is_positive: Mask,
+        chances: FloatArray,
+        weights: FloatArray,
+    ) -> float:
+        # is_positive, chances, weights: (rows,)
+        positive = weights * is_positive
+        if not positive.any():
             return 0.0
         if not self._share:
-            return float(average_precision_score(positive, score, sample_weight=weights))
+            precision = _metrics.average_precision_score
+            return float(precision(is_positive, chances, sample_weight=weights))
         # Of rows with equal scores, as large a share is positive as of all of them.
-        _, group = np.unique(-score, return_inverse=True)
-        rows, found = (np.cumsum(np.bincount(group, one)) for one in (weights, weights * positive))
-        return float(np.interp(self._share * rows[-1], [0, *rows], [0, *found]) / found[-1])
+        _, group = np.unique(-chances, return_inverse=True)
+        rows_so_far: Array = np.cumsum(np.bincount(group, weights))
+        positive_so_far: Array = np.cumsum(np.bincount(group, positive))
+        limit = self._share * rows_so_far[-1]
+        positive_found: Any = np.interp(limit, [0, *rows_so_far], [0, *positive_so_far])
+        return float(positive_found / positive_so_far[-1])
 
     def without_model(self, truth: IntArray) -> float:
         """Return what one answer for all rows reaches: for accuracy, the most frequent class."""
         counts = np.bincount(truth, minlength=self.positive + 1)
         if self.name == "balanced_accuracy":
             return 1 / int(np.count_nonzero(counts))
-        return self._share or float(
-            (counts[self.positive] if self.ranks else counts.max()) / len(truth)
-        )
+        if self._share:
+            return self._share
+        if self.ranks:
+            return float(counts[self.positive] / len(truth))
+        return float(counts.max() / len(truth))
 
     def weights(
-        self, class_weight: Mapping[Any, float] | None, classes: npt.NDArray[Any]
+        self,
+        class_weight: Mapping[Any, float] | None,
+        classes: Array,
     ) -> ClassWeights | None:
         """Return how much classes count, by the weights of some of them or else by the goal; None if alike."""
         if class_weight is None:
             return ClassWeights() if self.name == "balanced_accuracy" else None
         known = classes.tolist()
-        if isinstance(class_weight, Mapping):  # a configuration names classes by text
-            named = {_value(value): value for value in known}
-            class_weight = {
-                value if value in known else named.get(_value(value), value): weight
-                for value, weight in class_weight.items()
-            }
-        good = isinstance(class_weight, Mapping) and all(value in known for value in class_weight)
-        if not good or not all(
-            isinstance(one, Real) and 0 < one < np.inf for one in class_weight.values()
-        ):
-            raise InvalidParameterError(
-                "PATEClassifier.class_weight",
-                "map class values to positive numbers, as in {'yes': 10}",
-                quote(class_weight),
-                "Each key must be one of the classes.",
-            )
-        return ClassWeights(np.array([float(class_weight.get(value, 1)) for value in known]))
+        weights: object = class_weight
+        if is_mapping(weights):
+            by_text = {_value(name): name for name in known}
+            weight_of = dict[Any, Any]()
+            for name, weight in weights.items():
+                if name not in known:  # a configuration names classes by text
+                    name = by_text.get(_value(name), name)
+                weight_of[name] = weight
+            weights = weight_of
+            are_classes = all(name in known for name in weight_of)
+            if are_classes and all(
+                isinstance(weight, _REAL) and 0 < weight < np.inf for weight in weight_of.values()
+            ):
+                return ClassWeights(np.array([float(weight_of.get(name, 1)) for name in known]))
+        raise InvalidParameterError(
+            "PATEClassifier.class_weight",
+            "map class values to positive numbers, as in {'yes': 10}",
+            quote(weights),
+            "Each key must be one of the classes.",
+        )
 
 
 @final
@@ -176,7 +224,7 @@ class Goal:
 class ClassCodes:
     """The classes of one fit, each label as the index of its class; public."""
 
-    names: npt.NDArray[Any]
+    names: Array
     origin: str
     question: Any
     places: Mapping[Any, int]  # class index of each label
@@ -189,57 +237,70 @@ class ClassCodes:
         Each cell is looked at by itself, as those of categories are: a reader of files may have made text of numbers,
         numbers of text, or 1.0 of 1 because of another cell.
         """
-        values = labels if isinstance(labels, list) else labels.tolist()
+        values = labels
+        if not isinstance(labels, list):
+            values = labels.tolist()
         by_text = _by_text(self.places)
         try:
-            found = np.fromiter(
-                (self.places.get(value, -1) for value in values), dtype=np.int64, count=len(values)
-            )
-            for row in np.flatnonzero(found < 0):
-                found[row] = by_text.get(_value(values[row]), -1)
+            codes = np.array([self.places.get(value, -1) for value in values], dtype=np.int64)
+            for row in np.flatnonzero(codes < 0):
+                codes[row] = by_text.get(_value(values[row]), -1)
         except Exception:
             # A label that has no hash, or of a class of somebody's own, whose error may quote it.
-            found = np.array([-1])
-        if np.any(found < 0):
-            if any(map(is_missing, values)):
-                raise InvalidDataError(MISSING_LABEL)
-            declared = "public labels" if self.origin == "public" else "declared `classes`"
-            cause = cause_of_unknown(
-                {cell_text(one) for one in values if _value(one) not in by_text}, [*self.places]
-            )
-            raise InvalidDataError(
-                f"The private labels hold a value that is not among the {declared}{cause}"
-            )
-        return found
+            codes = np.array([-1])
+        if np.all(codes >= 0):
+            return codes
+        if any(is_missing(value) for value in values):
+            raise InvalidDataError(MISSING_LABEL)
+        declared = "public labels" if self.origin == "public" else "declared `classes`"
+        unknown = {cell_text(value) for value in values if _value(value) not in by_text}
+        cause = _cause_of_unknown(unknown, [*self.places])
+        raise InvalidDataError(
+            f"The private labels hold a value that is not among the {declared}{cause}"
+        )
 
-    def public(self, labels: Any, n_rows: int, /, named: str = "y_public") -> IntArray:
+    def public(
+        self,
+        labels: Any,
+        n_rows: int,
+        /,
+        named: str = "y_public",
+    ) -> IntArray:
         """Return the class index of each public row, or −1 where its label is missing; the label may be a class."""
-        given = column_array(labels)
-        cells = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
+        column = column_array(labels)
+        cells = column if is_array(column) else np.asarray(column, dtype=object)
         if cells.shape != (n_rows,):
             raise InvalidDataError(
                 f"`{named}` must have one label per public row, {n_rows}. Got shape {cells.shape}."
             )
-        known = {**{name: place for place, name in enumerate(self.names.tolist())}, **self.places}
-        by_text = _by_text(known)
-        labeled = [one for one in cells.tolist() if not is_missing(one)]
-        found = {one: known.get(one, by_text.get(_value(one), ABSTAIN)) for one in set(labeled)}
-        if unknown := sorted(str(one) for one, place in found.items() if place == ABSTAIN):
+        places = {name: place for place, name in enumerate(self.names.tolist())}
+        places |= self.places
+        by_text = _by_text(places)
+        code_of = dict[Any, int]()
+        unknown = list[str]()
+        for label in {label for label in cells.tolist() if not is_missing(label)}:
+            code = places.get(label, by_text.get(_value(label), ABSTAIN))
+            if code == ABSTAIN:
+                unknown.append(str(label))
+            code_of[label] = code
+        if unknown:
             raise InvalidDataError(
-                f"`{named}` holds {unknown[0]!r}, which is not among the classes. Correct it, or add it to `classes`."
+                f"`{named}` holds {min(unknown)!r}, which is not among the classes. Correct it, or add it to `classes`."
             )
-        return np.array(
-            [ABSTAIN if is_missing(one) else found[one] for one in cells.tolist()], dtype=np.int64
-        )
+        codes = np.full(n_rows, ABSTAIN, dtype=np.int64)
+        for row, label in enumerate(cells.tolist()):
+            if not is_missing(label):
+                codes[row] = code_of[label]
+        return codes
 
-    def truth(self, labels: Any, n_rows: int, /) -> npt.NDArray[Any]:
+    def truth(self, labels: Any, n_rows: int, /) -> Array:
         """Return the class of each public row by which a student is judged; refuse one without a label."""
-        found = self.public(labels, n_rows, "y")
-        if ABSTAIN in found:
+        codes = self.public(labels, n_rows, "y")
+        if ABSTAIN in codes:
             raise InvalidDataError(
                 "`y` must have a label in every public row. Leave out rows without one."
             )
-        return self.names[found]
+        return self.names[codes]
 
 
 @final
@@ -254,36 +315,39 @@ class Classes:
 
     def problems(self) -> Iterator[Problem]:
         """Yield problems of what is declared."""
-        if self.values is not None and (
-            isinstance(self.values, str) or not hasattr(self.values, "__len__")
-        ):
+        if self.values is not None:
+            yield from self._problems_of_values()
+        for problem in problems_in(partial(Goal, self.goal)):
+            yield problem._replace(name="PATEClassifier.goal")
+
+    def _problems_of_values(self) -> Iterator[Problem]:
+        if isinstance(self.values, str) or not hasattr(self.values, "__len__"):
             yield Problem(
                 "PATEClassifier.classes",
                 "be a list of class values, or a mapping",
                 quote(self.values),
             )
-        elif self.values is not None:
-            labels = self.values
-            if isinstance(labels, Mapping):
-                problems = [*problems_in(self.class_of)]
-                yield from problems
-                labels = () if problems else self.class_of()
-            names = [*self.values]
-            if len(names) == 1:
-                yield Problem(
-                    "PATEClassifier.classes", "list at least two class values, which are public"
-                )
-            if len(set(map(repr, names))) < len(names):
-                yield Problem("PATEClassifier.classes", "list each class value once")
-            # Numbers would become text.
-            if 0 < sum(isinstance(name, str) for name in names) < len(names):
-                yield Problem("PATEClassifier.classes", "be all text or all numbers")
-            if any(isinstance(label, Integral) and abs(int(label)) > _LARGEST for label in labels):
+            return
+        names: list[object] = [*self.values]
+        labels = names
+        if isinstance(self.values, Mapping):
+            problems = [*problems_in(self.class_of)]
+            yield from problems
+            labels = [] if problems else [*self.class_of()]
+        if len(names) == 1:
+            yield Problem(
+                "PATEClassifier.classes", "list at least two class values, which are public"
+            )
+        if len({repr(name) for name in names}) < len(names):
+            yield Problem("PATEClassifier.classes", "list each class value once")
+        # Numbers would become text.
+        n_texts = sum(isinstance(name, str) for name in names)
+        if 0 < n_texts < len(names):
+            yield Problem("PATEClassifier.classes", "be all text or all numbers")
+        for label in labels:
+            if isinstance(label, Integral) and abs(int(label)) > _LARGEST:
                 yield _LONG
-        yield from (
-            one._replace(name="PATEClassifier.goal")
-            for one in problems_in(partial(Goal, self.goal))
-        )
+                return
 
     def class_of(self) -> dict[Any, Any]:
         """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
@@ -294,22 +358,28 @@ class Classes:
             If a mapping does not give each class a list of labels, each once, or its classes are of several types.
         """
         classes = self.values
-        if not isinstance(classes, Mapping):
+        if not is_mapping(classes):
             return {label: label for label in np.asarray(classes).tolist()}
-        lists = [labels if isinstance(labels, list | tuple) else [] for labels in classes.values()]
-        merged = [label for labels in lists for label in labels]
-        once = len(set(map(str, merged))) == len(merged) and all(
-            isinstance(label, Hashable) for label in merged
-        )
-        once = once and len(set(merged)) == len(merged)  # 1 equals True
+        class_of = dict[Any, Any]()
+        n_labels = 0
+        fits = True
+        for name, labels in classes.items():
+            if is_series(labels) and labels and all(isinstance(one, Hashable) for one in labels):
+                n_labels += len(labels)
+                class_of |= dict.fromkeys(labels, name)
+            else:
+                fits = False
+        texts = {str(label) for label in class_of}
+        once = len(class_of) == len(texts) == n_labels  # 1 equals True
         # Numbers beside text would become text, and be found no more.
-        if not (all(lists) and once and len(set(map(type, classes))) == 1):
+        kinds = {type(name) for name in classes}
+        if not (fits and once and len(kinds) == 1):
             raise InvalidParameterError(
                 "PATEClassifier.classes",
                 "map each class to a list of labels, each label once, as in {'yes': ['<30', '>30'], 'no': ['NO']}",
                 fix="Classes must be all text or all numbers.",
             )
-        return {label: name for name, labels in classes.items() for label in labels}
+        return class_of
 
     @property
     def is_declared(self) -> bool:
@@ -319,42 +389,38 @@ class Classes:
     @property
     def question_key(self) -> Any:
         """The question as answers are remembered by it: labels merged in another way are another question."""
-        if not isinstance(self.values, Mapping):
+        if not is_mapping(self.values):
             return self.question
-        return canonical(
-            [
-                self.question,
-                {str(name): sorted(map(str, labels)) for name, labels in self.values.items()},
-            ]
-        )
+        classes = {str(name): sorted(map(str, labels)) for name, labels in self.values.items()}
+        return canonical([self.question, classes])
 
-    def merged(self, labels: Any) -> Any:
+    def merged_labels(self, labels: Any) -> Any:
         """Return the class of each label, where a mapping merges labels."""
         if not isinstance(self.values, Mapping):
             return labels
-        cells, codes = np.asarray(labels), self.read(labels)
-        is_column = cells.ndim == 1 or (cells.ndim == 2 and cells.shape[1] == 1)
-        return codes.names[codes.private(cells.ravel())] if is_column else labels
+        cells = np.asarray(labels)
+        codes = self.read(labels)
+        if cells.ndim == 1 or (cells.ndim == 2 and cells.shape[1] == 1):
+            return codes.names[codes.private(cells.ravel())]
+        return labels
 
-    def check(self, labels: npt.NDArray[Any]) -> None:
+    def check(self, labels: Array) -> None:
         """Refuse labels that are not classes, such as the numbers of a regression; no message quotes one."""
-        regression, complaint = False, ""
+        complaint = ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about the number of classes: see below
-                check_classification_targets(labels)
+                _multiclass.check_classification_targets(labels)
         except Exception as error:  # such as one of a label, which may quote it
-            complaint = (
-                str(error)
-                if str(error).startswith(("Unknown label type:", "You appear"))
-                else _UNLIKE
-            )
+            complaint = str(error)
+            if not complaint.startswith(("Unknown label type:", "You appear")):
+                complaint = _UNLIKE
+        are_many = False
         if not complaint and self.values is None and labels.dtype.kind in "iuf":
-            different = len(np.unique(labels))
-            regression = different > _MOST_NUMBERS and different * _FEWEST_ROWS_PER_NUMBER > len(
-                labels
-            )
-        if regression or "continuous" in complaint:
+            n_numbers = len(np.unique(labels))
+            are_rare = n_numbers * _FEWEST_ROWS_PER_NUMBER > len(labels)
+            are_many = n_numbers > _MOST_NUMBERS and are_rare
+        if are_many or "continuous" in complaint:
             raise InvalidDataError(
                 "Unknown label type: y holds many different numbers, as the target of a regression does. Sort them "
                 "into classes first, or declare each class in `classes`."
@@ -364,18 +430,24 @@ class Classes:
 
     def read(self, labels: Any, of_public: Any = None) -> ClassCodes:
         """Return the classes as declared, or as public labels or, without these, private labels have them."""
-        if self.values is None:
-            names = found = np.unique(labels) if of_public is None else _whole(np.unique(of_public))
+        origin = "declared"
+        if self.values is not None:
+            in_order: Array = np.asarray([*self.values] if is_mapping(self.values) else self.values)
+            names: Array = np.unique(in_order)
         else:
-            named = np.asarray(
-                list(self.values) if isinstance(self.values, Mapping) else self.values
-            )
-            names, found = np.unique(named), named
+            if of_public is None:
+                origin = "private"
+                names = np.unique(labels)
+            else:
+                origin = "public"
+                names = _whole(np.unique(of_public))
+            in_order = names
         if len(names) < 2:
             raise InvalidDataError(
                 "The target must have at least 2 classes. Got one class; declare all with `classes`."
             )
-        goal = Goal(self.goal, int(np.searchsorted(names, found[1])))
+        positive: Any = np.searchsorted(names, in_order[1])
+        goal = Goal(self.goal, int(positive))
         if goal.ranks and len(names) != 2:
             raise InvalidParameterError(
                 "PATEClassifier.goal",
@@ -389,11 +461,7 @@ class Classes:
             raise InvalidParameterError(*_ONE_VALUE)
         return ClassCodes(
             names=names,
-            origin="declared"
-            if self.values is not None
-            else "private"
-            if of_public is None
-            else "public",
+            origin=origin,
             question=self.question_key,
             places=places,
             goal=goal,
@@ -416,36 +484,31 @@ class Numbers:
     @classmethod
     def between(cls, ends: Any, question: Any) -> "Numbers":
         """Return the numbers between a lowest and a highest one; refuse what is no such range."""
-        is_pair = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
-        if not (
-            is_pair
-            and all(isinstance(end, int | float | np.number) for end in ends)
-            and ends[0] < ends[1]
-        ):
+        if not _is_range(ends):
             raise InvalidParameterError(
                 "PATERegressor.target_range",
                 "be the lowest and the highest possible value, as in [0, 100]",
                 quote(ends),
                 "Take both from public knowledge, not from private rows.",
             )
-        low, high = (int(end) if isinstance(end, Integral) else float(end) for end in ends)
+        low, high = map(_plain_number, ends)
         if low < -_LARGEST or high > _LARGEST:
             raise InvalidParameterError("PATERegressor.target_range", "be between -2**53 and 2**53")
         return cls(low=low, high=high, question=question)
 
     @property
-    def names(self) -> npt.NDArray[Any]:
+    def names(self) -> Array:
         """The ends of the range."""
         return np.array([self.low, self.high])
 
-    def merged(self, labels: Any) -> IntArray:
+    def merged_labels(self, labels: Any) -> IntArray:
         """Return numbers as whole steps of the range; those beyond its ends count as these."""
         return self.private(labels)
 
-    def check(self, labels: Any) -> None:
-        """Refuse nothing more than `merged` does."""
+    def check(self, labels: object) -> None:
+        """Refuse nothing more than `merged_labels` does."""
 
-    def read(self, _labels: Any, _of_public: Any = None) -> "Numbers":
+    def read(self, _labels: object, _of_public: object = None) -> "Numbers":
         """Return the range, which follows from no label."""
         return self
 
@@ -467,14 +530,26 @@ class Numbers:
         return np.rint(within / (self.high - self.low) * STEPS).astype(np.int64)
 
 
-def _whole(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _is_range(ends: Any) -> bool:
+    is_pair = isinstance(ends, _SEQUENCE) and not isinstance(ends, str) and len(ends) == 2
+    if not is_pair or not all(isinstance(end, int | float | np.number) for end in ends):
+        return False
+    low, high = ends
+    return bool(low < high)
+
+
+def _plain_number(end: Any) -> int | float:
+    return int(end) if isinstance(end, Integral) else float(end)
+
+
+def _whole(values: Array) -> Array:
     """Return numbers as whole ones if all are: a missing label made floats of them."""
-    return (
-        values.astype(np.int64) if values.dtype.kind == "f" and np.all(values % 1 == 0) else values
-    )
+    if values.dtype.kind == "f" and np.all(values % 1 == 0):
+        return values.astype(np.int64)
+    return values
 
 
-def _value(label: Any) -> str:
+def _value(label: object) -> str:
     """Return a label by its value, or as it is spelled where a float would have other digits."""
     text = cell_text(label)
     is_long = is_number(text) and not abs(float(text)) <= _LARGEST
@@ -483,9 +558,9 @@ def _value(label: Any) -> str:
 
 def _by_text(places: Mapping[Any, int]) -> dict[str, int]:
     """Return the class index of each label by its value; an empty one is no label."""
-    found = {_value(label): place for label, place in places.items()}
-    found.pop("", None)
-    return found
+    by_text = {_value(label): place for label, place in places.items()}
+    by_text.pop("", None)
+    return by_text
 
 
 def _share_a_value(classes: Mapping[Any, Any]) -> bool:
@@ -493,33 +568,32 @@ def _share_a_value(classes: Mapping[Any, Any]) -> bool:
 
     The cell of one person can make it do so with all others.
     """
-    found = dict[str, Any]()
+    class_of = dict[str, Any]()
+    numbers = {"True": "1", "False": "0"}
     for label, name in classes.items():
-        value = {"True": "1", "False": "0"}.get(_value(label), _value(label))
-        if found.setdefault(value, name) != name:
+        value = _value(label)
+        value = numbers.get(value, value)
+        if class_of.setdefault(value, name) != name:
             return True
     return False
 
 
-def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
+def _cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     """Return the end of a refusal of private labels that are not classes: the likely mistake, without a label."""
-    left = {text.strip() for text in unknown}
-    if any(text.casefold() in _EMPTY for text in left):
+    texts = {text.strip().casefold() for text in unknown}
+    if not texts.isdisjoint(_EMPTY):
         return ": some labels are missing. Remove these rows, or declare a class for them."
-    spellings = {str(value) for value in classes}
-    if left <= spellings or {text.casefold() for text in left} <= {
-        text.casefold() for text in spellings
-    }:
+    if texts <= {str(value).casefold() for value in classes}:
         return ": some labels differ from a class by capital letters or blanks only. Use one spelling for both."
-    numbers = [_number(text) for text in left]
-    whole_classes = all(isinstance(value, int) for value in classes)
+    are_whole = all(isinstance(value, int) for value in classes)
+    numbers = [_number(text) for text in texts]
     if None in numbers:
-        if whole_classes and set(numbers) == {None}:
+        if are_whole and set(numbers) == {None}:
             return ": they are text, and `classes` are whole numbers. List the text itself in `classes`."
         return _COMPARE
     if any(number != round(number) for number in numbers if number is not None):
         return ": some are numbers with fractions, which cannot be classes. Group them into classes first."
-    if not whole_classes:
+    if not are_whole:
         return ": they are numbers, and `classes` are text. List the numbers in `classes`."
     return _COMPARE
 
@@ -540,15 +614,19 @@ Encoding = ClassCodes | Numbers
 
 def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
-    found = None
+    numbers = None
     # Such as one of a cell, which may quote it.
     with suppress(Exception), np.errstate(all="ignore"):
-        given = np.asarray(column_array(cells))
-        dated = given.dtype == object and any(
-            isinstance(one, np.datetime64 | np.timedelta64) for one in given
-        )
-        # Dates are not numbers.
-        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)
-    if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
+        column = np.asarray(column_array(cells))
+        if not _has_dates(column):
+            numbers = column.astype(np.float64)
+    if numbers is None or numbers.ndim != 1 or not np.all(np.isfinite(numbers)):
         raise InvalidDataError(NO_NUMBERS.format(named))
-    return found
+    return numbers
+
+
+def _has_dates(column: Array) -> bool:
+    """Return whether cells are dates, durations or complex numbers, which numpy would make numbers of."""
+    if column.dtype != object:
+        return column.dtype.kind in "cmM"
+    return any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in column)

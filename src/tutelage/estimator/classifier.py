@@ -395,7 +395,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         rows, labels = labeled(X, y)
         judged = self._judged(rows)
         truth = self._codes.truth(labels, len(judged))
-        return self._goal.reached(np.searchsorted(self.classes_, truth), judged, sample_weight)
+        return self._goal.score(np.searchsorted(self.classes_, truth), judged, sample_weight)
 
     def _judged(self, X: Any) -> npt.NDArray[np.float64]:
         """Return what the goal judges: probabilities for a ranking, and otherwise 1 for the predicted class."""
@@ -418,9 +418,9 @@ class PATEClassifier(ClassifierMixin, Estimator):
         title = (
             f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
         )
-        public = None if alone is None else goal.reached(places, alone)
+        public = None if alone is None else goal.score(places, alone)
         reached = Reached(
-            title, goal.reached(places, self._judged(X)), public, goal.without_model(places)
+            title, goal.score(places, self._judged(X)), public, goal.without_model(places)
         )
         return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
 

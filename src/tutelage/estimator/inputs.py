@@ -301,7 +301,7 @@ class Inputs(Parameters):
             raise InvalidDataError(MISSING_LABEL)
         if not _holds_numbers(X):
             raise InvalidDataError(_NO_NUMBERS)
-        rows, labels = self._validated(X, target.merged(y))
+        rows, labels = self._validated(X, target.merged_labels(y))
         target.check(labels)
         _check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         whole = _whole(rows, table, given.whole_rows)

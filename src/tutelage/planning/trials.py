@@ -147,4 +147,4 @@ def _by_scores(scores: FloatArray, known: PublicLabels) -> IntArray:
 
 
 def _right(predicted: IntArray, known: PublicLabels, places: IntArray) -> float:
-    return known.goal.reached(known.classes[places], np.eye(known.n_classes)[predicted[places]])
+    return known.goal.score(known.classes[places], np.eye(known.n_classes)[predicted[places]])
