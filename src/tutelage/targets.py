@@ -174,7 +174,8 @@ class Goal:
         rows_so_far: Array = np.cumsum(np.bincount(group, weights))
         positive_so_far: Array = np.cumsum(np.bincount(group, positive))
         limit = self._share * rows_so_far[-1]
-        positive_found: Any = np.interp(limit, [0, *rows_so_far], [0, *positive_so_far])
+        rows = np.array([0, *rows_so_far])
+        positive_found = np.interp(limit, rows, np.array([0, *positive_so_far]))
         return float(positive_found / positive_so_far[-1])
 
     def without_model(self, truth: IntArray) -> float:
@@ -446,7 +447,7 @@ class Classes:
             raise InvalidDataError(
                 "The target must have at least 2 classes. Got one class; declare all with `classes`."
             )
-        positive: Any = np.searchsorted(names, in_order[1])
+        positive = np.searchsorted(names, in_order[1:2])[0]
         goal = Goal(self.goal, int(positive))
         if goal.ranks and len(names) != 2:
             raise InvalidParameterError(
