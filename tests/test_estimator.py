@@ -351,5 +351,7 @@ def test_all_problems_of_parameters_and_rows_are_told_at_once():
 
 
 def test_a_column_of_labels_is_merged_as_a_list_is():
-    codes = Classes(values={"yes": ["no"], "no": ["yes"]}).merged_labels(np.array([["yes"], ["no"]]))
+    codes = Classes(values={"yes": ["no"], "no": ["yes"]}).merged_labels(
+        np.array([["yes"], ["no"]])
+    )
     assert codes.tolist() == ["no", "yes"]

@@ -174,8 +174,9 @@ class Goal:
         rows_so_far: Array = np.cumsum(np.bincount(group, weights))
         positive_so_far: Array = np.cumsum(np.bincount(group, positive))
         limit = self._share * rows_so_far[-1]
-        rows = np.array([0, *rows_so_far])
-        positive_found = np.interp(limit, rows, np.array([0, *positive_so_far]))
+        rows = np.array([0, *rows_so_far], np.float64)
+        positive = np.array([0, *positive_so_far], np.float64)
+        positive_found = np.interp(limit, rows, positive)
         return float(positive_found / positive_so_far[-1])
 
     def without_model(self, truth: IntArray) -> float:
