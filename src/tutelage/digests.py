@@ -65,7 +65,15 @@ def plain_settings(value: object) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return repr(value)
     if is_array(value):
-        return _plain_array(value)
+        content = value.tobytes()
+        if value.dtype == object:
+            content = canonical(plain_settings(value.ravel().tolist())).encode()
+        return [
+            "array",
+            value.dtype.str,
+            [*value.shape],
+            hashlib.sha256(content).hexdigest(),
+        ]
     if is_mapping(value):
         entries = list[list[Any]]()
         for name, setting in value.items():
@@ -74,19 +82,6 @@ def plain_settings(value: object) -> Any:
     if is_series(value):
         return [plain_settings(item) for item in value]
     return _plain_object(value)
-
-
-def _plain_array(array: Array) -> list[object]:
-    content = array.tobytes()
-    if array.dtype == object:
-        cells = [plain_settings(cell) for cell in array.ravel().tolist()]
-        content = canonical(cells).encode()
-    return [
-        "array",
-        array.dtype.str,
-        [*array.shape],
-        hashlib.sha256(content).hexdigest(),
-    ]
 
 
 def _plain_object(value: object) -> str | list[object]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from math import isfinite
 from numbers import Integral
 from os import PathLike
@@ -19,7 +20,7 @@ from pyarrow import csv as arrow_csv
 
 from tutelage._internal import gate
 from tutelage._internal.records import Names, by_identity
-from tutelage._internal.typing import Array
+from tutelage._internal.typing import Array, is_array, is_mapping
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -54,12 +55,33 @@ _BUFFER = 2**20
 _ODD_MARK = r'[\r\n]|^ +"'
 _PANDAS_INDEX = "__index_level_"
 _TWICE = "The columns of the rows must have different names."
-_COMPUTED = ("collect", "compute")  # methods of frames that are not in memory
+_COMPLEX: Any = (complex, np.complexfloating)
+_FLOATING: Any = np.floating
+# Types of columns by PyArrow's words, where these differ.
 _WORDS = {
-    "string": TEXT_TYPE, "double": "float64", "float": "float32", "bool": "boolean", "null": _EMPTY, "binary": "bytes",
-}  # fmt: skip
-_compute: Any = compute  # whose functions are made while it is imported
+    "string": TEXT_TYPE,
+    "double": "float64",
+    "float": "float32",
+    "bool": TRUTH_TYPE,
+    "null": _EMPTY,
+    "binary": "bytes",
+}
 _Read = TypeVar("_Read")
+# Types of columns by numpy's kinds of cells; others are called by the name of the type.
+_KINDS = {
+    "M": _MOMENT,
+    "i": "integer",
+    "u": "integer",
+    "b": TRUTH_TYPE,
+    "U": TEXT_TYPE,
+    "T": TEXT_TYPE,
+}
+# The doors to PyArrow, which has no types.
+_arrow: Any = pa
+_compute: Any = compute
+_csv: Any = arrow_csv
+_parquet: Any = parquet
+_types: Any = types
 
 
 @final
@@ -74,9 +96,9 @@ class Table:
     source: str  # the file's name, for messages; empty for rows that come from no file
     columns: Mapping[str, Any] = field(repr=False)
     # Order of the categories, if any.
-    levels: Mapping[str, Names] = field(default_factory=dict, repr=False)
+    levels: Mapping[str, Names] = field(default_factory=dict[str, Names], repr=False)
     # The type that a column has in the memory of a frame or in a file; without one, it is that of its cells.
-    types: Mapping[str, str] = field(default_factory=dict, repr=False)
+    types: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
         columns = {**self.columns}
@@ -116,32 +138,30 @@ class Table:
 
     def take(self, rows: Any) -> "Table":
         """Return the rows with these numbers, in this order; or those of a slice."""
-        some = rows if isinstance(rows, slice) else np.asarray(rows, dtype=int)
-        return replace(self, columns={name: cells[some] for name, cells in self.columns.items()})
+        if not isinstance(rows, slice):
+            rows = np.asarray(rows, dtype=int)
+        columns = {name: cells[rows] for name, cells in self.columns.items()}
+        return replace(self, columns=columns)
 
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
-        return replace(
-            self, columns={name: cells for name, cells in self.columns.items() if name not in names}
-        )
+        columns = {name: cells for name, cells in self.columns.items() if name not in names}
+        return replace(self, columns=columns)
 
     def type_of(self, name: str) -> str:
         """Return the type of a column, in one word for the same type in all libraries."""
-        found = self.types.get(name) or _type_of_cells(self.column(name))
-        return TEXT_TYPE if found == WRITTEN else found
+        kind = self.types.get(name) or _type_of_cells(self.column(name))
+        return TEXT_TYPE if kind == WRITTEN else kind
 
     def rows(self) -> Array:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
-        written = []
+        columns = list[list[str]]()
         for name, cells in self.columns.items():
             texts = self.texts(name)
             if cells.dtype.kind == "f":
-                texts = [
-                    str(cell) if text else text
-                    for cell, text in zip(cells.tolist(), texts, strict=True)
-                ]
-            written.append(texts)
-        return np.array(written, dtype=object).T
+                texts = ["" if cell != cell else str(cell) for cell in cells.tolist()]  # NaN
+            columns.append(texts)
+        return np.array(columns, dtype=object).T
 
 
 @final
@@ -187,9 +207,9 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
     """
     path = gate.user_path(path)
     if path.suffix.lower() == ".parquet":
-        table = _quietly(lambda: _read_parquet(path), f"{path} is not a readable Parquet file")
+        table = _quietly(partial(_read_parquet, path), f"{path} is not a readable Parquet file")
     else:
-        table = _quietly(lambda: _read_csv(path), f"{path} is not a UTF-8 csv file")
+        table = _quietly(partial(_read_csv, path), f"{path} is not a UTF-8 csv file")
     if like is None:
         return table
     public = as_table(like)
@@ -218,7 +238,9 @@ def require_same_types(
         "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
         "read_csv(path, dtype=dict(public.dtypes)), in which 'Int64' stands for whole numbers with empty cells."
     )
-    for name in filter(public.columns.__contains__, names):
+    for name in names:
+        if name not in public.columns:
+            continue
         wanted = public.type_of(name)
         require_type(private, name, {wanted}, f"{wanted} in the public rows", advice)
         if name in private.columns and name not in dates:
@@ -239,22 +261,20 @@ def require_type(
     """
     if name not in private.columns or private.types.get(name) == WRITTEN:
         return  # a missing one is refused, with advice, where the columns become numbers
-    found = private.type_of(name)
-    if found == TEXT_TYPE and any(
-        isinstance(cell, str) and _LONG.fullmatch(cell) for cell in private.column(name)
-    ):
-        # After such a number in the first row, pandas leaves empty cells of all others as they are written.
-        raise chosen_by_a_cell(
-            private, name, "holds text, and a number of 19 digits or more", advice
-        )
-    if found == _EMPTY or (
-        _SEVERAL not in found and not {found, found.removeprefix(_CATEGORIES)}.isdisjoint(wanted)
-    ):
+    kind = private.type_of(name)
+    if kind == TEXT_TYPE:
+        for cell in private.column(name):
+            if isinstance(cell, str) and _LONG.fullmatch(cell):
+                # After such a number in the first row, pandas leaves empty cells of all others as they are written.
+                how = "holds text, and a number of 19 digits or more"
+                raise chosen_by_a_cell(private, name, how, advice)
+    is_wanted = kind in wanted or kind.removeprefix(_CATEGORIES) in wanted
+    if kind == _EMPTY or (_SEVERAL not in kind and is_wanted):
         return
-    differ = f"is {found} in the private rows and {stated}"
+    how = f"is {kind} in the private rows and {stated}"
     for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
-        differ = differ.replace(word, plain)
-    raise chosen_by_a_cell(private, name, differ, advice)
+        how = how.replace(word, plain)
+    raise chosen_by_a_cell(private, name, how, advice)
 
 
 def chosen_by_a_cell(private: Table, name: str, how: str, advice: str) -> InvalidDataError:
@@ -265,20 +285,22 @@ def chosen_by_a_cell(private: Table, name: str, how: str, advice: str) -> Invali
             "pandas with dtype= of read_csv ('Int64' for whole numbers with empty cells)."
         )
     return InvalidDataError(
-        f"{_named(private, name)} {how}. One cell may have chosen this type, and with it how everybody's cells were "
+        f"{_title(private, name)} {how}. One cell may have chosen this type, and with it how everybody's cells were "
         f"read. {advice}"
     )
 
 
-def _named(private: Table, name: str) -> str:
-    return f"Column '{name}' of {private.source}" if private.source else f"Column '{name}'"
+def _title(private: Table, name: str) -> str:
+    if private.source:
+        return f"Column '{name}' of {private.source}"
+    return f"Column '{name}'"
 
 
 def _refuse_dates(private: Table, name: str) -> None:
     """Refuse dates that a program has read: whether days or months come first may follow from one cell."""
     if private.type_of(name).removeprefix(_CATEGORIES).startswith("date"):
         raise InvalidDataError(
-            f"{_named(private, name)} holds dates that a program has read. One cell may have chosen whether days or "
+            f"{_title(private, name)} holds dates that a program has read. One cell may have chosen whether days or "
             "months come first in all of them. Read the csv file with tutelage.tables.read_table(path, like=public). "
             "If no cell has chosen the form of the dates, declare the column: "
             f"features=PublicColumns.learn(public, kinds={{'{name}': 'date'}}), or `{name} = \"date\"` in [columns]."
@@ -287,41 +309,43 @@ def _refuse_dates(private: Table, name: str) -> None:
 
 def _read_csv(path: Path) -> Table:
     free = gate.free_memory()
-    rows = 0
+    n_rows = 0
     most = int(min(free / _MEMORY_OF_LINE, gate.LARGEST)) + 1  # bytes of a line
-    with gate.open_input(path, gate.TABLE) as opened:
-        file = gate.unpack(opened, path) if path.suffix.lower() == ".gz" else opened
+    with gate.open_input(path, gate.TABLE) as compressed:
+        file = compressed
+        if path.suffix.lower() == ".gz":
+            file = gate.unpack(compressed, path)
         block = file.readline(most)
         gate.require_memory(_MEMORY_OF_LINE * len(block), path, free)
         header, _, block = re.split(b"(\r\n|\r|\n|$)", block, maxsplit=1)
         names, mark = _header(header.decode("utf-8-sig"), path)
-        columns: dict[str, list[str]] = {name: [] for name in names}
+        columns: list[list[str]] = [[] for _ in names]
         taken = _MEMORY_OF_COLUMN * len(names)
         while block := block + file.read(_AT_ONCE):
             block += file.readline(most)  # to the end of a line
             gate.require_memory(taken + _MEMORY_OF_LINE * len(block), path, free)
-            for name, (known, places) in zip(
-                names, _divided(block, names, mark, rows, path), strict=True
-            ):
-                taken += _MEMORY_OF_CELL * len(places) + sum(map(getsizeof, known))
+            parts = _columns_of_lines(block, names, mark, n_rows, path)
+            for cells, (texts, places) in zip(columns, parts, strict=True):
+                taken += _MEMORY_OF_CELL * len(places) + sum(map(getsizeof, texts))
                 gate.require_memory(taken, path, free)
-                columns[name] += known[places].tolist()
-            rows = len(columns[names[0]])
+                cells += texts[places].tolist()
+            n_rows = len(columns[0])
             block = b""
-    if not rows:
+    if not n_rows:
         raise InvalidDataError(f"{path} has no rows below its header.")
-    cells = {name: np.array(columns.pop(name), dtype=object) for name in names}
-    return Table(path.name, cells, types=dict.fromkeys(names, WRITTEN))
+    arrays = {name: np.array(columns.pop(0), dtype=object) for name in names}
+    return Table(path.name, arrays, types=dict.fromkeys(names, WRITTEN))
 
 
 def _header(line: str, path: Path) -> tuple[list[str], str]:
     """Return the names of the columns, and the mark that divides the header into most of them."""
 
-    def divided(mark: str, *, strict: bool = False) -> list[str]:
-        return next(csv.reader([line], delimiter=mark, skipinitialspace=True, strict=strict), [])
+    def names_by(mark: str, *, strict: bool = False) -> list[str]:
+        lines = csv.reader([line], delimiter=mark, skipinitialspace=True, strict=strict)
+        return next(lines)
 
-    mark = max(_MARKS, key=lambda mark: len(divided(mark)))
-    names = [name.strip() for name in divided(mark, strict=True)]
+    mark = max(_MARKS, key=lambda mark: len(names_by(mark)))
+    names = [name.strip() for name in names_by(mark, strict=True)]
     if not names:
         raise InvalidDataError(f"{path} has no rows below its header.")
     for number, name in enumerate(names, start=1):
@@ -334,11 +358,11 @@ def _header(line: str, path: Path) -> tuple[list[str], str]:
     return names, mark
 
 
-def _divided(
+def _columns_of_lines(
     block: bytes,
     names: list[str],
     mark: str,
-    rows: int,
+    n_rows: int,
     path: Path,
 ) -> Iterator[tuple[Cells, Cells]]:
     """Yield, of each column of some lines below others, the different cells without blanks around them, and the places.
@@ -346,37 +370,38 @@ def _divided(
     A cell that goes on below its line is refused: where quotation marks are not doubled, one person's cell opens and
     another's closes, and all between them would go.
     """
-    wrong = list[arrow_csv.InvalidRow]()
+    wrong = list[Any]()
 
-    def skipped(row: arrow_csv.InvalidRow) -> str:
+    def skip(row: Any) -> str:
         if not wrong:
             wrong.append(row)
         return "skip"
 
-    table = arrow_csv.read_csv(
+    # All cells are text, so that none has a part in the choice of a type.
+    texts = _arrow.dictionary(_arrow.int32(), _arrow.string())
+    table = _csv.read_csv(
         # Of which a byte order mark would go if it came first, wherever a block begins.
-        pa.BufferReader(b"\n" + block),
-        arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
-        arrow_csv.ParseOptions(delimiter=mark, invalid_row_handler=skipped),
-        # All cells are text, so that none has a part in the choice of a type.
-        arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))
-        ),
+        _arrow.BufferReader(b"\n" + block),
+        _csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+        _csv.ParseOptions(delimiter=mark, invalid_row_handler=skip),
+        _csv.ConvertOptions(column_types=dict.fromkeys(names, texts)),
     )
     for row in wrong:
-        number = rows + (row.number or 0)
+        number = n_rows + (row.number or 0)
         if re.search(r"[\r\n]", row.text.strip("\r\n")):
             raise _odd_mark(number, path)
         raise InvalidDataError(
             f"Row {number} of {path.name} has {row.actual_columns} cells, the header {row.expected_columns}."
         )
-    for column in map(pa.ChunkedArray.combine_chunks, table.columns):
+    for chunks in table.columns:
+        column = chunks.combine_chunks()
         is_odd = _compute.match_substring_regex(column.dictionary, _ODD_MARK)
         odd = _compute.index(is_odd, True).as_py()
         if odd >= 0:
-            raise _odd_mark(rows + _compute.index(column.indices, odd).as_py() + 1, path)
-        known = _compute.utf8_trim_whitespace(column.dictionary)
-        yield known.to_numpy(zero_copy_only=False), column.indices.to_numpy()
+            row = _compute.index(column.indices, odd).as_py()
+            raise _odd_mark(n_rows + row + 1, path)
+        trimmed = _compute.utf8_trim_whitespace(column.dictionary)
+        yield trimmed.to_numpy(zero_copy_only=False), column.indices.to_numpy()
 
 
 def _odd_mark(row: int, path: Path) -> InvalidDataError:
@@ -389,45 +414,48 @@ def _odd_mark(row: int, path: Path) -> InvalidDataError:
 
 def _read_parquet(path: Path) -> Table:
     schema = _parquet_schema(path)
-    with parquet.ParquetFile(path, read_dictionary=_plain_texts(schema)) as file:
-        stated = file.metadata
+    with _parquet.ParquetFile(path, read_dictionary=_plain_texts(schema)) as file:
         needed = 0
-        for place in range(stated.num_columns):
+        for place in range(file.metadata.num_columns):
             width = max(_MEMORY_OF_CELL, file.schema.column(place).length)
-            for group in range(stated.num_row_groups):
-                chunk = stated.row_group(group).column(place)
+            for group in range(file.num_row_groups):
+                chunk = file.metadata.row_group(group).column(place)
                 needed += max(chunk.total_uncompressed_size, width * chunk.num_values)
         gate.require_memory(needed, path)
-        return _of_parquet(file.read(), path, schema)
+        return _parquet_table(file.read(), path, schema)
 
 
-def _parquet_schema(path: Path) -> pa.Schema:
+def _parquet_schema(path: Path) -> Any:
     """Return the columns of a Parquet file, and refuse one without rows."""
-    with parquet.ParquetFile(gate.require_input(path, gate.LARGEST)) as file:
+    with _parquet.ParquetFile(gate.require_input(path, gate.LARGEST)) as file:
         schema = file.schema_arrow
-        rows = file.metadata.num_rows
+        n_rows = file.metadata.num_rows
     if any(name.startswith(_PANDAS_INDEX) for name in schema.names):
         raise InvalidDataError(
             f"{path} has an index among its columns. Write the file without it (index=False)."
         )
-    if not schema.names or rows == 0:
+    if not schema.names or n_rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
     return schema
 
 
-def _plain_texts(schema: pa.Schema) -> list[str]:
+def _plain_texts(schema: Any) -> list[str]:
     """Return the columns of text and bytes without categories, whose cells are stored one by one."""
-    texts = (TEXT_TYPE, "bytes")
-    return [
-        one.name
-        for one in schema
-        if _type_of(one.type) in texts and not types.is_dictionary(one.type)
-    ]
+    # Categories of bytes are of another type; those of text are text.
+    names = list[str]()
+    for column in schema:
+        is_text = _type_of(column.type) in (TEXT_TYPE, "bytes")
+        if is_text and not _types.is_dictionary(column.type):
+            names.append(column.name)
+    return names
 
 
-def _of_parquet(rows: pa.Table, path: Path, schema: pa.Schema) -> Table:
-    columns = ((name, (rows.column(name), schema.field(name).type)) for name in rows.schema.names)
-    return _table(path.name, columns, lambda one: _arrow_column(*one))
+def _parquet_table(rows: Any, path: Path, schema: Any) -> Table:
+    columns = list[tuple[str, _ReadColumn]]()
+    for name in rows.schema.names:
+        kind = schema.field(name).type
+        columns.append((name, partial(_arrow_column, rows.column(name), kind)))
+    return _table(path.name, columns)
 
 
 def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
@@ -445,25 +473,27 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
     refusal = f"{path} is not a readable Parquet file"
     if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
         raise InvalidDataError(f"{refusal}. For other tables, use read_table.")
-    schema = _quietly(lambda: _parquet_schema(path), refusal)
+    schema = _quietly(partial(_parquet_schema, path), refusal)
+
+    def open_file() -> Any:
+        # With `pre_buffer`, all that was read would stay in memory until the file is closed.
+        return _parquet.ParquetFile(
+            gate.require_input(path, gate.LARGEST),
+            read_dictionary=_plain_texts(schema),
+            buffer_size=_BUFFER,
+            pre_buffer=False,
+        )
 
     def tables(names: Sequence[str]) -> Iterator[Table]:
-        def opened() -> parquet.ParquetFile:
-            # With `pre_buffer`, all that was read would stay in memory until the file is closed.
-            return parquet.ParquetFile(
-                gate.require_input(path, gate.LARGEST),
-                read_dictionary=_plain_texts(schema),
-                buffer_size=_BUFFER,
-                pre_buffer=False,
-            )
-
-        with _quietly(opened, refusal) as file:
-            batches = file.iter_batches(rows_at_once, columns=list(names))
-            while (batch := _quietly(lambda: next(batches, None), refusal)) is not None:
+        with _quietly(open_file, refusal) as file:
+            batches = file.iter_batches(rows_at_once, columns=[*names])
+            while True:
+                batch = _quietly(partial(next, batches, None), refusal)
+                if batch is None:
+                    return
                 if batch.num_rows:
-                    yield _of_parquet(
-                        pa.Table.from_batches([batch]).select(list(names)), path, schema
-                    )
+                    rows = _arrow.Table.from_batches([batch])
+                    yield _parquet_table(rows.select([*names]), path, schema)
 
     return Batches(path.name, tuple(schema.names), tables)
 
@@ -480,7 +510,6 @@ def as_batches(rows: Any) -> Batches | None:
         return rows
     if not _library(rows).startswith("dask") or not hasattr(rows, "get_partition"):
         return None
-
     names = tuple(map(str, rows.columns))
     if len(set(names)) < len(names):
         raise InvalidDataError(_TWICE)
@@ -498,18 +527,23 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     """
     if isinstance(rows, Table):
         return rows
-    if isinstance(rows, Mapping):
-        kept = [name for name in rows if names is None or name in names]
-        return Table("", {str(name): _array(rows[name], str(name)) for name in kept})
-    return _frame_table(rows, names) if _is_frame(rows) else None
+    if is_mapping(rows):
+        columns = dict[str, Cells]()
+        for name in rows:
+            if names is None or name in names:
+                columns[str(name)] = _array(rows[name], str(name))
+        return Table("", columns)
+    if _is_frame(rows):
+        return _frame_table(rows, names)
+    return None
 
 
-def is_lazy(rows: Any) -> bool:
+def is_lazy(rows: object) -> bool:
     """Return whether rows are computed again, perhaps in another order, whenever they are looked at."""
+    if not _is_frame(rows):
+        return False
     in_memory = _library(rows) in ("polars", "pyarrow") or hasattr(rows, "iloc")
-    return _is_frame(rows) and (
-        not in_memory or any(hasattr(type(rows), name) for name in _COMPUTED)
-    )
+    return not in_memory or _computing_method(rows) is not None
 
 
 def column_array(values: Any) -> Any:
@@ -519,38 +553,47 @@ def column_array(values: Any) -> Any:
         return columns[0] if len(columns) == 1 else values
     refusal = "A column cannot be read"
     if _library(values) == "pandas" and hasattr(values, "iloc"):
-        return _quietly(lambda: _pandas_column(values), refusal).cells
-    if isinstance(values, pa.Array) or hasattr(values, "__arrow_c_stream__"):
-        chunks = [values] if isinstance(values, pa.Array) else values
-        return _quietly(lambda: _arrow_column(pa.chunked_array(chunks)), refusal).cells
-    return values
+        return _quietly(partial(_pandas_column, values), refusal).cells
+    if isinstance(values, _arrow.Array):
+        values = [values]
+    elif not hasattr(values, "__arrow_c_stream__"):
+        return values
+    return _quietly(lambda: _arrow_column(_arrow.chunked_array(values)), refusal).cells
 
 
-def _library(rows: Any) -> str:
-    found = [kind.__module__.lstrip("_").partition(".")[0] for kind in type(rows).__mro__]
-    return "pandas" if "pandas" in found else found[0]
+def _library(rows: object) -> str:
+    names = [kind.__module__.lstrip("_").partition(".")[0] for kind in type(rows).__mro__]
+    return "pandas" if "pandas" in names else names[0]
 
 
-def _is_frame(rows: Any) -> bool:
-    kind = type(rows)
-    return hasattr(kind, "columns") and any(
-        hasattr(kind, name) for name in ("__arrow_c_stream__", *_COMPUTED)
-    )
+def _is_frame(rows: object) -> bool:
+    exports = hasattr(type(rows), "__arrow_c_stream__") or _computing_method(rows) is not None
+    return hasattr(type(rows), "columns") and exports
+
+
+def _computing_method(rows: object) -> str | None:
+    """Return the name of the method that computes rows, if they are not in memory."""
+    for name in ("collect", "compute"):
+        if hasattr(type(rows), name):
+            return name
+    return None
 
 
 def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
     refusal = "The rows cannot be computed"
-    for name in _COMPUTED:
-        if hasattr(type(rows), name):
-            rows = _quietly(getattr(rows, name), refusal)
-            break
+    method = _computing_method(rows)
+    if method is not None:
+        rows = _quietly(getattr(rows, method), refusal)
+    columns = list[tuple[str, _ReadColumn]]()
     if _library(rows) == "pandas":
-        columns = ((str(name), rows.iloc[:, place]) for place, name in enumerate(rows.columns))
-        return _table("", columns, _pandas_column, names)
+        for place, name in enumerate(rows.columns):
+            columns.append((str(name), partial(_pandas_column, rows.iloc[:, place])))
+        return _table("", columns, names)
     in_order = _library(rows) == "duckdb"  # all its categories
-    frame = _quietly(lambda: pa.table(rows), refusal)
-    columns = zip(frame.schema.names, frame.columns, strict=True)
-    return _table("", columns, lambda one: _arrow_column(one, in_order=in_order), names)
+    frame = _quietly(partial(_arrow.table, rows), refusal)
+    for name, values in zip(frame.schema.names, frame.columns, strict=True):
+        columns.append((name, partial(_arrow_column, values, in_order=in_order)))
+    return _table("", columns, names)
 
 
 class _Column(NamedTuple):
@@ -559,24 +602,26 @@ class _Column(NamedTuple):
     order: Names = ()  # of the categories, if they have one
 
 
+_ReadColumn = Callable[[], _Column]
+
+
 def _table(
     source: str,
-    columns: Iterable[tuple[str, Any]],
-    read: Callable[[Any], _Column],
+    columns: Iterable[tuple[str, _ReadColumn]],
     names: Collection[str] | None = None,
 ) -> Table:
     cells = dict[str, Cells]()
     orders = dict[str, Names]()
     kinds = dict[str, str]()
-    for name, values in columns:
+    for name, read in columns:
         if name in cells:
             raise InvalidDataError(_TWICE)
         if names is None or name in names:
-            cells[name], kinds[name], order = _quietly(
-                lambda one=values: read(one), f"Column '{name}' cannot be read"
-            )
-            if order:
-                orders[name] = order
+            column = _quietly(read, f"Column '{name}' cannot be read")
+            cells[name] = column.cells
+            kinds[name] = column.type
+            if column.order:
+                orders[name] = column.order
     return Table(source, cells, orders, kinds)
 
 
@@ -586,11 +631,12 @@ def _pandas_column(series: Any) -> _Column:
         cells = series.to_numpy(dtype=object)
         return _Column(cells, _type_of_cells(cells))
     if not hasattr(series.dtype, "categories"):
-        return _arrow_column(pa.table({"": series}).column(0))
-    known = [*series.cat.categories]
-    kind = _of_categories(_type_of_cells(np.array(known, dtype=object)))
-    order = tuple(map(cell_text, known)) if series.cat.ordered else ()
-    return _Column(_coded(known, series.cat.codes.to_numpy()), kind, order)
+        return _arrow_column(_arrow.table({"": series}).column(0))
+    categories = [*series.cat.categories]
+    kind = _type_of_categories(_type_of_cells(np.array(categories, dtype=object)))
+    order = categories if series.cat.ordered else ()
+    cells = _cells_of_codes(categories, series.cat.codes.to_numpy())
+    return _Column(cells, kind, tuple(map(cell_text, order)))
 
 
 def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _Column:
@@ -598,66 +644,63 @@ def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _
 
     Its `kind` is that of the values, unless they are coded because each different text of a file is stored once.
     """
-    found = values.type if kind is None else kind
-    coded = values if types.is_dictionary(values.type) else None
-    if _type_of(found) == TEXT_TYPE and coded is None:
-        coded = values.cast(pa.large_string()).dictionary_encode()
-    if coded is not None:
-        chunks = [np.empty(0, dtype=object)]
-        for chunk in coded.chunks:
-            codes = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy()
-            chunks.append(_coded(chunk.dictionary.to_pylist(), codes))
-        has_order = (
-            types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
-        )
-        order = coded.unify_dictionaries().chunk(0).dictionary.to_pylist() if has_order else ()
-        return _Column(np.concatenate(chunks), _type_of(found), tuple(map(cell_text, order)))
-    is_plain = types.is_integer(found) or types.is_boolean(found)
-    if types.is_timestamp(found) or types.is_date(found):
+    if kind is None:
+        kind = values.type
+    name = _type_of(kind)
+    is_coded = _types.is_dictionary(values.type)
+    if name == TEXT_TYPE and not is_coded:
+        values = values.cast(_arrow.large_string()).dictionary_encode()
+        is_coded = True
+    if is_coded:
+        parts = [np.empty(0, dtype=object)]
+        for chunk in values.chunks:
+            codes = chunk.indices.cast(_arrow.int64()).fill_null(-1).to_numpy()
+            parts.append(_cells_of_codes(chunk.dictionary.to_pylist(), codes))
+        order = ()
+        has_order = _types.is_dictionary(kind) and (in_order or kind.ordered)
+        if has_order and values.num_chunks > 0:
+            order = values.unify_dictionaries().chunk(0).dictionary.to_pylist()
+        return _Column(np.concatenate(parts), name, tuple(map(cell_text, order)))
+    is_filled = not values.null_count
+    if _types.is_timestamp(kind) or _types.is_date(kind):
         cells = values.to_numpy().astype("datetime64[us]")
-    elif types.is_floating(found) or (is_plain and not values.null_count):
+    elif _types.is_floating(kind) or (is_filled and name in ("integer", TRUTH_TYPE)):
         cells = values.to_numpy()
     else:
         cells = np.fromiter(values.to_pylist(), dtype=object, count=len(values))
-    return _Column(cells, _type_of(found))
+    return _Column(cells, name)
 
 
-def _coded(known: list[Any], codes: Array) -> Cells:
+def _cells_of_codes(categories: list[Any], codes: Array) -> Cells:
     """Return the cell of each code; -1 stands for an empty one."""
-    cells = [cell if isinstance(cell, str | bytes) else cell_text(cell) for cell in known]
+    cells = [cell if isinstance(cell, str | bytes) else cell_text(cell) for cell in categories]
     return np.array([*cells, None], dtype=object)[codes]
 
 
 def _type_of(kind: Any) -> str:
     """Return a type of PyArrow in one word: types that hold the same values of other people's cells are one."""
-    if types.is_dictionary(kind):
-        return _of_categories(_type_of(kind.value_type))
-    if types.is_timestamp(kind):
+    if _types.is_dictionary(kind):
+        return _type_of_categories(_type_of(kind.value_type))
+    if _types.is_timestamp(kind):
         return f"{_MOMENT} in {kind.tz}" if kind.tz else _MOMENT
-    word = re.sub("^large_|[^a-z].*", "", str(kind))
-    if types.is_decimal(kind):
+    if _types.is_decimal(kind):
         return str(kind)  # the first cells may have chosen how many digits the others keep
-    return "integer" if types.is_integer(kind) else _WORDS.get(word, word)
+    if _types.is_integer(kind):
+        return "integer"
+    word = re.sub("^large_|[^a-z].*", "", str(kind))
+    return _WORDS.get(word, word)
 
 
-def _of_categories(within: str) -> str:
-    return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"{_CATEGORIES}{within}"
+def _type_of_categories(kind: str) -> str:
+    return TEXT_TYPE if kind in (TEXT_TYPE, _EMPTY) else f"{_CATEGORIES}{kind}"
 
 
 def _type_of_cells(cells: Cells) -> str:
     """Return the type of the cells of an array; of objects, by those that are filled."""
     if cells.dtype != object:
-        known = {
-            "M": _MOMENT,
-            "i": "integer",
-            "u": "integer",
-            "b": TRUTH_TYPE,
-            "U": TEXT_TYPE,
-            "T": TEXT_TYPE,
-        }
-        return known.get(cells.dtype.kind, cells.dtype.name)
-    kinds = {type(cell) for cell in cells.tolist() if not is_missing(cell)}
-    names = {*map(_type_of_cell, kinds)}
+        return _KINDS.get(cells.dtype.kind, cells.dtype.name)
+    filled: list[object] = [cell for cell in cells.tolist() if not is_missing(cell)]
+    names = {_type_of_cell(kind) for kind in set(map(type, filled))}
     if names == {"integer", "float64"}:
         return "float64"
     if not names:
@@ -665,29 +708,28 @@ def _type_of_cells(cells: Cells) -> str:
     return names.pop() if len(names) == 1 else _SEVERAL
 
 
-def _type_of_cell(kind: type) -> str:
-    for of, name in (
-        (bool | np.bool_, TRUTH_TYPE),
-        (str, TEXT_TYPE),
-        (Integral, "integer"),
-        (datetime, _MOMENT),
-    ):
-        if issubclass(kind, of):
-            return name
+def _type_of_cell(kind: type[object]) -> str:
+    if issubclass(kind, bool | np.bool_):
+        return TRUTH_TYPE
+    if issubclass(kind, str):
+        return TEXT_TYPE
+    if issubclass(kind, Integral):
+        return "integer"
+    if issubclass(kind, datetime):
+        return _MOMENT
     return "float64" if kind is float else kind.__name__.lower()
 
 
 def _array(cells: Any, name: str) -> Cells:
-    found = column_array(cells)
-    if not isinstance(found, np.ndarray):
-        found = np.asarray(found, dtype=object)
-    if found.ndim != 1:
+    column = column_array(cells)
+    array = column if is_array(column) else np.asarray(column, dtype=object)
+    if array.ndim != 1:
         raise InvalidDataError(
-            f"Column '{name}' must hold one cell per row. Got shape {found.shape}."
+            f"Column '{name}' must hold one cell per row. Got shape {array.shape}."
         )
-    if found.dtype.kind == "M":
-        return found.astype("datetime64[us]")
-    return found if found.dtype.kind in "biuf" else found.astype(object)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[us]")
+    return array if array.dtype.kind in "biuf" else array.astype(object)
 
 
 def _quietly(read: Callable[[], _Read], refusal: str) -> _Read:
@@ -697,14 +739,12 @@ def _quietly(read: Callable[[], _Read], refusal: str) -> _Read:
     except InvalidDataError:
         raise
     except Exception as error:
-        refusal += f" ({type(error).__name__})"
-        if (
-            isinstance(error, OSError)
-            and error.filename is not None
-            and refusal.startswith(str(error.filename))
-        ):
-            refusal = f"{error.filename} cannot be read: {error.strerror}"
-    raise InvalidDataError(f"{refusal}.")
+        cause = f"{refusal} ({type(error).__name__})"
+        if isinstance(error, OSError) and error.filename is not None:
+            name = str(error.filename)
+            if refusal.startswith(name):
+                cause = f"{name} cannot be read: {error.strerror}"
+    raise InvalidDataError(f"{cause}.")
 
 
 def is_number(text: str) -> bool:
@@ -716,7 +756,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def is_missing(cell: Any) -> bool:
+def is_missing(cell: object) -> bool:
     """Return whether a cell is empty: None, NaN, NaT or blank text."""
     if cell is None or (isinstance(cell, str) and not cell.strip()):
         return True
@@ -737,10 +777,10 @@ def cell_text(cell: Any) -> str:
         if is_missing(cell):
             return ""
         # As all cells are beside a complex one.
-        if isinstance(cell, complex | np.complexfloating) and not cell.imag:
+        if isinstance(cell, _COMPLEX) and not cell.imag:
             cell = cell.real
         # Those of less precision are spelled shorter than in a column of them.
-        if isinstance(cell, np.floating):
+        if isinstance(cell, _FLOATING):
             cell = float(cell)
         if isinstance(cell, timedelta):  # of whatever library
             return str(timedelta(cell.days, cell.seconds, cell.microseconds))

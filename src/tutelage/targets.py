@@ -21,7 +21,6 @@ from tutelage._internal.typing import (
     Array,
     FloatArray,
     IntArray,
-    Mask,
     is_array,
     is_mapping,
     is_series,
@@ -144,36 +143,27 @@ class Goal:
         weights = np.ones(len(truth))
         if sample_weight is not None:
             weights = np.asarray(sample_weight)
-        if self.ranks:
-            return self._score_of_ranking(
-                truth == self.positive, chances[:, self.positive], weights
-            )
-        right = weights * (chances.argmax(axis=1) == truth)
-        if self.name == "accuracy":
-            return float(right.sum() / weights.sum())
-        rows_of_class = np.bincount(truth, weights)
-        right_of_class = np.bincount(truth, right)
-        occurs = rows_of_class > 0
-        return float(np.mean(right_of_class[occurs] / rows_of_class[occurs]))
-
-    def _score_of_ranking(
-        self,
-        is_positive: Mask,
-        chances: FloatArray,
-        weights: FloatArray,
-    ) -> float:
-        # is_positive, chances, weights: (rows,)
+        if not self.ranks:
+            right = weights * (chances.argmax(axis=1) == truth)
+            if self.name == "accuracy":
+                return float(right.sum() / weights.sum())
+            rows_of_class = np.bincount(truth, weights)
+            right_of_class = np.bincount(truth, right)
+            occurs = rows_of_class > 0
+            return float(np.mean(right_of_class[occurs] / rows_of_class[occurs]))
+        is_positive = truth == self.positive
+        chance = chances[:, self.positive]
         positive = weights * is_positive
         if not positive.any():
             return 0.0
         if not self._share:
             precision = _metrics.average_precision_score
-            return float(precision(is_positive, chances, sample_weight=weights))
+            return float(precision(is_positive, chance, sample_weight=weights))
         # Of rows with equal scores, as large a share is positive as of all of them.
-        _, group = np.unique(-chances, return_inverse=True)
-        rows_so_far: Array = np.cumsum(np.bincount(group, weights))
-        positive_so_far: Array = np.cumsum(np.bincount(group, positive))
-        limit = self._share * rows_so_far[-1]
+        _, group = np.unique(-chance, return_inverse=True)
+        rows_so_far = np.cumsum(np.bincount(group, weights))
+        positive_so_far = np.cumsum(np.bincount(group, positive))
+        limit = float(self._share * rows_so_far[-1])
         rows = np.array([0, *rows_so_far], np.float64)
         positive = np.array([0, *positive_so_far], np.float64)
         positive_found = np.interp(limit, rows, positive)
@@ -493,19 +483,15 @@ class Numbers:
                 quote(ends),
                 "Take both from public knowledge, not from private rows.",
             )
-        low, high = map(_plain_number, ends)
+        low, high = ends
         if low < -_LARGEST or high > _LARGEST:
             raise InvalidParameterError("PATERegressor.target_range", "be between -2**53 and 2**53")
-        return cls(low=low, high=high, question=question)
+        return cls(low=_plain_number(low), high=_plain_number(high), question=question)
 
     @property
     def names(self) -> Array:
         """The ends of the range."""
         return np.array([self.low, self.high])
-
-    def merged_labels(self, labels: Any) -> IntArray:
-        """Return numbers as whole steps of the range; those beyond its ends count as these."""
-        return self.private(labels)
 
     def check(self, labels: object) -> None:
         """Refuse nothing more than `merged_labels` does."""
@@ -517,6 +503,8 @@ class Numbers:
     def private(self, labels: Any, /) -> IntArray:
         """Return numbers as whole steps of the range; those beyond its ends count as these."""
         return self._steps(numbers_of(labels))
+
+    merged_labels = private
 
     def public(self, labels: Any, n_rows: int, /) -> IntArray:
         """Return the numbers of public rows as whole steps of the range."""
@@ -533,11 +521,10 @@ class Numbers:
 
 
 def _is_range(ends: Any) -> bool:
-    is_pair = isinstance(ends, _SEQUENCE) and not isinstance(ends, str) and len(ends) == 2
-    if not is_pair or not all(isinstance(end, int | float | np.number) for end in ends):
+    if not isinstance(ends, _SEQUENCE) or len(ends) != 2:
         return False
-    low, high = ends
-    return bool(low < high)
+    are_numbers = all(isinstance(end, int | float | np.number) for end in ends)
+    return are_numbers and bool(ends[0] < ends[1])
 
 
 def _plain_number(end: Any) -> int | float:
@@ -616,19 +603,13 @@ Encoding = ClassCodes | Numbers
 
 def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
-    numbers = None
     # Such as one of a cell, which may quote it.
     with suppress(Exception), np.errstate(all="ignore"):
         column = np.asarray(column_array(cells))
-        if not _has_dates(column):
-            numbers = column.astype(np.float64)
-    if numbers is None or numbers.ndim != 1 or not np.all(np.isfinite(numbers)):
-        raise InvalidDataError(NO_NUMBERS.format(named))
-    return numbers
-
-
-def _has_dates(column: Array) -> bool:
-    """Return whether cells are dates, durations or complex numbers, which numpy would make numbers of."""
-    if column.dtype != object:
-        return column.dtype.kind in "cmM"
-    return any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in column)
+        has_dates = column.dtype.kind in "cmM"
+        if column.dtype == object:
+            has_dates = any(isinstance(cell, np.datetime64 | np.timedelta64) for cell in column)
+        numbers = column.astype(np.float64)
+        if not has_dates and numbers.ndim == 1 and np.all(np.isfinite(numbers)):
+            return numbers
+    raise InvalidDataError(NO_NUMBERS.format(named))

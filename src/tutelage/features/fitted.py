@@ -267,10 +267,6 @@ class PublicEncoder(_Vouched):
             features = self.encode(rows)
         return _dense_features(features, len(rows), "PublicEncoder")
 
-    def keeps_nothing(self) -> bool:
-        """Return True: it is the user's statement."""
-        return True
-
     @property
     def _part_name(self) -> str:
         return getattr(self.encode, "__name__", type(self.encode).__name__)

@@ -6,7 +6,7 @@ is chosen from public rows, and from how much noise the sum will have.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,16 +42,6 @@ _SIZES = (1e-60, 1e60)
 # Assumed signal of the features, which noise is weighed against: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
 _EXPLAINED, _POWER = 0.3, 0.8
-
-
-class _KernelWeights(NamedTuple):
-    """A kernel in steps of the grid: `linear` times inner product by `size`, and `gaussian` times each Gaussian."""
-
-    step: float
-    size: float
-    linear: float
-    gaussian: float
-    widths: tuple[float, ...]
 
 
 @final
@@ -104,36 +94,36 @@ class PublicKernel(PublicFeatureMap):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the likeness of each row to each landmark, shape (rows, landmarks)."""
         self._check()  # again, for `set_params` and files do not construct a map
-        weights = self.weights
+        linear, gaussian, widths = self.weights
 
         def likeness(rows: Matrix) -> FloatArray:
             # rows: (rows, columns); wide, total: (rows, landmarks)
             rows = _on_grid(rows, self.center, self.reach)
             wide = squared_distances(rows, self.points)
-            wide /= -2 * weights.widths[-1] ** 2
+            wide /= -2 * widths[-1] ** 2
             np.exp(wide, out=wide)  # in place: new memory would take as long as the rest
             total = np.square(wide * wide)  # the Gaussian of half the width is the fourth power
             total += wide
-            total *= weights.gaussian
+            total *= gaussian
             products = rows @ self.points.T
-            total += np.multiply(products, weights.linear / weights.size, out=wide)
+            total += np.multiply(products, linear, out=wide)
             return total
 
         rows = finite_rows(X, len(self.center), "PublicKernel")
         return in_chunks(likeness, rows)
 
     @property
-    def weights(self) -> _KernelWeights:
-        """How the kernel adds up, for rows in whole steps of the grid."""
-        step = _step(self.center, self.reach)
+    def step(self) -> float:
+        """Width of a step of the grid."""
+        return _step(self.center, self.reach)
+
+    @property
+    def weights(self) -> tuple[float, float, tuple[float, ...]]:
+        """The weight of the inner product, that of each Gaussian, and their widths, in steps of the grid."""
         lengths = (self.points**2).sum(axis=1)
-        return _KernelWeights(
-            step,
-            size=max(float(np.median(lengths)), 1.0),
-            linear=_LINEAR,
-            gaussian=(1 - _LINEAR) / len(_SCALES),
-            widths=tuple(scale * self.distance / step for scale in _SCALES),
-        )
+        size = max(float(np.median(lengths)), 1.0)
+        widths = tuple(scale * self.distance / self.step for scale in _SCALES)
+        return _LINEAR / size, (1 - _LINEAR) / len(_SCALES), widths
 
     def _check(self) -> None:
         """Refuse parameters with which a row's features would not be finite, or not of that row alone."""
@@ -223,7 +213,7 @@ def ballot_features(
     with one_thread("blas"):  # or the last bits would depend on the machine's load
         likeness = kernel.transform(values)
         center = likeness.mean(axis=0)
-        landmarks = kernel.points * kernel.weights.step + kernel.center
+        landmarks = kernel.points * kernel.step + kernel.center
         among_landmarks = kernel.transform(landmarks)
         directions = _ballot_directions(likeness - center, among_landmarks, noise)
     projection = PublicProjection(center, directions, reach_of(likeness, center))
@@ -239,7 +229,7 @@ def _nearest_landmark(kernel: PublicKernel, rows: Matrix) -> float:
     distances = squared_distances(points, kernel.points)
     nearest = np.where(distances > 0, distances, np.inf).min(axis=1)
     steps = float(np.sqrt(np.median(nearest)))
-    return steps * _step(kernel.center, kernel.reach) / kernel.distance
+    return steps * kernel.step / kernel.distance
 
 
 def _ballot_directions(

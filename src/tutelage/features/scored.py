@@ -68,6 +68,27 @@ class _Labeled(NamedTuple):
         fold[by_class] = np.arange(len(order)) % _FOLDS
         return fold
 
+    def scores(
+        self,
+        fit: "_Fit",
+        fold: IntArray,
+        without: tuple[int, ...],
+        places: IntArray,
+    ) -> FloatArray:
+        """Return the scores of some rows by a model of the labels in the folds, but for those left out."""
+        is_left_out = np.isin(fold, (ABSTAIN, *without))
+        model = fit(self.at(~is_left_out))
+        return model.scores(self.rows[places], self.seen[places])
+
+    def scores_apart(self, fit: "_Fit", fold: IntArray) -> FloatArray:
+        """Return the scores of each row by a model of the other folds; a row in no fold counts as in the first."""
+        apart = np.zeros((len(self.labels), self.n_classes))
+        for number in range(_FOLDS):
+            places = np.flatnonzero(np.maximum(fold, 0) == number)
+            if len(places):
+                apart[places] = self.scores(fit, fold, (number,), places)
+        return apart
+
 
 class PublicModel(NamedTuple):
     """A classifier that was fitted to public rows: a logistic regression or trees; its scores are exact by row."""
@@ -136,17 +157,9 @@ class ScoredRows(PublicFeatureMap):
         public = _Labeled(rows, seen, labels, n_classes)
         order = np.random.default_rng(0).permutation(np.flatnonzero(known))
         fold = public.folds(order)
-        scored_with = np.where(
-            known, fold, 0
-        )  # rows without a label, by the model of the first fold
         trials = list[tuple[float, float, _Fit, FloatArray]]()
         for fit in _fits(rows, known):
-            apart = np.zeros((len(labels), n_classes))
-            for number in range(_FOLDS):
-                is_scored = scored_with == number
-                if is_scored.any():
-                    model = fit(public.at(known & (fold != number)))
-                    apart[is_scored] = model.scores(rows[is_scored], seen[is_scored])
+            apart = public.scores_apart(fit, fold)
             sharpness, surprise = _sharpness(apart[known], labels[known])
             trials.append((surprise, sharpness, fit, apart))
         _, sharpness, fit, apart = min(trials, key=lambda trial: trial[0])
@@ -200,17 +213,8 @@ class Start(NamedTuple):
         fold = public.folds(order)
         parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
 
-        def scores_by(
-            fit: _Fit,
-            without: tuple[int, ...],
-            places: IntArray,
-        ) -> FloatArray:
-            is_left_out = np.isin(fold, (ABSTAIN, *without))
-            model = fit(public.at(~is_left_out))
-            return model.scores(rows[places], seen[places])
-
         def surprise_by(fit: _Fit) -> float:
-            scores = scores_by(fit, (0,), parts[0])
+            scores = public.scores(fit, fold, (0,), parts[0])
             _, surprise = _sharpness(scores, labels[parts[0]])
             return surprise
 
@@ -218,18 +222,15 @@ class Start(NamedTuple):
         if n_classes > _MOST_CLASSES and _fit_trees in fits:
             fits.remove(_fit_trees)
         best = min(fits, key=surprise_by)
-        apart = np.zeros((len(labels), n_classes))
-        scored_with = np.maximum(fold, 0)  # rows that are not dealt are scored as the first part is
-        for number in range(_FOLDS):
-            places = np.flatnonzero(scored_with == number)
-            apart[places] = scores_by(best, (number,), places)
+        apart = public.scores_apart(best, fold)
         sharpness, _ = _sharpness(apart[order], labels[order])
         apart = _sharpened_scores(apart, sharpness)
 
         def apart_from(*pair: int) -> FloatArray:
             places = np.concatenate([parts[number] for number in pair])
             scores = apart.copy()
-            scores[places] = _sharpened_scores(scores_by(best, pair, places), sharpness)
+            scores_of_pair = public.scores(best, fold, pair, places)
+            scores[places] = _sharpened_scores(scores_of_pair, sharpness)
             return scores
 
         first = apart_from(0, 1)

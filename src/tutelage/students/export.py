@@ -407,14 +407,14 @@ def _projection(part: PublicProjection, rows: _Node) -> _Node:
 
 
 def _kernel(part: PublicKernel, rows: _Node) -> _Node:
-    by = part.weights
+    linear, gaussian, widths = part.weights
     levels = distance_levels(len(part.center), EXACT_FLOAT64)
-    on_grid = rows.on_grid(part.center, by.step, levels)
+    on_grid = rows.on_grid(part.center, part.step, levels)
     products = on_grid @ part.points.T
     distances = products * -2 + (part.points**2).sum(axis=1) + (on_grid * on_grid).sums()
-    kernel = products * (by.linear / by.size)
-    for width in by.widths:
-        kernel = kernel + (distances / (-2 * width**2)).Exp() * by.gaussian
+    kernel = products * linear
+    for width in widths:
+        kernel = kernel + (distances / (-2 * width**2)).Exp() * gaussian
     return kernel
 
 
