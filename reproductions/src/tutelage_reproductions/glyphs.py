@@ -10,7 +10,7 @@ References
    1998, where the deskewed digits are.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.pipeline import make_pipeline
 
+from tutelage._internal.records import settable
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -87,7 +88,7 @@ def glyph_features(
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class GlyphGradients(PublicFeatureMap):
     """Histograms of stroke directions in the cells of an image, after its ink was moved to the middle and set upright.
 
@@ -229,7 +230,7 @@ def neighbor_covariance(
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicDiffusion(PublicFeatureMap):
     """Where a row lies on the shape that public rows form: rows joined by chains of neighbors come together.
 

@@ -47,6 +47,12 @@ def by_keywords(kind: type[Made]) -> type[Made]:
     )(kind)
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def settable(kind: type[Made]) -> type[Made]:
+    """Make a class a record whose fields can be set, which equals itself alone and has no `repr` of its own."""
+    return dataclass(eq=False, repr=False)(kind)
+
+
 def settle(record: object, name: str, check: Callable[..., object], *limits: object) -> None:
     """Check a setting of a record while it is made, and keep what the check returns."""
     object.__setattr__(

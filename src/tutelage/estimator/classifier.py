@@ -1,7 +1,7 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -11,6 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.records import settable
 from tutelage.estimator.base import Estimator
 from tutelage.estimator.inputs import Rows, labeled
 from tutelage.estimator.parameters import naming_unknown
@@ -33,7 +34,7 @@ def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
     return student is None or hasattr(student, "predict_proba")
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class PATEClassifier(ClassifierMixin, Estimator):
     """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 

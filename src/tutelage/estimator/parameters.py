@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
-from tutelage._internal.records import by_keywords
+from tutelage._internal.records import by_keywords, settable
 from tutelage._internal.validation import (
     integer_at_least,
     nearest,
@@ -169,7 +169,7 @@ def _place_of(name: str, known: list[str]) -> str:
     return nearest(name, known)
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class Parameters(BaseEstimator):
     """The parameters that both estimators have; `PATEClassifier` documents them."""
 

@@ -1,7 +1,7 @@
 """PATE for numbers: private rows and a public schema in, a publishable table of effects out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.records import settable
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
@@ -28,7 +29,7 @@ from tutelage.targets import NO_NUMBERS, Numbers, numbers_of
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PATERegressor(RegressorMixin, Estimator):
     """Learn to predict a number from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 

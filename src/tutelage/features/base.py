@@ -130,7 +130,7 @@ def require_public_map(features: object, owner: str, name: str = "features") -> 
     return cast("FeatureMap", features)
 
 
-def chain(*feature_maps: object) -> Pipeline:
+def chain(*feature_maps: object) -> Any:
     """Return the pipeline of these maps, one after the other; None stands for no map."""
     steps = list[Any]()
     for feature_map in feature_maps:

@@ -6,7 +6,7 @@ the code −1.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from typing import Any, NamedTuple, Self, final
 
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import InputTags, Tags, TargetTags
 
-from tutelage._internal.records import Entries, Names, frozen
+from tutelage._internal.records import Entries, Names, frozen, settable
 from tutelage._internal.typing import Array, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal, quote
 from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private, parts_of
@@ -51,7 +51,7 @@ from tutelage.tables import (
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicColumns(PublicFeatureMap):
     """Turns named columns into a matrix of numbers, as learned from a public table.
 

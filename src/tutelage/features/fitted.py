@@ -7,7 +7,7 @@ from.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any, Self, cast, final
 
@@ -35,6 +35,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from tutelage._internal.records import settable
 from tutelage._internal.typing import Array, FloatArray, Matrix, is_array
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, Problem, literal
 from tutelage.features.base import (
@@ -79,7 +80,7 @@ class _Vouched(PublicFeatureMap):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicTransformer(_Vouched):
     """A transformer of scikit-learn that was fitted on public rows; made by `learn`.
 
@@ -221,7 +222,7 @@ class PublicTransformer(_Vouched):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicEncoder(_Vouched):
     """A function from rows to features whose weights are public, such as a network that was trained on public images.
 

@@ -4,7 +4,7 @@ Directions of edges, counted by cell, are histograms of oriented gradients (Dala
 gradients for human detection", CVPR 2005).
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from math import prod
 from typing import NamedTuple, final
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.records import settable
 from tutelage._internal.typing import Array, FloatArray, Matrix, is_series
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -28,7 +29,7 @@ _LEAST_SPREAD = 1 / 40  # of that along the first axis: an axis with less is mos
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class EdgesAndLevels(PublicFeatureMap):
     """Histograms of edge directions in the cells of an image, beside its pixels at length one.
 

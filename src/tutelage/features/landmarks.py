@@ -5,13 +5,14 @@ is chosen from public rows, and from how much noise the sum will have.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.records import settable
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import Array, FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
@@ -45,7 +46,7 @@ _EXPLAINED, _POWER = 0.3, 0.8
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicKernel(PublicFeatureMap):
     """How alike a row is to each of some public rows, the landmarks; made by `learn`.
 
@@ -150,7 +151,7 @@ class PublicKernel(PublicFeatureMap):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class UnitBall(PublicFeatureMap):
     """Rows scaled to a length of at most one, with one more number that is the same for every row."""
 

@@ -4,7 +4,6 @@ A map is a function of public rows alone, so it may be applied to private rows, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.decomposition import PCA
 
+from tutelage._internal.records import settable
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import Array, FloatArray
 from tutelage._internal.validation import integer_at_least
@@ -20,7 +20,7 @@ from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
 from tutelage.features.rowwise import finite_rows, in_chunks, number_rows, projector, reach_of
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class PublicProjection(PublicFeatureMap):
     """Rows minus a center, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
@@ -88,7 +88,7 @@ FURTHEST = 1e6  # standard deviations: a value further out than that is moved th
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
     """Brings every column to mean 0 and standard deviation 1 of the public rows; made by `learn`.
 
@@ -120,7 +120,7 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicSteps(PublicFeatureMap):
     """Turns numbers into steps and codes into categories, all 0/1 columns; made by `learn`.
 

@@ -3,13 +3,13 @@
 The trees never see a private row while they are grown, so their prediction is a public function of one row.
 """
 
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Self, final
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from tutelage._internal.records import settable
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage.features.rowwise import in_chunks
@@ -29,7 +29,7 @@ _ARRAYS = ("feature", "threshold", "below", "value")
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicTrees:
     """Trees whose values add up to a number from 0 to 1; as arrays, of shape (trees, nodes), exact by row."""
 
@@ -96,7 +96,7 @@ class PublicTrees:
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class PublicStart:
     """Trees of public targets, and the public rows by trees that have not seen their targets."""
 

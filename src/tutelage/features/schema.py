@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, log10
 from numbers import Integral, Real
@@ -12,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.records import Entries, Names
+from tutelage._internal.records import Entries, Names, settable
 from tutelage._internal.typing import (
     Array,
     FloatArray,
@@ -66,7 +65,7 @@ _PROPOSED_BY = WeakKeyDictionary["Schema", Table]()
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class Schema(PublicFeatureMap):
     """Turns named columns into bins, as declared: no row is looked at, public or private.
 

@@ -4,7 +4,6 @@ The model never sees a private row while it is learned, so its scores are a publ
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Self, final
 
@@ -14,6 +13,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
+from tutelage._internal.records import settable
 from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
 from tutelage.exceptions import InvalidDataError
@@ -120,7 +120,7 @@ _Fit = Callable[[_Labeled], PublicModel]
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class ScoredRows(PublicFeatureMap):
     """Rows as teachers see them, and after them a score for each class, from a model of public labels."""
 
@@ -245,7 +245,7 @@ class Start(NamedTuple):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class BesideScores(PublicFeatureMap):
     """Features of rows with scores, and after them the scores."""
 

@@ -1,7 +1,7 @@
 """The default student for tables: a random forest with leaves as large as suits the noise of the labels."""
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage._internal.fitting import fit_clone
+from tutelage._internal.records import settable
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.students.base import SemiSupervisedClassifier
 
@@ -17,7 +18,7 @@ _FOLDS = 3
 _LEAST_PROBABILITY = 0.01  # a forest's 0 means less than one tree in a hundred
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class ForestStudent(SemiSupervisedClassifier):
     """A random forest of 100 trees whose leaves hold at least 1, 4 or 16 rows; noisier labels need larger leaves.
 

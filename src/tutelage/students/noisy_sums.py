@@ -1,7 +1,6 @@
 """A linear classifier in closed form, from noisy sums of what private rows of each class look like."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple, Self, final
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from tutelage._internal.records import settable
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.rowwise import projector
@@ -87,7 +87,7 @@ class Spectrum(NamedTuple):
 
 
 @final
-@dataclass(eq=False, repr=False)
+@settable
 class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     """Least squares whose moments come from two sides: features among themselves from public rows, with labels noisy.
 

@@ -1,7 +1,7 @@
 """Labels spread over the graph of a row's nearest others; each is tested by all others before it is believed."""
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
 
 from tutelage._internal.fitting import fit_clone
+from tutelage._internal.records import settable
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
@@ -121,7 +122,7 @@ _NEXT_TO_NOTHING = 0.01
 _TINY = 1e-12
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class LabelPropagationStudent(SemiSupervisedClassifier):
     """Spreads few and partly wrong labels over the graph of all public rows, then learns the answers as a classifier.
 

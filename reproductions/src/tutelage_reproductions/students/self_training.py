@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import Tags, get_tags
 
 from tutelage._internal.fitting import fit_clone
+from tutelage._internal.records import settable
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
@@ -22,7 +23,7 @@ _LEAF_SIZES = (1, 4, 16)
 _LEAST_PROBABILITY = 0.01  # a forest's 0 means less than one tree in a hundred
 
 
-@dataclass(eq=False, repr=False)
+@settable
 class SelfTrainingStudent(SemiSupervisedClassifier):
     """Learns from released labels and, where that is tested to help, from its own surest answers on unlabeled rows.
 
