@@ -35,7 +35,7 @@ from tutelage.partition import canonical_ids
 from tutelage.preflight import (
     Found,
     Sight,
-    differ_by_spelling_only,
+    _differ_by_spelling_only,
     ids_among,
     preflight,
 )
@@ -706,7 +706,7 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(tmp_path, called):
 ])  # fmt: skip
 def test_ids_that_read_alike_are_told_from_others(one, other, alike):
     assert len(set(canonical_ids([one, other]).tolist())) == 2
-    assert differ_by_spelling_only(np.array([one, other, one])) == alike
+    assert _differ_by_spelling_only(np.array([one, other, one])) == alike
 
 
 def shared(private, public) -> bool:

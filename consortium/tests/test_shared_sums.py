@@ -536,7 +536,7 @@ def test_a_check_of_columns_that_fails_keeps_no_answer_back(members, monkeypatch
     def failing(_given):
         raise ValueError
 
-    monkeypatch.setattr("tutelage_consortium.entity.told_of_columns", failing)
+    monkeypatch.setattr("tutelage_consortium.entity.warnings_of_columns", failing)
     cast_one(members, asked_by(members)[0])
     assert members.ledger(NAMES[0]).state().spent > 0
 

@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from hashlib import blake2b
-from itertools import islice
 from math import log, log2, sqrt
-from operator import eq
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -104,7 +102,7 @@ class Sight(Hidden):
     entity_ids: Array | None = None
     silos: Array | None = None
     # By the interface, where it has other names for these two.
-    named: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
     unit_is_row: bool = False  # whether the owner declared it
     noise: float | None = None  # standard deviation, in ballots
     n_people: int | None = None  # if these are only the first of more rows
@@ -114,19 +112,21 @@ class Sight(Hidden):
     # The column of the public rows of labels that the fit does not use.
     unused_labels: str | None = None
 
+    @property
+    def features(self) -> Names:
+        """Names of the feature columns, in the order of the rows."""
+        return (*self.numbers, *self.categories)
+
     def read_off(self) -> Iterator[str]:
         """Yield which columns of the schema, or range of the target, seem to be read off the private rows."""
-        ids = (
-            np.arange(len(self.labels))
-            if self.entity_ids is None
-            else canonical_ids(self.entity_ids)
-        )
-        people = np.unique(ids, return_inverse=True)[1]
-        found = dict[str, str]()
+        people: IntArray = np.arange(len(self.labels))
+        if self.entity_ids is not None:
+            _, people = np.unique(canonical_ids(self.entity_ids), return_inverse=True)
+        findings = dict[str, str]()
         for schema, rows in self.declared:
-            found |= schema.read_off(rows, people)
-        if found:
-            differences = _first_of([f"'{name}' {how}" for name, how in found.items()], "; ")
+            findings |= schema.read_off(rows, people)
+        if findings:
+            differences = _first_findings(findings, "")
             yield (
                 "Ranges and categories are published, and ε does not count what they tell of private rows. They seem "
                 f"to be read off private rows: {differences}. Write them by public knowledge: round numbers as ends, "
@@ -146,49 +146,51 @@ def preflight(sight: Sight, *, insist: bool = False) -> Found:
 
     Parameters are written ``$insist``, as in a `Problem`.
     """
-    undecided = list(_undecided_unit(sight))
-    overlaps = dict(_overlap(sight, *rows) for rows in _compared(sight))
-    found = [
-        *_hopeless(sight),
-        *(one for one, is_large in overlaps.items() if is_large),
-        *sight.read_off(),
-    ]
-    refusals = [*map(literal, found)]
-    found = [one for one, is_large in overlaps.items() if one and not is_large]
-    found += [*_ids_as_features(sight), *told_of_columns(sight), *_rare_class(sight)]
-    warned = [*map(literal, found)]
+    refusals = [*_hopeless(sight)]
+    warnings = list[str]()
+    for private, public in _rows_to_compare(sight):
+        overlap, is_large = _overlap(sight, private, public)
+        findings = refusals if is_large else warnings
+        if overlap and overlap not in findings:
+            findings.append(overlap)
+    refusals += sight.read_off()
+    warnings += [*_ids_as_features(sight), *warnings_of_columns(sight), *_rare_class(sight)]
+    refusals = [literal(refusal) for refusal in refusals]
+    warnings = [literal(warning) for warning in warnings]
     if sight.unused_labels is not None:
-        warned.append(
+        warnings.append(
             f"Column '{literal(sight.unused_labels)}' of the public rows holds labels, and the student does not learn "
             "from them. If everyone may see these labels, name it as $y_public: the student then starts from a model "
             "of them, at no cost."
         )
+    undecided = tuple(_undecided_unit(sight))
     if insist:
-        return Found(tuple(undecided), (*refusals, *warned))
-    return Found((*undecided, *(f"{one} {TO_INSIST}" for one in refusals)), tuple(warned))
+        return Found(undecided, (*refusals, *warnings))
+    return Found((*undecided, *(f"{refusal} {TO_INSIST}" for refusal in refusals)), tuple(warnings))
 
 
-def told_of_columns(sight: Sight) -> list[str]:
+def warnings_of_columns(sight: Sight) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
     scaled = list[str]()
     unlike = dict[str, str]()
     if _comparable(sight):
         scaled = _scaled_by_private_rows(sight)
         unlike = _unlike_columns(sight, scaled)
-    warned = [
+    warnings = [
         *_odd_cells(sight, unlike),
-        *_said_of(scaled, unlike),
+        *_odd_columns(scaled, unlike),
         *_odd_ids(sight),
         *_copies_of_label(sight),
     ]
-    beyond = {} if sight.schema is None else sight.schema.beyond(sight.columns)
-    if beyond:
-        differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
-        warned.append(
-            f"Private rows seem to differ from the schema in units or codes. In the private rows, {differences}. Use "
-            "the units and codes of the schema, or correct the schema by what is known publicly."
-        )
-    return warned
+    if sight.schema is not None:
+        beyond = sight.schema.beyond(sight.columns)
+        if beyond:
+            warnings.append(
+                "Private rows seem to differ from the schema in units or codes. In the private rows, "
+                f"{_first_findings(beyond)}. Use the units and codes of the schema, or correct the schema by what is "
+                "known publicly."
+            )
+    return warnings
 
 
 def few_take_part(
@@ -198,11 +200,9 @@ def few_take_part(
 ) -> str | None:
     """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
     noise = noise_of(mechanism)
-    if (
-        noise is None
-        or taking_part.all()
-        or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise
-    ):
+    if noise is None or taking_part.all():
+        return None
+    if np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
         return None
     return (
         f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
@@ -254,13 +254,13 @@ def _hopeless(sight: Sight) -> Iterator[str]:
 def _undecided_unit(sight: Sight) -> Iterator[str]:
     if sight.entity_ids is not None or sight.unit_is_row:
         return
-    found = ids_among(sight.columns)
-    if sight.n_people is not None and not found:
+    names = ids_among(sight.columns)
+    if sight.n_people is not None and not names:
         yield (
             "Rows that are read in batches are not searched for ids. Choose the privacy unit: "
             f"{_UNIT.format('the column with ids')}"
         )
-    for name in found:
+    for name in names:
         fix = _UNIT.format("this column")
         if name.startswith("column ") and name in sight.numbers:  # of an array
             fix = fix.replace("name this column", "pass this column by itself")
@@ -272,15 +272,17 @@ def _undecided_unit(sight: Sight) -> Iterator[str]:
 
 def _ids_as_features(sight: Sight) -> Iterator[str]:
     """Yield a warning for each id that the student would learn from, where each row is protected alone."""
-    for name in ids_among(sight.columns) if sight.unit_is_row else ():
-        if name in (*sight.numbers, *sight.categories):
+    if not sight.unit_is_row:
+        return
+    for name in ids_among(sight.columns):
+        if name in sight.features:
             yield (
                 f"Column '{name}' repeats as the id of a person does, and is a feature of the student, which becomes "
                 "public. Leave the column out."
             )
 
 
-def _compared(sight: Sight) -> Iterator[tuple[Matrix, Matrix]]:
+def _rows_to_compare(sight: Sight) -> Iterator[tuple[Matrix, Matrix]]:
     """Yield private rows and the public rows that are there to learn from, only score, or have proposed the schema."""
     yield sight.private, sight.public
     if sight.scored is not None:
@@ -295,23 +297,20 @@ def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
     if private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
-    rows = hashes_of_numbers(private, key)
-    others = hashes_of_numbers(public, key)
+    of_private = hashes_of_numbers(private, key)
+    of_public = hashes_of_numbers(public, key)
     names = None if sight.entity_ids is None else canonical_ids(sight.entity_ids).tolist()
-    alike = Likeness.of(rows, names, others)
-    same = (
-        len(rows) == len(others)
-        and len(set(rows)) >= _FEWEST_DISTINCT
-        and Counter(rows) == Counter(others)
-    )
-    by_chance = alike.is_chance
-    if by_chance and alike.across > 0 and alike.among_private == 0:
+    likeness = Likeness.of(of_private, names, of_public)
+    are_distinct = len(set(of_private)) >= _FEWEST_DISTINCT
+    are_same = are_distinct and Counter(of_private) == Counter(of_public)
+    by_chance = likeness.is_chance
+    if by_chance and likeness.across > 0 and likeness.among_private == 0:
         # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
         by_chance = _equal_by_columns(private, public) >= _RARE
-    if by_chance and not same:
+    if by_chance and not are_same:
         return "", False
-    beyond = alike.excess > _BEYOND
-    is_large = same or (beyond and alike.across >= _LARGE_SHARE * len(public))
+    are_many = likeness.across >= _LARGE_SHARE * len(public)
+    is_large = are_same or (are_many and likeness.excess > _BEYOND)
     share = "Many" if is_large else "Some"
     return (
         f"{share} public rows equal private rows in every feature column, while rows of different people are seldom "
@@ -323,30 +322,33 @@ def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
 
 def _equal_by_columns(private: Matrix, public: Matrix) -> float:
     """Return how many pairs of a private and a public row would be equal if columns had nothing to do with another."""
-    pairs = float(len(private) * len(public))
-    for one, other in zip(private.T, public.T, strict=True):
-        values, cells = np.unique(np.concatenate([one, other]), return_inverse=True)
-        counts = (np.bincount(part, minlength=len(values)) for part in np.split(cells, [len(one)]))
-        pairs *= float(np.prod(list(counts), axis=0, dtype=np.float64).sum()) / (
-            len(one) * len(other)
-        )
-        if pairs < _RARE:
+    n_pairs = len(private) * len(public)
+    equal = float(n_pairs)
+    for cells, of_public in zip(private.T, public.T, strict=True):
+        values, codes = np.unique(np.concatenate([cells, of_public]), return_inverse=True)
+        counts = [
+            np.bincount(part, minlength=len(values)) for part in np.split(codes, [len(cells)])
+        ]
+        equal *= float(np.prod(counts, axis=0, dtype=np.float64).sum()) / n_pairs
+        if equal < _RARE:
             break
-    return pairs
+    return equal
 
 
-def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
+def _odd_cells(sight: Sight, unlike: Mapping[str, str]) -> Iterator[str]:
     number_columns, code_columns = np.split(sight.private.T, [len(sight.numbers)])
-    numbers = zip(sight.numbers, number_columns, strict=False)
-    # Text has no NaN, and is refused later.
-    empty = [name for name, cells in numbers if cells.dtype.kind == "f" and np.isnan(cells).any()]
+    empty = list[str]()
+    for name, cells in zip(sight.numbers, number_columns, strict=False):
+        # Text has no NaN, and is refused later.
+        if cells.dtype.kind == "f" and np.isnan(cells).any():
+            empty.append(name)
     if empty and not sight.takes_empty:
         yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
             "learn from them; for others, impute inside the model, so that each uses its own rows."
         )
     coded = zip(sight.categories, code_columns, strict=False)
-    unknown = [name for name, cells in coded if UNKNOWN in cells and name not in told]
+    unknown = [name for name, codes in coded if UNKNOWN in codes and name not in unlike]
     if unknown:
         yield (
             f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "
@@ -357,11 +359,11 @@ def _odd_cells(sight: Sight, told: Mapping[str, str]) -> Iterator[str]:
 def _scaled_by_private_rows(sight: Sight) -> list[str]:
     """Return the number columns that have mean 0 and standard deviation 1, in the private rows or in all rows."""
     columns = zip(sight.numbers, sight.private.T, sight.public.T, strict=False)
-    return [
-        name
-        for name, *parts in columns
-        if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))
-    ]
+    names = list[str]()
+    for name, private, public in columns:
+        if _is_standard(private) or _is_standard(np.concatenate([private, public])):
+            names.append(name)
+    return names
 
 
 def _is_standard(cells: FloatArray) -> bool:
@@ -377,24 +379,26 @@ def _is_standard(cells: FloatArray) -> bool:
     return bool(is_standard and np.any(filled != np.rint(filled)))
 
 
-def _unlike_columns(sight: Sight, told: Collection[str]) -> dict[str, str]:
+def _unlike_columns(sight: Sight, scaled: Collection[str]) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
-    names = (*sight.numbers, *sight.categories)
-    n_tests = len(names) + 2 * len(sight.numbers)  # three of numbers, one of categories
+    n_tests = len(sight.features) + 2 * len(sight.numbers)  # three of numbers, one of categories
     level = _LEVEL / max(1, n_tests)
-    parts = (
-        rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T
-        for rows in (sight.private, sight.public)
-    )
-    found = list[tuple[float, str, str]]()
+    findings = list[tuple[float, str, str]]()
     with np.errstate(all="ignore"):
-        for name, private, public in zip(names, *parts, strict=True):
-            unlike = _unlike_numbers if name in sight.numbers else _unlike_codes
-            how = unlike(private, public, level)
-            if how is not None and name not in told:
-                found.append((*how, name))
-    found.sort(key=lambda one: -one[0])
-    return {name: how for _, how, name in found}
+        for place, name in enumerate(sight.features):
+            private = _every_nth(sight.private[:, place])
+            public = _every_nth(sight.public[:, place])
+            compare = _unlike_numbers if name in sight.numbers else _unlike_codes
+            difference = compare(private, public, level)
+            if difference is not None and name not in scaled:
+                findings.append((*difference, name))
+    findings.sort(key=lambda finding: -finding[0])
+    return {name: how for _, how, name in findings}
+
+
+def _every_nth(cells: Array) -> Array:
+    """Return some of the cells, evenly spaced."""
+    return cells[:: max(1, len(cells) // _LOOKED_AT)]
 
 
 def _comparable(sight: Sight) -> bool:
@@ -410,26 +414,27 @@ def _unlike_numbers(
     level: float,
 ) -> tuple[float, str] | None:
     """Return the size of the difference, in doublings, and its description; None without a large one."""
-    empty = np.isnan(private)
-    of_public = np.isnan(public)
-    more = np.mean(empty) - np.mean(of_public)
-    if abs(more) >= _OF_MISSING and _differ(empty, of_public, level):
+    is_empty = np.isnan(private)
+    is_empty_in_public = np.isnan(public)
+    more = np.mean(is_empty) - np.mean(is_empty_in_public)
+    if abs(more) >= _OF_MISSING and _differ(is_empty, is_empty_in_public, level):
         return log2(_MOST_FACTOR), f"has missing cells far {'more' if more > 0 else 'less'} often"
-    one = private[~empty]
-    other = public[~of_public]
-    sizes = np.abs(one[one != 0]), np.abs(other[other != 0])
-    if all(map(len, sizes)):
-        factors = np.divide(*map(_quartiles, sizes))
+    private = private[~is_empty]
+    public = public[~is_empty_in_public]
+    sizes = np.abs(private[private != 0])
+    public_sizes = np.abs(public[public != 0])
+    if len(sizes) and len(public_sizes):
+        factors = _quartiles(sizes) / _quartiles(public_sizes)
         is_far = factors.min() >= _FACTOR or factors.max() <= 1 / _FACTOR
-        if is_far and _differ(*sizes, level):
+        if is_far and _differ(sizes, public_sizes, level):
             return _times("is", factors[1], "as large")
-    if not len(one) or not len(other) or not _differ(one, other, level):
+    if not len(private) or not len(public) or not _differ(private, public, level):
         return None
-    low, middle, high = _quartiles(one)
-    of_low, _, of_high = _quartiles(other)
-    if not other.min() <= middle <= other.max():
+    low, middle, high = _quartiles(private)
+    public_low, _, public_high = _quartiles(public)
+    if not public.min() <= middle <= public.max():
         return log2(_SPREAD), "lies mostly outside the range of the public rows"
-    factor = (high - low) / (of_high - of_low)
+    factor = (high - low) / (public_high - public_low)
     if 0 < factor < np.inf and not 1 / _SPREAD < factor < _SPREAD:
         return _times("varies", factor, "as much")
     return None
@@ -441,10 +446,11 @@ def _unlike_codes(
     level: float,
 ) -> tuple[float, str] | None:
     # A public cell that is the only one of its category shows how often another row brings a category of its own.
-    _, place, times = np.unique(public, return_inverse=True, return_counts=True)
-    unknown = private == UNKNOWN
-    alone = times[place] == 1
-    if np.mean(unknown) - np.mean(alone) >= _OF_CELLS and _differ(unknown, alone, level):
+    _, places, counts = np.unique(public, return_inverse=True, return_counts=True)
+    is_unknown = private == UNKNOWN
+    is_alone = counts[places] == 1
+    more = float(np.mean(is_unknown)) - float(np.mean(is_alone))
+    if more >= _OF_CELLS and _differ(is_unknown, is_alone, level):
         return log2(_MOST_FACTOR), "mostly has categories that no public row has"
     return None
 
@@ -454,16 +460,16 @@ def _quartiles(numbers: FloatArray) -> FloatArray:
 
 
 def _differ(
-    one: Array,
+    sample: Array,
     other: Array,
     level: float,
     least: float = 0.0,
 ) -> bool:
     """Return whether the distributions of two samples are not the same, and their distance is at least `least`."""
-    tested: Any = stats.ks_2samp(one, other, method="asymp")
+    test: Any = stats.ks_2samp(sample, other, method="asymp")
     # Massart 1990, Corollary 1, for each sample: within these bounds of its own distribution, at half of the level.
-    bound = sqrt(log(4 / level) / 2) * (1 / sqrt(len(one)) + 1 / sqrt(len(other)))
-    return bool(tested.statistic > max(bound, least))
+    bound = sqrt(log(4 / level) / 2) * (1 / sqrt(len(sample)) + 1 / sqrt(len(other)))
+    return bool(test.statistic > max(bound, least))
 
 
 def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
@@ -476,7 +482,7 @@ def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
     return doublings, f"{verb} about {times} {rest}"
 
 
-def _said_of(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
+def _odd_columns(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
     if scaled:
         yield (
             f"Private rows, alone or with public rows, have mean 0 and standard deviation 1 in: {_first_of(scaled)}. "
@@ -484,40 +490,44 @@ def _said_of(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
             "scaling, or scale by `PublicScaling` or `PublicTransformer`, which learn from public rows."
         )
     if unlike:
-        differences = _first_of([f"column '{name}' {how}" for name, how in unlike.items()], "; ")
         yield (
-            f"Private rows seem to differ from public rows in units or codes. In the private rows, {differences}. "
-            "Use the same units and codes in both, or public rows that are like the private rows."
+            "Private rows seem to differ from public rows in units or codes. In the private rows, "
+            f"{_first_findings(unlike)}. Use the same units and codes in both, or public rows that are like the "
+            "private rows."
         )
 
 
+def _first_findings(findings: Mapping[str, str], word: str = "column ") -> str:
+    return _first_of([f"{word}'{name}' {how}" for name, how in findings.items()], "; ")
+
+
 def _first_of(names: Sequence[str], comma: str = ", ") -> str:
-    found = [*names[:_NAMED]]
+    shortened = [*names[:_NAMED]]
     if len(names) > _NAMED:
-        found.append(f"and {len(names) - _NAMED} more")
-    return comma.join(found)
+        shortened.append(f"and {len(names) - _NAMED} more")
+    return comma.join(shortened)
 
 
-def sorted_by(
+def warnings_of_order(
     columns: Mapping[str, Array],
     labels: Array | None,
     last: int,
 ) -> Iterator[str]:
     """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
-    named = [] if labels is None else [("label", labels, _OF_LABELS)]
-    named += [
-        (f"column '{name}'", cells, _OF_COLUMN)
-        for name, cells in islice(columns.items(), _FIRST_COLUMNS)
-    ]
-    found = list[str]()
-    for name, cells, least in named:
-        codes = np.unique(cells, return_inverse=True)[1]
-        if _differ(codes[:-last], codes[-last:], _LEVEL / len(named), least):
-            found.append(name)
-    if found:
+    samples = dict[str, tuple[Array, float]]()
+    if labels is not None:
+        samples["label"] = (labels, _OF_LABELS)
+    for name in [*columns][:_FIRST_COLUMNS]:
+        samples[f"column '{name}'"] = (columns[name], _OF_COLUMN)
+    names = list[str]()
+    for name, (cells, least) in samples.items():
+        _, codes = np.unique(cells, return_inverse=True)
+        if _differ(codes[:-last], codes[-last:], _LEVEL / len(samples), least):
+            names.append(name)
+    if names:
         yield (
             f"The last {last:,} public rows, which score the student, differ from the other public rows in: "
-            f"{_first_of(found)}. The file seems to be sorted. Shuffle its rows once, unless the last rows are meant "
+            f"{_first_of(names)}. The file seems to be sorted. Shuffle its rows once, unless the last rows are meant "
             "to differ, as later ones do."
         )
 
@@ -525,7 +535,7 @@ def sorted_by(
 def _rare_class(sight: Sight) -> Iterator[str]:
     if sight.n_people is not None or sight.n_classes == 1:
         return  # the first rows may be of one class, and a number is none
-    counts = np.unique(sight.labels, return_counts=True)[1]
+    _, counts = np.unique(sight.labels, return_counts=True)
     if len(counts) < sight.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
         yield (
             f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. The student will hardly predict it. "
@@ -535,21 +545,24 @@ def _rare_class(sight: Sight) -> Iterator[str]:
 
 def _copies_of_label(sight: Sight) -> Iterator[str]:
     """Yield a warning about columns that say the label, or the number to predict, of every row that is looked at."""
-    names = (*sight.numbers, *sight.categories) if sight.schema is None else sight.schema.names
-    found = list[str]()
-    looked = slice(None, None, max(1, len(sight.labels) // _LOOKED_AT))
-    labels = sight.labels[looked].tolist()
+    features = sight.features if sight.schema is None else sight.schema.names
+    labels: list[Any] = _every_nth(sight.labels).tolist()
     of_classes = sight.n_classes > 1
     if of_classes and min(Counter(labels).values(), default=0) < _FEWEST_ROWS_OF_CLASS:
         return  # a column may be like them by chance
-    for name in filter(sight.columns.__contains__, names):
-        pairs = {*zip(_comparable_cells(sight.columns[name][looked]), labels, strict=True)}
+    copies = list[str]()
+    for name in features:
+        if name not in sight.columns:
+            continue
+        cells = _comparable_cells(_every_nth(sight.columns[name]))
+        pairs = set(zip(cells, labels, strict=True))
         is_copy = all(by_value(cell) == by_value(label) for cell, label in pairs)
-        if is_copy or (of_classes and len(dict(pairs)) == len(pairs) <= _MOST_VALUES):
-            found.append(name)
-    if found:
+        has_one_label = len(dict(pairs)) == len(pairs)  # each value
+        if is_copy or (of_classes and has_one_label and len(pairs) <= _MOST_VALUES):
+            copies.append(name)
+    if copies:
         yield (
-            f"In the private rows, these columns say what is to be predicted, as copies do: {_first_of(found)}. A "
+            f"In the private rows, these columns say what is to be predicted, as copies do: {_first_of(copies)}. A "
             "student that learns from such a column is of no use where what it predicts is not known yet. Leave the "
             "column out."
         )
@@ -557,7 +570,7 @@ def _copies_of_label(sight: Sight) -> Iterator[str]:
 
 def _odd_ids(sight: Sight) -> Iterator[str]:
     for name, column in (("entity_ids", sight.entity_ids), ("silos", sight.silos)):
-        if column is not None and differ_by_spelling_only(column):
+        if column is not None and _differ_by_spelling_only(column):
             yield (
                 f"Some values of {sight.named.get(name, f'`{name}`')} differ only by case, by width or by "
                 "invisible characters. They count as different, so that one person may count as several. "
@@ -565,7 +578,7 @@ def _odd_ids(sight: Sight) -> Iterator[str]:
             )
 
 
-def differ_by_spelling_only(column: Array) -> bool:
+def _differ_by_spelling_only(column: Array) -> bool:
     """Return whether some ids differ in a way that a person would not read as a difference."""
     ids = np.unique(canonical_ids(column))
     return len(np.unique(folded_ids(ids))) < len(ids)
@@ -573,27 +586,24 @@ def differ_by_spelling_only(column: Array) -> bool:
 
 def like_ids(columns: Mapping[str, Cells]) -> list[str]:
     """Return the names of the columns that may say whose row it is, and of one that is named so without repeating."""
-    found = {named_like_id(columns), *ids_among(columns)}
-    return [name for name in columns if name in found]
+    ids = {named_like_id(columns), *ids_among(columns)}
+    return [name for name in columns if name in ids]
 
 
 def named_like_id(columns: Mapping[str, Cells]) -> str | None:
     """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
     for name in columns:
         words = _words_of(name)
-        others = words - _WORDS_FOR_IDS - _WORDS_IN_IDS
-        if (
-            re.fullmatch("[A-Za-z_ -]+", name)
-            and others
-            and others < words
-            and others <= _WORDS_FOR_PEOPLE
-        ):
+        of_people = words - _WORDS_FOR_IDS - _WORDS_IN_IDS
+        is_plain = re.fullmatch("[A-Za-z_ -]+", name)
+        if is_plain and of_people and of_people < words and of_people <= _WORDS_FOR_PEOPLE:
             return name
     return None
 
 
 def _words_of(name: str) -> set[str]:
-    return set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    return set(re.findall(r"[a-z]+", spaced.lower()))
 
 
 def ids_among(columns: Mapping[str, Cells]) -> list[str]:
@@ -604,8 +614,8 @@ def ids_among(columns: Mapping[str, Cells]) -> list[str]:
 def _may_be_ids(name: str, columns: Mapping[str, Cells]) -> bool:
     cells = columns[name]
     n_rows = len(cells)
-    looked = cells[:: max(1, n_rows // _LOOKED_AT)]
-    if n_rows < _FEWEST_IDS or len(set(_comparable_cells(looked))) < _FEWEST_IDS:
+    some_values = set(_comparable_cells(_every_nth(cells)))
+    if n_rows < _FEWEST_IDS or len(some_values) < _FEWEST_IDS:
         return False
     words = _words_of(name)
     most = 0
@@ -614,10 +624,12 @@ def _may_be_ids(name: str, columns: Mapping[str, Cells]) -> bool:
     elif words & _WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
-        values = len(set(_comparable_cells(cells)))
-        return n_rows > values >= _FEWEST_IDS and values * most > n_rows
+        n_values = len(set(_comparable_cells(cells)))
+        return n_rows > n_values >= _FEWEST_IDS and n_values * most > n_rows
     numbers = _whole_numbers(cells)
-    return _are_codes(cells) if numbers is None else _are_ids(name, numbers, columns)
+    if numbers is None:
+        return _are_codes(cells)
+    return _are_ids(name, numbers, columns)
 
 
 def _are_codes(cells: Cells) -> bool:
@@ -625,81 +637,79 @@ def _are_codes(cells: Cells) -> bool:
     if cells.dtype.kind not in "OU":
         return False
     texts = [cell_text(cell) for cell in cells.tolist()]
-    times = Counter(texts)
-    if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
+    n_rows = len(texts)
+    rows_of = Counter(texts)
+    if not n_rows > len(rows_of) >= n_rows / _MOST_ROWS_OF_ONE_UNNAMED:
         return False
-    repeated = sum(number for number in times.values() if number > 1)
-    short = [
-        text
-        for text in texts
-        if len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID
-    ]
-    codes = sum(any(map(str.isalpha, text)) and not MOMENT.fullmatch(text) for text in short)
-    return repeated >= _REPEATED_IDS * len(texts) and codes > _NEARLY_ALL * len(texts)
+    repeated = 0
+    codes = 0
+    for text, rows in rows_of.items():
+        if rows > 1:
+            repeated += rows
+        is_short = len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID
+        has_letters = any(map(str.isalpha, text))
+        if is_short and has_letters and not MOMENT.fullmatch(text):
+            codes += rows
+    return repeated >= _REPEATED_IDS * n_rows and codes > _NEARLY_ALL * n_rows
 
 
 def _whole_numbers(cells: Cells) -> IntArray | None:
     """Return cells as whole numbers, if all of them are, and enough of them can differ."""
-    found = np.asarray(cells)
-    if found.dtype.kind in "OU":
+    if cells.dtype.kind in "OU":
         try:
-            found = found.astype(np.float64)
+            cells = cells.astype(np.float64)
         except Exception:
             # Text, a number beyond all floats, or whatever a class of somebody's own raises.
             return None
-    if found.dtype.kind not in "iuf" or not len(found):
+    if cells.dtype.kind not in "iuf" or not len(cells):
         return None
-    span = float(found.max()) - float(found.min())  # NaN where a cell is empty
-    least = max(_FEWEST_NUMBERS, len(found) / _MOST_ROWS_OF_NUMBER) - 1
-    if not least <= span < 2**53 or (
-        found.dtype.kind == "f" and not np.array_equal(found, np.rint(found))
-    ):
-        return None
-    return found.astype(np.int64)
+    span = float(cells.max()) - float(cells.min())  # NaN where a cell is empty
+    least = max(_FEWEST_NUMBERS, len(cells) / _MOST_ROWS_OF_NUMBER) - 1
+    if least <= span < 2**53 and np.array_equal(cells, np.rint(cells)):
+        return cells.astype(np.int64)
+    return None
 
 
 def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool:
-    values, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
+    values, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     n_rows = len(numbers)
-    repeated = float(times[times > 1].sum()) / n_rows
-    if (
-        len(values) < _FEWEST_NUMBERS
-        or len(values) * _MOST_ROWS_OF_NUMBER < n_rows
-        or repeated < _REPEATED_NUMBERS
-    ):
+    n_values = len(values)
+    repeated = float(counts[counts > 1].sum()) / n_rows
+    if n_values < _FEWEST_NUMBERS or n_values * _MOST_ROWS_OF_NUMBER < n_rows:
         return False
-    in_use = len(values) / (float(values[-1]) - float(values[0]) + 1)
-    if len(values) >= _FEWEST_NUMBERS_IN_USE and in_use >= _IN_USE and repeated >= _NEARLY_ALL:
+    if repeated < _REPEATED_NUMBERS:
+        return False
+    in_use = n_values / (float(values[-1]) - float(values[0]) + 1)
+    if n_values >= _FEWEST_NUMBERS_IN_USE and in_use >= _IN_USE and repeated >= _NEARLY_ALL:
         return True
-    order = np.argsort(place, kind="stable")
-    first = np.flatnonzero(place[order][1:] == place[order][:-1])
+    order = np.argsort(places, kind="stable")
+    first = np.flatnonzero(np.diff(places[order]) == 0)
     first = first[:: max(1, len(first) // _PAIRS)]
     if len(first) < _FEWEST_PAIRS:
         return False
     rows = order[first]
     near = order[first + 1]
     far = np.roll(near, len(first) // 2)
-    for other, cells in columns.items():
-        if (
-            other != name
-            and _agree(cells, rows, near) >= _AGREE
-            and _agree(cells, rows, far) < _VARIES
-        ):
+    for column, cells in columns.items():
+        if column == name or _agreement(cells, rows, near) < _AGREE:
+            continue
+        if _agreement(cells, rows, far) < _VARIES:
             return True
     return False
 
 
-def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
+def _agreement(cells: Cells, rows: IntArray, others: IntArray) -> float:
     """Return how often the cells of two rows are equal."""
-    return sum(map(eq, _comparable_cells(cells[rows]), _comparable_cells(cells[others]))) / len(
-        rows
-    )
+    pairs = zip(_comparable_cells(cells[rows]), _comparable_cells(cells[others]), strict=True)
+    return sum(cell == other for cell, other in pairs) / len(rows)
 
 
 def _comparable_cells(cells: Cells) -> list[Any]:
     """Return cells as a list; objects as texts, as not all of them can be compared or have a hash."""
     values = cells.tolist()
-    return [*map(cell_text, values)] if cells.dtype == object else values
+    if cells.dtype == object:
+        return [cell_text(cell) for cell in values]
+    return values
 
 
 @final
@@ -725,24 +735,25 @@ class Likeness(NamedTuple):
         often, by Fisher's exact test, and no more pairs are alike across than the two kinds of rows allow: copies among
         the private rows excuse nothing by themselves.
         """
-        repeated = Counter(private)
-        asked = Counter(public)
-        owners = repeated
+        n_private = len(private)
+        n_public = len(public)
+        private_rows = Counter(private)
+        public_rows = Counter(public)
+        entities = private_rows
         if names is not None:
-            owners = Counter(row for row, _ in set(zip(private, names, strict=True)))
-        across = sum(times for row, times in asked.items() if row in owners)
-        among_private = sum(times for row, times in repeated.items() if owners[row] > 1)
+            entities = Counter(row for row, _ in set(zip(private, names, strict=True)))
+        across = sum(times for row, times in public_rows.items() if row in entities)
+        among_private = sum(times for row, times in private_rows.items() if entities[row] > 1)
         # From the equal pairs within each of them, by Cauchy and Schwarz: Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²).
-        most = _rate_at_most(asked, len(public)) * _rate_at_most(owners, len(private))
-        pairs = sum(times * owners[row] for row, times in asked.items())
-        excess = pairs / (len(public) * len(private)) / sqrt(most)
-        likely = True
+        most = _rate_at_most(public_rows, n_public) * _rate_at_most(entities, n_private)
+        pairs = sum(times * entities[row] for row, times in public_rows.items())
+        excess = pairs / (n_public * n_private) / sqrt(most)
+        is_likely = True
         if across > 0:
-            rows = len(public) + len(private)
-            likely = (
-                stats.hypergeom.sf(across - 1, rows, across + among_private, len(public)) > _LEVEL
-            )
-        return cls(across, among_private, excess, bool(likely and excess <= 1))
+            alike = across + among_private
+            chance = stats.hypergeom.sf(across - 1, n_public + n_private, alike, n_public)
+            is_likely = chance > _LEVEL
+        return cls(across, among_private, excess, bool(is_likely and excess <= 1))
 
 
 def _rate_at_most(times: Counter[bytes], rows: int) -> float:
@@ -761,12 +772,12 @@ def hashes_of_numbers(
 ) -> list[bytes]:
     """Return the hash of each row of numbers, in whole steps where there are steps."""
     flat = rows.reshape(len(rows), -1)
-    found = []
+    hashes = list[bytes]()
     for start in range(0, len(flat), _CHUNK):
         numbers = flat[start : start + _CHUNK].astype(np.float64)
         if steps is not None:
             numbers = np.rint(numbers / steps)
         numbers += 0.0  # −0 becomes 0
         numbers[np.isnan(numbers)] = np.nan  # of one spelling
-        found += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
-    return found
+        hashes += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
+    return hashes

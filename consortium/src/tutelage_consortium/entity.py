@@ -30,7 +30,7 @@ from tutelage.ledger.beginning import Whom
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.people.memory import PeopleInMemory
-from tutelage.preflight import Sight, told_of_columns
+from tutelage.preflight import Sight, warnings_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
 from tutelage_consortium.batches import Batch
@@ -147,7 +147,7 @@ class Entity:
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("always", PreflightWarning)
             sight = sight_of(sums, X, np.asarray(y), entity_ids)
-            for told in (*told_of_columns(sight), *sight.read_off()):
+            for told in (*warnings_of_columns(sight), *sight.read_off()):
                 warn(told, PreflightWarning)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), whom)
 

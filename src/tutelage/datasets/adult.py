@@ -5,7 +5,7 @@ rebuilt by tools/build_adult.py.
 """
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import final
@@ -14,7 +14,7 @@ import numpy as np
 
 from tutelage._internal.gate import open_input
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import IntArray
+from tutelage._internal.typing import Array, IntArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.tables import Table
 
@@ -29,36 +29,33 @@ NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-we
 EDUCATION_BY_NUMBER = (15, 11, 14, 8, 7, 12, 2, 9, 3, 1, 6, 5, 0, 10, 4, 13)
 
 # The columns and categories that UCI publishes with the data, in its own order; "?" is its mark for unknown.
-_CATEGORIES: Mapping[str, tuple[str, ...]] = {
+_CATEGORIES_IN_ORDER = {
     "workclass": (
-        "Private", "Self-emp-not-inc", "Self-emp-inc", "Federal-gov", "Local-gov", "State-gov", "Without-pay",
-        "Never-worked", "?",
+        "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?"
     ),
     "education": (
-        "Bachelors", "Some-college", "11th", "HS-grad", "Prof-school", "Assoc-acdm", "Assoc-voc", "9th", "7th-8th",
-        "12th", "Masters", "1st-4th", "10th", "Doctorate", "5th-6th", "Preschool",
+        "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters 1st-4th 10th "
+        "Doctorate 5th-6th Preschool"
     ),
     "marital-status": (
-        "Married-civ-spouse", "Divorced", "Never-married", "Separated", "Widowed", "Married-spouse-absent",
-        "Married-AF-spouse",
+        "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent Married-AF-spouse"
     ),
     "occupation": (
-        "Tech-support", "Craft-repair", "Other-service", "Sales", "Exec-managerial", "Prof-specialty",
-        "Handlers-cleaners", "Machine-op-inspct", "Adm-clerical", "Farming-fishing", "Transport-moving",
-        "Priv-house-serv", "Protective-serv", "Armed-Forces", "?",
+        "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
+        "Machine-op-inspct Adm-clerical Farming-fishing Transport-moving Priv-house-serv Protective-serv Armed-Forces ?"
     ),
-    "relationship": ("Wife", "Own-child", "Husband", "Not-in-family", "Other-relative", "Unmarried"),
-    "race": ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black"),
-    "sex": ("Female", "Male"),
+    "relationship": "Wife Own-child Husband Not-in-family Other-relative Unmarried",
+    "race": "White Asian-Pac-Islander Amer-Indian-Eskimo Other Black",
+    "sex": "Female Male",
     "native-country": (
-        "United-States", "Cambodia", "England", "Puerto-Rico", "Canada", "Germany", "Outlying-US(Guam-USVI-etc)",
-        "India", "Japan", "Greece", "South", "China", "Cuba", "Iran", "Honduras", "Philippines", "Italy", "Poland",
-        "Jamaica", "Vietnam", "Mexico", "Portugal", "Ireland", "France", "Dominican-Republic", "Laos", "Ecuador",
-        "Taiwan", "Haiti", "Columbia", "Hungary", "Guatemala", "Nicaragua", "Scotland", "Thailand", "Yugoslavia",
-        "El-Salvador", "Trinadad&Tobago", "Peru", "Hong", "Holand-Netherlands", "?",
+        "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India Japan Greece South "
+        "China Cuba Iran Honduras Philippines Italy Poland Jamaica Vietnam Mexico Portugal Ireland France "
+        "Dominican-Republic Laos Ecuador Taiwan Haiti Columbia Hungary Guatemala Nicaragua Scotland Thailand "
+        "Yugoslavia El-Salvador Trinadad&Tobago Peru Hong Holand-Netherlands ?"
     ),
-    "income": CLASSES,
-}  # fmt: skip
+    "income": " ".join(CLASSES),
+}
+_CATEGORIES = {name: words.split() for name, words in _CATEGORIES_IN_ORDER.items()}
 COLUMNS = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
     "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
@@ -101,24 +98,23 @@ class AdultSplit:
     @property
     def kinds(self) -> dict[str, str | list[str]]:
         """The kind of each column, as `PublicColumns.learn` takes it: of categories, their codes."""
-        known = {
-            name: [*map(str, range(len(_CATEGORIES[name])))]
-            for name in FEATURES
-            if name not in NUMBERS
-        }
-        return {name: known.get(name, "number") for name in self.feature_names}
+        kinds = dict[str, str | list[str]]()
+        for name in self.feature_names:
+            kinds[name] = "number"
+            if name in _CATEGORIES:
+                n_codes = len(_CATEGORIES[name])
+                kinds[name] = [str(code) for code in range(n_codes)]
+        return kinds
 
     def tables(self) -> tuple[Table, Table]:
         """Return the private and the public rows with named columns, among them ``income``, the class."""
-        names = np.array(self.classes, dtype=object)
-        parts = ((self.X_private, self.y_private), (self.X_public, self.y_public))
-        private, public = (
-            Table(
-                "", {**dict(zip(self.feature_names, rows.T, strict=True)), "income": names[labels]}
-            )
-            for rows, labels in parts
-        )
-        return private, public
+        private = self._table(self.X_private, self.y_private)
+        return private, self._table(self.X_public, self.y_public)
+
+    def _table(self, rows: IntArray, labels: IntArray) -> Table:
+        columns: dict[str, Array] = dict(zip(self.feature_names, rows.T, strict=True))
+        columns["income"] = np.array(self.classes, dtype=object)[labels]
+        return Table("", columns)
 
 
 def load_adult(folder: str | Path | None = None) -> AdultSplit:
@@ -144,11 +140,10 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
 
 def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
     """Return Adult records in comma-separated text as integers, shape (rows, 14): features, and last the label."""
-    codes = {
-        name: {value: code for code, value in enumerate(values)}
-        for name, values in _CATEGORIES.items()
-    }
-    records = []
+    codes = dict[str, dict[str, int]]()
+    for name, categories in _CATEGORIES.items():
+        codes[name] = {value: code for code, value in enumerate(categories)}
+    records = list[list[int]]()
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True)):
         if number < skip_rows or not row or row[0].startswith("|"):
             continue
@@ -170,15 +165,18 @@ def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
 
 def _read_bundle() -> tuple[IntArray, IntArray]:
     with np.load(BUNDLE, allow_pickle=False) as file:
-        read = {name: column.astype(np.int64) for name, column in file.items()}
-    for part in (parts := ("train", "test")):
-        read[f"{part}/education"] = np.array(EDUCATION_BY_NUMBER)[read[f"{part}/education-num"] - 1]
-    train, test = (np.stack([read[f"{part}/{name}"] for name in BUNDLED], axis=1) for part in parts)
-    return train, test
+        arrays = {name: column.astype(np.int64) for name, column in file.items()}
+    parts = list[IntArray]()
+    for part in ("train", "test"):
+        number = arrays[f"{part}/education-num"]
+        arrays[f"{part}/education"] = np.array(EDUCATION_BY_NUMBER)[number - 1]
+        columns = [arrays[f"{part}/{name}"] for name in BUNDLED]
+        parts.append(np.stack(columns, axis=1))
+    return parts[0], parts[1]
 
 
 def _read_uci(folder: Path) -> tuple[IntArray, IntArray]:
-    tables = []
+    tables = list[IntArray]()
     for name in ("adult.data", "adult.test"):
         path = folder / name
         if not path.is_file():

@@ -53,7 +53,7 @@ from tutelage.people.batches import BatchReader, PeopleInBatches
 from tutelage.people.blocks import People
 from tutelage.people.memory import PeopleInMemory
 from tutelage.people.partitions import PeopleInPartitions
-from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight, sorted_by
+from tutelage.preflight import Found, Sight, least_noise, noise_of, preflight, warnings_of_order
 from tutelage.privacy import ROW
 from tutelage.publishing import Proposal
 from tutelage.release import Once
@@ -368,7 +368,7 @@ class Inputs(Parameters):
             is_named = isinstance(columns, PublicColumns)
             names = columns.get_feature_names_out() if is_named else range(public.shape[1])
             named = {str(name): cells for name, cells in zip(names, public.T, strict=True)}
-            self._doubts = tuple(sorted_by(named, labels, given.scored))
+            self._doubts = tuple(warnings_of_order(named, labels, given.scored))
         self._scored = public[-given.scored :]
         return public[: -given.scored], None if known is None else known[: -given.scored]
 
