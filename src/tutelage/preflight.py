@@ -449,7 +449,7 @@ def _unlike_codes(
     _, places, counts = np.unique(public, return_inverse=True, return_counts=True)
     is_unknown = private == UNKNOWN
     is_alone = counts[places] == 1
-    more = float(np.mean(is_unknown)) - float(np.mean(is_alone))
+    more = float(is_unknown.mean() - is_alone.mean())
     if more >= _OF_CELLS and _differ(is_unknown, is_alone, level):
         return log2(_MOST_FACTOR), "mostly has categories that no public row has"
     return None
