@@ -161,7 +161,7 @@ def roads(
 
 
 def _people(model: PATERegressor, rows: Rows) -> Any:
-    return model._received(model._resolved_for(rows), rows).people
+    return model._take(model._resolved_for(rows), rows).people
 
 
 def walk(read: Callable[[str], Any], cells: list[str], folder: Path) -> tuple[int, int]:

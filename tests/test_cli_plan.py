@@ -71,7 +71,7 @@ def trials(monkeypatch):
         methods: list[Any] = []
         trial, start = (Trial((one, one), (one, one), 0.0, people) for one in (share, alone))
         monkeypatch.setattr(
-            "tutelage.planning.planner.tried",
+            "tutelage.planning.planner.run_trials",
             lambda method, *_, **__: methods.append(method) or trial,
         )
         monkeypatch.setattr("tutelage.planning.planner.labels_alone", lambda _: start)

@@ -22,9 +22,9 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
-from tutelage.planning.methods import Target, method_asked, methods_for, proved
-from tutelage.planning.references import guessed
-from tutelage.planning.trials import Trial, tried
+from tutelage.planning.methods import Target, method_asked, methods_for, proved_epsilon
+from tutelage.planning.references import guess_accuracy
+from tutelage.planning.trials import Trial, run_trials
 from tutelage.reporting.lints import Case, lint
 from tutelage.reporting.record import Judged, Reached
 from tutelage.teachers import ClassMeans
@@ -70,7 +70,7 @@ def best(found: Plan) -> Option:
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
     target = target_of(epsilon=epsilon, unit=unit)
     for method in methods_for(target):
-        assert 0.97 * epsilon < proved(method, target).epsilon <= epsilon
+        assert 0.97 * epsilon < proved_epsilon(method, target).epsilon <= epsilon
 
 
 def test_a_release_with_a_name_takes_only_methods_in_which_people_cast_ballots():
@@ -101,7 +101,7 @@ def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     assert isinstance(chosen, NoisySum | CappedGNMax | GNMax)
     noise = chosen.noise_multiplier if isinstance(chosen, NoisySum) else chosen.sigma
     assert noise == method.noise
-    assert model.epsilon_ == replace(proved(method, target), simulated=True)
+    assert model.epsilon_ == replace(proved_epsilon(method, target), simulated=True)
 
 
 def test_a_trial_without_noise_is_a_fit_without_noise():
@@ -121,7 +121,7 @@ def test_trials_predict_runs():
     known = PublicLabels(X[:600], X[:600], y[:600], 3, own=True)
     target = target_of(people=2000, public_rows=600, labeled=True)
     for method in methods_for(target)[::2]:
-        expected = tried(method, known, 2000).expected
+        expected = run_trials(method, known, 2000).expected
         scores = []
         for seed in range(3):
             model = PATEClassifier(
@@ -144,7 +144,7 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
         ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation"
     )
     for method in (few, many, NoisyMoments(mechanism=NoisySum(1e-3))):
-        assert tried(method, known, 300).expected < 0.6
+        assert run_trials(method, known, 300).expected < 0.6
 
 
 @pytest.mark.rest
@@ -174,7 +174,7 @@ def judged(monkeypatch):
         trial, start = (
             Trial((share, share), (share, share), 0.0, 100) for share in (student, alone)
         )
-        monkeypatch.setattr("tutelage.planning.planner.tried", lambda *_, **__: trial)
+        monkeypatch.setattr("tutelage.planning.planner.run_trials", lambda *_, **__: trial)
         monkeypatch.setattr("tutelage.planning.planner.labels_alone", lambda _: start)
         X, y = checkered(100)
         return plan(1.0, people=people, X_public=X, y_public=y, **given)
@@ -287,7 +287,7 @@ def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(
     targets = [
         target_of(epsilon=each, people=people, classes=classes) for each in (epsilon, 2 * epsilon)
     ]
-    low, high = (guessed(target, accuracy) for target in targets)
+    low, high = (guess_accuracy(target, accuracy) for target in targets)
     assert 1 / classes - 1e-9 <= low.low <= low.expected <= low.high <= (accuracy or 1) + 1e-9
     assert high.expected >= low.expected - 1e-9
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import Accountant
 from tutelage.ballots import OneHot, VoteHistogram
@@ -94,14 +94,14 @@ class LabelingSession:
                     f"LabelingSession.{name}", f"be a {kind.__name__}", f"a {type(value).__name__}"
                 )
         require_name_of_its_own(mechanism)
-        self._voters = _present(voters, X_voted)
+        self._voters = _voters_present(voters, X_voted)
         self.mechanism: Final = mechanism
         self.ledger: Final = ledger
         source = known_noise(noise, "LabelingSession")
         self._question = question
         self._boundary = Boundary(ledger, source, self._voters)
-        one = mechanism.event_of_one(voters.n_classes, voters.unit, simulated=source.simulated)
-        cap = one.cap if isinstance(one, CappedArgmaxGaussian) else None
+        event = mechanism.event_of_one(voters.n_classes, voters.unit, simulated=source.simulated)
+        cap = event.cap if isinstance(event, CappedArgmaxGaussian) else None
         self._form = OneHot(voters.n_classes, voters.unit, cap)
         # A teacher's votes are held to the cap over all that is asked only where it is known whose they are.
         self._campaign = isinstance(self._voters, PeoplePresent) and cap is not None
@@ -139,7 +139,7 @@ class LabelingSession:
     @property
     def votes(self) -> tuple[VoteHistogram, ...]:
         """The private votes that noise was added to: one histogram per batch that had new queries."""
-        return tuple(asked.ballots for asked in self._boundary.kept)
+        return tuple(kept.ballots for kept in self._boundary.kept)
 
     def affordable(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> int:
         """Return how many of these rows, from the first on, the budget allows now; those asked before are free.
@@ -181,7 +181,8 @@ class LabelingSession:
             If the ledger cannot be used. Its reserved budget stays spent; labels that were drawn and could not be
             stored are kept in this session, and the next `ask` stores them before anything else.
         """
-        answer = self._boundary.release(self._request(*self._checked_rows(X_public, predictions)))
+        rows, student = self._checked_rows(X_public, predictions)
+        answer = self._boundary.release(self._request(rows, student))
         return Release(answer.labels, answer.event, answer.cost)
 
     @on_one_day()
@@ -189,10 +190,8 @@ class LabelingSession:
         """Ask round after round; `ask_in_rounds` checks the rounds before."""
 
         def asking(chosen: IntArray, predictions: FloatArray | None, partial: bool) -> Request:
-            return replace(
-                self._request(*self._checked_rows(rounds.rows[chosen], predictions)),
-                partial=partial,
-            )
+            rows, student = self._checked_rows(rounds.rows[chosen], predictions)
+            return replace(self._request(rows, student), partial=partial)
 
         return self._boundary.run(rounds.steps(asking))
 
@@ -253,12 +252,14 @@ class LabelingSession:
                 "Pass those of its query, or query the row first."
             )
         first = list(first_places(hashes).values())
+        # labels, answered: (different queries,); offsets: (different queries, classes)
         votes: Any = self._voters.votes(request, np.array(first))
         accountant = Accountant(progress=progress)
         answered = None
         offsets = None
         if _promises(self.mechanism, "shows_every_answer"):
-            answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
+            labels = np.array([answers[hashes[place]] for place in first]).ravel()
+            answered = labels != ABSTAIN
         if isinstance(self.mechanism, InteractiveGNMax) and student is not None:
             offsets = _offsets(student[first], votes)
         accountant.add_release(self._boundary.event_of_one(request), votes, answered, offsets)
@@ -371,10 +372,10 @@ def ask_in_rounds(
     return session.run(rounds)
 
 
-def _present(
-    voters: Any, X_voted: npt.ArrayLike | None
+def _voters_present(
+    voters: VoteHistogram | TeacherEnsemble | NearestTeachers, X_voted: npt.ArrayLike | None
 ) -> TalliedVotes | PeoplePresent | TeachersPresent:
-    """Return who votes, and on which rows."""
+    """Return the voters of a session, with the rows that they vote on."""
     if isinstance(voters, VoteHistogram):
         _warn_of_ballots(voters)
         if X_voted is None:
@@ -393,7 +394,9 @@ def _present(
             "LabelingSession.X_voted",
             "be left out if $voters are teachers, because teachers can vote on any rows",
         )
-    return PeoplePresent(voters) if isinstance(voters, NearestTeachers) else TeachersPresent(voters)
+    if isinstance(voters, NearestTeachers):
+        return PeoplePresent(voters)
+    return TeachersPresent(voters)
 
 
 def _warn_of_ballots(votes: VoteHistogram) -> None:
@@ -420,10 +423,12 @@ def _as_arrays(
     X_public: npt.ArrayLike, predictions: npt.ArrayLike | None
 ) -> tuple[Matrix, FloatArray | None]:
     rows = _as_array(X_public, "X_public", None)
-    return rows, None if predictions is None else _as_array(predictions, "predictions", np.float64)
+    if predictions is None:
+        return rows, None
+    return rows, _as_array(predictions, "predictions", np.float64)
 
 
-def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:
+def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> Array:
     try:
         return np.asarray(values, dtype=dtype)
     except (ValueError, TypeError):

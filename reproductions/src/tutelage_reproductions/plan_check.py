@@ -21,9 +21,9 @@ from tutelage.methods.votes import fewer_votes
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, calibrated
-from tutelage.planning.references import REFERENCES, guessed
-from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
+from tutelage.planning.methods import Target, with_least_noise
+from tutelage.planning.references import REFERENCES, guess_accuracy
+from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, run_trials
 from tutelage.teachers import ClassMeans, Ridge
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.record import Record, Row
@@ -183,7 +183,7 @@ def _predicted(
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
             target = _target(data, epsilon)
-            trial = tried(calibrated(NoisyMoments(), target), known, target.people)
+            trial = run_trials(with_least_noise(NoisyMoments(), target), known, target.people)
             share = float(np.mean(trial.shares))
             shares[epsilon].append(
                 (share, share - float(np.mean(trial.halves)), _run(data, None, epsilon, fold))
@@ -351,7 +351,7 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     )  # fmt: skip
     best = found.best
     others = [one for one in REFERENCES if one.name != source.name]
-    nothing = guessed(target, None, others)
+    nothing = guess_accuracy(target, None, others)
     return [
         _told(
             f"{head}, {other.name} as a stand-in: predicted, %",

@@ -1,5 +1,6 @@
 """``tutelage account``: the privacy cost of existing votes, by every available analysis."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage._internal.records import Entries
+from tutelage._internal.typing import Mask
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
@@ -63,9 +65,12 @@ def account(
     if first is not None:
         histogram = histogram.first(first)
     released_by.mechanism.check(histogram)
-    one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
-    costs = _costs([part.event for part in one.flatten()], histogram, delta, progress=not as_json)
-    shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
+    event = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
+    events = [part.event for part in event.flatten()]
+    costs = {
+        name: _plain_cost(cost, reveal=reveal_private)
+        for name, cost in _costs(events, histogram, delta, progress=not as_json).items()
+    }
     title = str(released_by.mechanism)
     if not as_json:
         title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
@@ -78,12 +83,9 @@ def account(
             title=title,
             caption=caption,
         )
-        for cost in filter(None, shown.values()):
-            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
-            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
-            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
-            publish = "yes" if cost["publishable"] else Text("no", "bold red")
-            table.add_row(value, order, publish, cost["method"] + averaged)
+        for cost in costs.values():
+            if cost is not None:
+                table.add_row(*_cells(cost))
         plain_console().print(table)
         if not reveal_private:
             say(
@@ -93,17 +95,39 @@ def account(
             f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}"
         )
         return
-    sizes = {
-        "queries": histogram.n_queries,
-        "classes": histogram.n_classes,
-        "teachers": histogram.n_teachers,
-    }
-    unit = {"unit": histogram.unit.name, "neighboring": histogram.unit.neighboring.value}
-    print_json({**shown, **sizes, "delta": delta, "mechanism": title, **unit})
+    print_json(
+        {
+            **costs,
+            "queries": histogram.n_queries,
+            "classes": histogram.n_classes,
+            "teachers": histogram.n_teachers,
+            "delta": delta,
+            "mechanism": title,
+            "unit": histogram.unit.name,
+            "neighboring": histogram.unit.neighboring.value,
+        }
+    )
+
+
+def _cells(cost: Entries) -> tuple[str, str, str | Text, str]:
+    """Return the row of a table for a cost."""
+    epsilon = "hidden"
+    order = ""
+    publish = Text("no", "bold red")
+    method = cost["method"]
+    if cost["epsilon"] is not None:
+        epsilon = f"{round_up(cost['epsilon']):.4f}"
+    if cost["order"] is not None:
+        order = f"{cost['order']:.4g}"
+    if cost["publishable"]:
+        publish = "yes"
+    if "runs" in cost:
+        method += f" (mean of {cost['runs']} runs)"
+    return epsilon, order, publish, method
 
 
 def _costs(
-    events: list[Event],
+    events: Sequence[Event],
     votes: VoteHistogram,
     delta: float,
     *,
@@ -113,36 +137,37 @@ def _costs(
     planned = Accountant(progress=progress)
     for event in events:
         # Counts do not tell how many capped votes each teacher has left, so no cost can be computed from them.
-        counted = None if isinstance(event, CappedArgmaxGaussian) else votes
-        planned.add(of_queries(event, votes.n_queries), counted)
+        known = None if isinstance(event, CappedArgmaxGaussian) else votes
+        planned.add(of_queries(event, votes.n_queries), known)
     costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
     match events:
         case [CappedArgmaxGaussian()]:
             return costs | dict.fromkeys(_BY_VOTES)
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
-            noise = (
-                SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,))
-                for seed in range(_RUNS)
-            )
+            # largest: (queries,); passed: (runs, queries)
             largest = votes.counts.max(axis=1)
-            passed = np.array([largest + drawn >= check.threshold for drawn in noise])
-            found = confident_runs(check, answer, votes, delta, passed, progress=progress)
+            passed = list[Mask]()
+            for seed in range(_RUNS):
+                noise = SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,))
+                passed.append(largest + noise >= check.threshold)
+            runs = confident_runs(check, answer, votes, delta, np.array(passed), progress=progress)
             return {
                 **costs,
-                "data_independent_realised": found.data_independent,
+                "data_independent_realised": runs.data_independent,
                 "bound_2017": None,
-                "bound_2018": found.bound_2018,
-                "exact": found.exact,
+                "bound_2018": runs.bound_2018,
+                "exact": runs.exact,
             }
-    for name in _BY_VOTES:
-        try:
-            costs[name] = getattr(planned, name)(delta)
-        except UnsupportedEventError:
-            costs[name] = None
-    return costs
+        case _:
+            for name in _BY_VOTES:
+                try:
+                    costs[name] = getattr(planned, name)(delta)
+                except UnsupportedEventError:
+                    costs[name] = None
+            return costs
 
 
-def _opened(cost: Cost, reveal: bool) -> Entries | None:
+def _plain_cost(cost: Cost, *, reveal: bool) -> Entries | None:
     """Return the cost as plain values, averaged over simulated runs; private values only if `reveal`."""
     if cost is None:
         return None
@@ -154,7 +179,7 @@ def _opened(cost: Cost, reveal: bool) -> Entries | None:
             "publishable": True,
         }
     runs = cost if isinstance(cost, list) else [cost]
-    opened: Entries = {
+    plain: Entries = {
         "epsilon": None,
         "order": None,
         "method": runs[0].method,
@@ -163,7 +188,9 @@ def _opened(cost: Cost, reveal: bool) -> Entries | None:
     if reveal:
         by_size = sorted(runs, key=PrivateEpsilon.reveal)
         middle = by_size[len(runs) // 2]  # every run has an order of its own
-        opened |= {"epsilon": fmean(run.reveal() for run in runs), "order": middle.reveal_order()}
+        plain["epsilon"] = fmean(run.reveal() for run in runs)
+        plain["order"] = middle.reveal_order()
         if isinstance(cost, list):
-            opened |= {"runs": len(runs), "largest_epsilon": by_size[-1].reveal()}
-    return opened
+            plain["runs"] = len(runs)
+            plain["largest_epsilon"] = by_size[-1].reveal()
+    return plain

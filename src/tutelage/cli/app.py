@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import entry_points, version
@@ -13,7 +13,7 @@ from importlib.resources import files
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, TypeGuard
 
 import typer
 from typer.core import TyperGroup
@@ -91,17 +91,18 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         if cmd_name not in _VERBS:
             return None
-        found = _load(cmd_name)
-        if isinstance(found, typer.Typer):
-            for command in found.registered_commands:
-                with_help(command.callback)
-            group = typer.main.get_group(found)
+        loaded = _load(cmd_name)
+        if isinstance(loaded, typer.Typer):
+            for command in loaded.registered_commands:
+                if command.callback is not None:
+                    with_help(command.callback)
+            group = typer.main.get_group(loaded)
             group.name = cmd_name
             return group
         verb = typer.Typer(
             pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None
         )
-        verb.command(cmd_name)(with_help(found))
+        verb.command(cmd_name)(with_help(loaded))
         return typer.main.get_command(verb)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -116,12 +117,9 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in _VERBS and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(args[0], _VERBS, n=1)
-            advice = (
-                f"Did you mean `tutelage {near[0]}`?"
-                if near
-                else "`tutelage --help` lists the verbs."
-            )
+            advice = "`tutelage --help` lists the verbs."
+            for name in difflib.get_close_matches(args[0], _VERBS, n=1):
+                advice = f"Did you mean `tutelage {name}`?"
             raise ConfigError(f"There is no verb {args[0]!r}. {advice}")
         return super().resolve_command(ctx, args)
 
@@ -135,15 +133,15 @@ class _Commands(TyperGroup):
 def _with_home(argument: str) -> str:
     """Return an argument with ``~`` as the home folder, as where no shell put it: after ``=``."""
     require_printable(argument, "An argument")
-    option, sign, value = (
-        argument.partition("=") if argument.startswith("--") else ("", "", argument)
-    )
-    if value.startswith("~/"):
-        value = str(user_path(value, option or "An argument"))
-    return f"{option}{sign}{value}"
+    if argument.startswith("~/"):
+        return str(user_path(argument, "An argument"))
+    option, _, value = argument.partition("=")
+    if option.startswith("--") and value.startswith("~/"):
+        return f"{option}={user_path(value, option)}"
+    return argument
 
 
-def _load(verb: str) -> Any:
+def _load(verb: str) -> typer.Typer | Callable[..., None]:
     """Return the function or group ``x`` of `tutelage.cli.x`, or the verb that another distribution brings."""
     if verb == "example":
         return example
@@ -171,17 +169,23 @@ app = typer.Typer(
 )
 
 
-# Each begins with one line for users: its purpose and the next step.
-_EXAMPLES = {
-    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
-    for file in sorted((files("tutelage.cli") / "examples").iterdir(), key=lambda file: file.name)
-    if file.name.endswith(".toml")
-}
+def _examples() -> dict[str, str]:
+    """Return the starter configurations by name."""
+    folder = files("tutelage.cli") / "examples"
+    texts = dict[str, str]()
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            texts[file.name.removesuffix(".toml")] = file.read_text(encoding="utf-8")
+    return texts
+
+
+_EXAMPLES = _examples()
+# The first line of each is for users: its purpose and the next step.
 _LINES = {name: text.partition("\n")[0].removeprefix("# ") for name, text in _EXAMPLES.items()}
 _EACH = " ".join(f"{name}: {line}" for name, line in _LINES.items())
 
 
-def _known(name: str) -> str:
+def _require_example(name: str) -> str:
     if name not in _EXAMPLES:
         raise ConfigError(f"The example must be one of {', '.join(_EXAMPLES)}. Got {name!r}.")
     return name
@@ -191,7 +195,7 @@ def example(
     name: Annotated[
         str,
         typer.Argument(
-            parser=_known,
+            parser=_require_example,
             metavar="|".join(_EXAMPLES),
             autocompletion=lambda: [*_EXAMPLES],
             help=_EACH,
@@ -238,11 +242,10 @@ def root(
 def _show_warning(
     message: Warning | str, category: type[Warning], *place: Any, **more: Any
 ) -> None:
-    if category.__module__.startswith("tutelage."):
-        told = (
-            message.sentence(on_command_line) if isinstance(message, PreflightWarning) else message
-        )
-        remark(f"warning: {told}")
+    if isinstance(message, PreflightWarning):
+        remark(f"warning: {message.sentence(on_command_line)}")
+    elif category.__module__.startswith("tutelage."):
+        remark(f"warning: {message}")
     else:
         _show_as_python_does(message, category, *place, **more)
 
@@ -254,7 +257,7 @@ def _refuse(code: int, *sentences: str) -> None:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
+def _sigterm_interrupts() -> Generator[None]:
     """End on SIGTERM as on Ctrl-C, except for the exit code, which is the usual 143."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -277,25 +280,32 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _plain_streams() -> Iterator[None]:
+def _plain_streams() -> Generator[None]:
     """Let no control character through, and no encoding without ε stop a command."""
-    if isinstance(sys.stdin, TextIOWrapper):
+    if _wraps_bytes(sys.stdin):
         sys.stdin.reconfigure(errors="replace")  # by a character that no answer may have
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = streams = [
-        PlainStream(each.buffer, each.encoding, "backslashreplace", line_buffering=True)
-        if isinstance(each, TextIOWrapper)
-        else each
-        for each in before
-    ]
+    sys.stdout = _plain_stream(sys.stdout)
+    sys.stderr = _plain_stream(sys.stderr)
+    streams = sys.stdout, sys.stderr
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
-        for each in streams:
-            if isinstance(each, PlainStream):
+        for stream in streams:
+            if isinstance(stream, PlainStream):
                 with suppress(OSError):  # the reader of a pipe has ended
-                    each.detach()  # or it would close what is below
+                    stream.detach()  # or it would close what is below
+
+
+def _plain_stream(stream: TextIO) -> TextIO:
+    if _wraps_bytes(stream):
+        return PlainStream(stream.buffer, stream.encoding, "backslashreplace", line_buffering=True)
+    return stream
+
+
+def _wraps_bytes(stream: TextIO) -> TypeGuard[TextIOWrapper]:
+    return isinstance(stream, TextIOWrapper)
 
 
 def main() -> None:
@@ -306,10 +316,8 @@ def main() -> None:
             with _sigterm_interrupts():
                 app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
         except TutelageError as error:
-            _refuse(
-                2 if isinstance(error, ConfigError | InvalidParameterError) else 1,
-                *error.sentences(on_command_line),
-            )
+            is_wrong_call = isinstance(error, ConfigError | InvalidParameterError)
+            _refuse(2 if is_wrong_call else 1, *error.sentences(on_command_line))
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
         except MemoryError:

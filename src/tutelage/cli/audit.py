@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from rich.table import Table
 from rich.text import Text
-from typer import Argument, Exit, Option
+from typer import Exit
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.checklist import PrivateRows, check_cells
@@ -29,18 +28,26 @@ _FOR_THE_OWNER = (
 
 
 def audit(
-    config: Annotated[Path, Argument(help="TOML file for `tutelage run`.", show_default=False)],
-    draws: Annotated[
-        int, Option(help="Number of noisy labels to draw from each synthetic histogram.")
-    ] = 40_000,
-    entities: Annotated[
-        int, Option(help="Number of people, or rows, to change, one at a time.")
-    ] = 4,
-    as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
+    config: Path,
+    *,
+    draws: int = 40_000,
+    entities: int = 4,
+    as_json: bool = False,
 ) -> None:
     """Test the noise, the sensitivity and the public rows of a pipeline.
 
     The exit code is 3 if a check fails.
+
+    Parameters
+    ----------
+    config
+        TOML file for `tutelage run`.
+    draws
+        Number of noisy labels to draw from each synthetic histogram.
+    entities
+        Number of people, or rows, to change, one at a time.
+    as_json : --json
+        Print the results as JSON.
     """
     check_draws(integer_at_least(draws, 1_000, "--draws", "audit"), "--draws", "audit")
     integer_at_least(entities, 1, "--entities", "audit")
@@ -52,9 +59,9 @@ def audit(
         )
     data = load_sources(settings)
     given = arguments(settings, data)
-    private = PrivateRows(*(given[name] for name in ("X", "y", "entity_ids", "silos")))
+    private = PrivateRows(given["X"], given["y"], given["entity_ids"], given["silos"])
     model = build_estimator(settings, data)
-    found = check_fit(
+    checks = check_fit(
         model,
         private,
         given.get("X_public"),
@@ -68,16 +75,23 @@ def audit(
     if columns is None and data.kinds is not None:
         columns = PublicColumns.learn(data.features, kinds=data.kinds)
     if columns is not None:
-        found.append(check_cells(private.X, data.public, columns))
-    passed = all(one.verdict != "fail" for one in found)
+        checks.append(check_cells(private.X, data.public, columns))
+    passed = all(check.verdict != "fail" for check in checks)
     if as_json:
-        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
-        print_json(shown, ascii_only=False)
+        print_json(
+            {
+                "passed": passed,
+                "checks": [asdict(check) for check in checks],
+                "note": _FOR_THE_OWNER,
+            },
+            ascii_only=False,
+        )
     else:
         table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
-        for one in found:
-            verdict = Text(one.verdict, _COLORS[one.verdict])
-            table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
+        for check in checks:
+            verdict = Text(check.verdict, _COLORS[check.verdict])
+            reader = "owner" if check.private else "anyone"
+            table.add_row(check.check, verdict, reader, check.reason)
         console = plain_console()
         console.print(table)
         console.print(_FOR_THE_OWNER, highlight=False)

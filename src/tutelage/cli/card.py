@@ -11,6 +11,7 @@ from typer import Option
 
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import Claim, form, path_of
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import (
     CARD,
     MANIFEST,
@@ -21,7 +22,7 @@ from tutelage._internal.releases import (
     signed_manifest,
     today,
 )
-from tutelage.cli.ledger import opened
+from tutelage.cli.ledger import open_to_read
 from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import (
     interruption_says,
@@ -91,17 +92,8 @@ def card(
         Print the card as JSON instead of its location.
     """
     if verify is not None:
-        if (
-            results is None
-            or state
-            or statements
-            or ask
-            or effects
-            or claim
-            or output
-            or sign
-            or as_json
-        ):
+        others = (state, statements, ask, effects, claim, output, sign, as_json)
+        if results is None or any(others):
             raise ConfigError(
                 "--verify takes only the folder of the card and, if you have it, --ledger."
             )
@@ -122,18 +114,21 @@ def card(
         signer = SigningKey.load(sign)
     if results is None and ledger is None:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
-    file = results and (results / "card.json" if results.is_dir() else results)
+    file = results
+    if results is not None and results.is_dir():
+        file = results / "card.json"
     folder = output or (file and file.parent)
-    source = before = None
+    source = None
     if file is not None:
         read_card(file)  # a wrong name is refused as such
         if file.name == "card.json" and (file.parent / MANIFEST).exists():
             source = Manifest.read_whole(file.parent)
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
+    earlier = None  # the release in the folder to write to
     if file is not None and path_of(folder) == path_of(file.parent):
-        before = source
-    names = CARD if before is None else {*CARD, *before.sha256}
+        earlier = source
+    names = CARD if earlier is None else {*CARD, *earlier.sha256}
     with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
         history = ledger and _history_of(ledger)
         if file is not None:
@@ -148,22 +143,25 @@ def card(
                 raise ConfigError(
                     "--claim needs the ledger that recorded the test. Name that ledger with --ledger."
                 )
-            kept = {"alone": guarantee.alone, "if_added_or_removed": guarantee.if_added_or_removed}
-            guarantee = read_claim(claim, history, **kept)
-        said = made.statements | _statements(state or [], statements)
-        made = card_of(
-            guarantee, made.release, made.student, made.budget, said, made.findings, history
-        )
-        if ask and made.missing:
-            _require_ledger(before, ledger, folder)
-            said = said | _asked(made)
-            made = card_of(
-                guarantee, made.release, made.student, made.budget, said, made.findings, history
+            guarantee = read_claim(
+                claim,
+                history,
+                alone=guarantee.alone,
+                if_added_or_removed=guarantee.if_added_or_removed,
             )
-        pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
-        shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
-        if not shown or read_card(folder / "card.json") != made:
-            _publish(cards, made, before, ledger)
+
+        def stating(texts: dict[str, str]) -> PrivacyCard:
+            return card_of(
+                guarantee, made.release, made.student, made.budget, texts, made.findings, history
+            )
+
+        texts = made.statements | _statements(state or [], statements)
+        made = stating(texts)
+        if ask and made.missing:
+            _require_ledger(earlier, ledger, folder)
+            made = stating(texts | _ask_for_statements(made))
+        if not _is_shown(made, folder, earlier):
+            _publish(cards, made, earlier, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.name, signer.sign)
             with cards.add_file(SIGNATURE, _SIGNATURE) as part:
@@ -172,8 +170,8 @@ def card(
         print_json(made.as_dict(), ascii_only=False)
         return
     if effects:
-        drawn = [one.bars for one in made.student.curves]
-        plain_console().print(*(drawn or ["The student has no effects of columns to draw."]))
+        bars = [curve.bars for curve in made.student.curves]
+        plain_console().print(*(bars or ["The student has no effects of columns to draw."]))
     names = CARD if signer is None else (*CARD, SIGNATURE)
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:
@@ -188,6 +186,16 @@ def card(
     if signer is not None:
         say(f"Next: send the whole folder and {signer.name}.public.json. Tell the recipient, by")
         say(f"another channel, the fingerprint of the key:\n{signer.public.fingerprint}")
+
+
+def _is_shown(made: PrivacyCard, folder: Path, earlier: Manifest | None) -> bool:
+    """Return whether a folder has this card already, in all its renderings."""
+    return (
+        earlier is not None
+        and read_text(folder / "card.md") == made.as_markdown()
+        and read_text(folder / "card.html") == made.as_html()
+        and read_card(folder / "card.json") == made
+    )
 
 
 def _verify(results: Path, key: Path, ledger: Path | None) -> None:
@@ -233,8 +241,8 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
     if signed.release.versions.get("tutelage") != version("tutelage"):
         say(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
         return signed
-    for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
-        if read_text(folder / name) != shown:
+    for name, page in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
+        if read_text(folder / name) != page:
             raise InvalidDataError(
                 f"{folder / name} does not show what card.json says. Do not use this card."
             )
@@ -261,57 +269,60 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
 
 def _history_of(path: Path) -> History:
     """Return the history of a ledger, after checking every entry and every label."""
-    ledger = opened(path)
+    ledger = open_to_read(path)
     verified = ledger.verify()
     return ledger.history().until(verified.entries - 1)
 
 
-def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
+def _publish(
+    cards: Claim, made: PrivacyCard, earlier: Manifest | None, ledger: Path | None
+) -> None:
     """Write a card, with the other files of the release before it in the same folder."""
-    _require_ledger(before, ledger, cards.path)
-    record = ledger and opened(ledger).register.publish
+    _require_ledger(earlier, ledger, cards.path)
+    record = ledger and open_to_read(ledger).register.publish
     with publish_folder(cards, made.budget.head, record) as staging:
         made.write(staging)
-        if before is not None:
-            for name in set(before.sha256) - set(CARD):
-                (staging / name).write_bytes(before.content(cards.path, name))
+        if earlier is not None:
+            for name in set(earlier.sha256) - set(CARD):
+                (staging / name).write_bytes(earlier.content(cards.path, name))
 
 
-def _require_ledger(before: Manifest | None, ledger: Path | None, folder: Path) -> None:
-    if before is not None and before.recorded and ledger is None:
+def _require_ledger(earlier: Manifest | None, ledger: Path | None, folder: Path) -> None:
+    if earlier is not None and earlier.recorded and ledger is None:
         raise ConfigError(
             f"--ledger must name the ledger of {folder}, which records every version of a release."
         )
 
 
-def _asked(made: PrivacyCard) -> dict[str, str]:
+def _ask_for_statements(made: PrivacyCard) -> dict[str, str]:
     """Return statements from the terminal, after a question for each topic that is missing on a card."""
     answers = dict[str, str]()
-    suggested = _suggested(made)
+    suggestions = _suggestions(made)
     say("Enter leaves a topic out. Ctrl-D ends the questions. Ctrl-C keeps no answer.", err=True)
     with interruption_says("no answer was kept, and the card was not changed."), suppress(EOFError):
         for number, topic in enumerate(made.missing, 1):
             say(
                 f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True
             )
-            if topic in suggested:
-                say(f"Suggestion: {suggested[topic]} Type yes to use it.", err=True)
-            if text := _answer(topic, suggested.get(topic)):
+            if topic in suggestions:
+                say(f"Suggestion: {suggestions[topic]} Type yes to use it.", err=True)
+            text = _answer(topic, suggestions.get(topic))
+            if text:
                 answers[topic] = text
     say(err=True)
     return answers
 
 
-def _answer(topic: str, suggested: str | None) -> str:
-    """Return the line that is typed in, or what was suggested; one that the card refuses is asked for again."""
+def _answer(topic: str, suggestion: str | None) -> str:
+    """Return the line that is typed in, or the suggestion; one that the card refuses is asked for again."""
     while True:
         say("> ", nl=False, err=True)
         try:
             text = require_printable(input(), "An answer").strip()
             if text.lower() in ("y", "yes"):
-                if suggested is None:
+                if suggestion is None:
                     raise ConfigError(f"The statement {topic!r} must say more than {text!r}.")
-                return suggested
+                return suggestion
             if text:
                 check_statements({topic: text})
         except TutelageError as error:
@@ -320,31 +331,33 @@ def _answer(topic: str, suggested: str | None) -> str:
             return text
 
 
-def _suggested(made: PrivacyCard) -> dict[str, str]:
+def _suggestions(made: PrivacyCard) -> dict[str, str]:
     """Return statements that follow from a card itself."""
-    found = {
+    statements = {
         "review_date": str(date.fromisoformat(today()) + timedelta(365)),
         "evidence": "No independent evidence yet.",
     }
     if made.epsilon.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW:
-        found["withdrawal"] = (
+        statements["withdrawal"] = (
             "A person who withdraws is left out of later releases. This release cannot be withdrawn."
         )
     elif made.releases_sums and made.release.teachers is not None:
-        found["people"] = f"{made.release.teachers:,} rows, a number that is public."
+        statements["people"] = f"{made.release.teachers:,} rows, a number that is public."
     if made.model == "central":
-        found["leaves_site"] = "Only the files of this release."
+        statements["leaves_site"] = "Only the files of this release."
     if made.student.judged.by_class:
-        found["fairness"] = "Groups other than classes were not measured."
-    return found
+        statements["fairness"] = "Groups other than classes were not measured."
+    return statements
 
 
-def _statements(given: list[str], file: Path | None) -> dict[str, str]:
-    given_there = {} if file is None else read_settings(file)
-    found = read_entries(given_there, dict.fromkeys(given_there, str), "the statements")
-    for entry in given:
+def _statements(options: list[str], file: Path | None) -> dict[str, str]:
+    settings = Entries()
+    if file is not None:
+        settings = read_settings(file)
+    statements = read_entries(settings, dict.fromkeys(settings, str), "the statements")
+    for entry in options:
         topic, equals, text = entry.partition("=")
         if not equals:
             raise ConfigError(f"--state must be TOPIC=TEXT. Got {entry!r}.")
-        found[topic.strip().replace("-", "_")] = text
-    return found
+        statements[topic.strip().replace("-", "_")] = text
+    return statements

@@ -1,6 +1,7 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,12 +11,18 @@ from msgspec.structs import fields, replace
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries, Names
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import Section, entries_in, read_entries, read_entry, read_settings
+from tutelage.cli.settings import (
+    Section,
+    entries_in,
+    is_list,
+    read_entries,
+    read_entry,
+    read_settings,
+)
 from tutelage.cli.words import on_command_line
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import LearnedMap, Schema
-from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Method
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
@@ -62,6 +69,11 @@ class PrivateSection(Section, frozen=True):
         """Whether the file holds a table, whose columns have names."""
         return self.file.lower().endswith(TABLE_FILES)
 
+    @property
+    def id_columns(self) -> list[str]:
+        """The columns that name the person or the owner of a row."""
+        return [name for name in (self.entity, self.silo) if name]
+
 
 class TargetSection(Section, frozen=True):
     """The column that the student learns to predict.
@@ -90,7 +102,7 @@ class TargetSection(Section, frozen=True):
     class_weight: dict[str, float] | None = None
 
     @property
-    def asked(self) -> str:
+    def name_of_question(self) -> str:
         """The name by which the ledger knows what is learned."""
         return self.column if self.question is None else self.question
 
@@ -133,7 +145,7 @@ class FeaturesSection(Section, frozen=True):
     """
 
     map: Literal["pca", "steps", "images"] | None = None
-    image_shape: list | None = None
+    image_shape: list[Any] | None = None
     components: Positive | None = None
 
 
@@ -263,17 +275,9 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.target.range is not None
 
     @property
-    def chosen(self) -> Method:
+    def method_meant(self) -> Method:
         """The method that is named, or else the default one of the estimator."""
         return self.estimator().method_meant()
-
-    @property
-    def map(self) -> str | None:
-        """The name of the feature map; if every person is a teacher, by default steps and 0/1 columns."""
-        default = (
-            TABLE_MAP_OF_PEOPLE if self.schema is None and not self.chosen.needs.shards else None
-        )
-        return self.features.map or default
 
     @property
     def public_source(self) -> str:
@@ -283,10 +287,11 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     @property
     def learned_map(self) -> LearnedMap | None:
         """The map that [features] names."""
-        of = self.features
-        shape = None if of.image_shape is None else tuple(of.image_shape)
-        given = of.map or of.components or shape
-        return LearnedMap(of.map, of.components, shape, self.public_source) if given else None
+        features = self.features
+        shape = None if features.image_shape is None else tuple(features.image_shape)
+        if not (features.map or features.components or shape):
+            return None
+        return LearnedMap(features.map, features.components, shape, self.public_source)
 
     @property
     def folder(self) -> Path:
@@ -310,23 +315,24 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         """Return the estimator as the configuration describes it; `build_estimator` adds what public rows show."""
         private = self.private
         privacy = self.privacy
-        given: Entries = {
+        shared: Entries = {
             "columns": self.schema,
-            "unit": None if private is None else private.entity or private.unit,
+            "unit": private and (private.entity or private.unit),
             "ledger": self.ledger,
-            "question": self.target.asked if self.dataset is None else self.dataset,
-            **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "delta")},
+            "question": self.dataset or self.target.name_of_question,
+            "epsilon": privacy.epsilon,
+            "budget": privacy.budget,
+            "releases": privacy.releases,
+            "delta": privacy.delta,
+            "random_state": self.run.seed,
         }
         if self.of_numbers:
-            return PATERegressor(
-                **given, target_range=self.target.range, random_state=self.run.seed
-            )
+            return PATERegressor(**shared, target_range=self.target.range)
         return PATEClassifier(
-            **given,
+            **shared,
             classes=self.target.classes,
             method=self.method,
             features=self.learned_map,
-            random_state=self.run.seed,
             n_jobs=self.run.jobs,
             goal=self.target.goal,
             class_weight=self.target.class_weight,
@@ -340,10 +346,12 @@ def load_config(path: Path) -> RunConfig:
 
 def config_of(settings: Entries, base: Path) -> RunConfig:
     """Return settings, checked."""
-    given = {"output": {}} | settings
-    types = {one.name: one.type for one in fields(Settings)}
-    read, problems = entries_in(given, types, "the configuration", read=_read)
-    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base)
+    types = {field.name: field.type for field in fields(Settings)}
+    where = "the configuration"
+    tables: Entries = {"output": {}, **settings}
+    sections, problems = entries_in(tables, types, where, read=_read_section)
+    sections.setdefault("output", OutputSection(folder="."))
+    config = RunConfig(**sections, base=base)
     needs_schema = config.public.schema is not None or (
         config.of_numbers and config.private and config.public.file
     )
@@ -352,10 +360,10 @@ def config_of(settings: Entries, base: Path) -> RunConfig:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
             problems["public"] = [*error.sentences(on_command_line)]
-    sentences = [one for found in problems.values() for one in found]
+    sentences = [*chain(*problems.values())]
     # A check is left out if a section that it looks at has problems of its own.
-    for sections, check in _CHECKS:
-        if problems.keys() & set(sections):
+    for names, check in _CHECKS:
+        if problems.keys() & set(names):
             continue
         try:
             sentences += check(config) or ()
@@ -372,7 +380,7 @@ def _schema_of(config: RunConfig) -> Schema:
     public = config.public
     if public.schema is not None or private is None:
         return read_schema(config.base / user_path(public.schema or ""))
-    no_features = {config.target.column, private.entity, private.silo, *private.ignore}
+    no_features = {config.target.column, *private.id_columns, *private.ignore}
     try:
         return Schema.learn(read_table(config.input_file("public")).without(no_features))
     except InvalidDataError as error:
@@ -381,24 +389,26 @@ def _schema_of(config: RunConfig) -> Schema:
 
 def read_schema(path: Path) -> Schema:
     """Return the public schema of a TOML file, with the rows that proposed it if their file is still there."""
-    found = read_settings(path)
-    named = found.pop("proposed_by", "")
-    if set(found) != {"schema"} or not isinstance(named, str):
+    settings = read_settings(path)
+    proposed_by = settings.pop("proposed_by", "")
+    if set(settings) != {"schema"} or not isinstance(proposed_by, str):
         raise ConfigError(
             f"{path} must contain [schema], with the range or categories of each column. Only `proposed_by` may "
             "precede it, the file of public rows that the schema was made from. `tutelage schema --ranges` writes it."
         )
-    schema = Schema(found["schema"])
-    if named:
-        rows = path.parent / user_path(named)
+    schema = Schema(settings["schema"])
+    if proposed_by:
+        rows = path.parent / user_path(proposed_by)
         schema.mark_proposed(read_table(rows) if rows.is_file() else Table(rows.name, {}))
     return schema
 
 
-def _read(value: Any, kind: Any, name: str, where: str) -> Any:
+def _read_section(value: object, kind: object, name: str, where: str) -> object:
     if name == "statements":
         return read_entries(value, dict.fromkeys(STATEMENTS, str), "[statements]")
-    return read_method(value) if name == "method" else read_entry(value, kind, name, where)
+    if name == "method":
+        return read_method(value)
+    return read_entry(value, kind, name, where)
 
 
 def _problems_of_sources(config: RunConfig) -> Iterator[str]:
@@ -433,13 +443,12 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
 
 def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
     if config.private is not None and config.public.file:
-        one = config.input_file("private")
-        other = config.input_file("public")
-        if (
-            one.samefile(other)
-            if one.exists() and other.exists()
-            else one.resolve() == other.resolve()
-        ):
+        private = config.input_file("private")
+        public = config.input_file("public")
+        is_same = private.resolve() == public.resolve()
+        if private.exists() and public.exists():
+            is_same = private.samefile(public)
+        if is_same:
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
 
 
@@ -454,8 +463,10 @@ def _problems_of_files(config: RunConfig) -> Iterator[str]:
     if config.schema is not None and not private.is_table:
         yield "`file` in [private] must be a table if [public] has a `schema`, because its columns need names."
     elif public.file is not None:
-        names = private.file.lower(), public.file.lower()
-        if not any(all(name.endswith(kind) for name in names) for kind in (TABLE_FILES, ".npz")):
+        name = public.file.lower()
+        are_tables = private.is_table and name.endswith(TABLE_FILES)
+        are_arrays = private.file.lower().endswith(".npz") and name.endswith(".npz")
+        if not are_tables and not are_arrays:
             yield (
                 "`file` in [private] and [public] must both be tables (.csv, .tsv or .txt, also .gz; or .parquet) or "
                 "both .npz."
@@ -467,9 +478,9 @@ def _problems_of_files(config: RunConfig) -> Iterator[str]:
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
     if config.target.classes is None and not config.of_numbers:
         yield "[target] needs `classes`, the class values, which are public. Add them."
-    ignored = () if config.private is None or config.schema is None else config.private.ignore
-    for name in sorted({*ignored} & {*(config.schema.names if config.schema else ())}):
-        yield f"`ignore` in [private] must not name {name!r}, which is in the schema. Remove it from one of them."
+    if config.private is not None and config.schema is not None:
+        for name in sorted({*config.private.ignore} & {*config.schema.names}):
+            yield f"`ignore` in [private] must not name {name!r}, which is in the schema. Remove it from one of them."
     for name in _for_public_rows(config):
         yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
 
@@ -479,18 +490,18 @@ def _for_public_rows(config: RunConfig) -> list[str]:
     private = config.private
     public = config.public
     features = config.features
-    given = {
+    settings = {
         "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
         "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": features.map,
         "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
-    return _stated(given)
+    return _names_of_set(settings)
 
 
-def _stated(given: Mapping[str, Any]) -> list[str]:
+def _names_of_set(settings: Mapping[str, object]) -> list[str]:
     """Return the names of the settings that are set."""
-    return [name for name, value in given.items() if value]
+    return [name for name, value in settings.items() if value]
 
 
 def _problems_of_private(config: RunConfig) -> Iterator[str]:
@@ -512,11 +523,11 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
     if target.classes is not None:
         yield from problems_of_names(target.classes)
     if config.dataset is not None:
-        given = {
+        settings = {
             "`column`": target.column != TargetSection().column, "`classes`": target.classes, "`range`": target.range,
             "`question`": target.question,
         }  # fmt: skip
-        for name in _stated(given):
+        for name in _names_of_set(settings):
             yield f"`dataset` has its own labels. Leave out {name} in [target]."
         return
     if private is None or target.range is None:
@@ -526,13 +537,15 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
             "`range` in [target] needs public columns. Name in [public] a public schema as `schema`, or a table of "
             "public rows as `file`."
         )
-    named = [name for name in _for_public_rows(config) if name != "`file` in [public]"]
-    given = dict.fromkeys(named if config.public.schema is None else (), True) | {
+    names = list[str]()
+    if config.public.schema is None:
+        names += [name for name in _for_public_rows(config) if name != "`file` in [public]"]
+    settings = {
         "`classes` in [target]": target.classes, "[method]": config.method, "`silo` in [private]": private.silo,
         "`goal` in [target]": target.goal != TargetSection().goal,
         "`class_weight` in [target]": target.class_weight, "[[published]]": config.published,
     }  # fmt: skip
-    for name in _stated(given):
+    for name in [*names, *_names_of_set(settings)]:
         yield f"{name} does not go with `range` in [target], by which a number is predicted. Leave it out."
 
 
@@ -549,14 +562,14 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
             "`silo` in [private]": private.silo,
         }
     for name, kind in columns.items():
-        if isinstance(kind, list) and len(set(map(str, kind))) < len(kind):
+        if is_list(kind) and len(set(map(str, kind))) < len(kind):
             yield f"`{name}` in [columns] must list each category once. Got {kind!r}."
         for purpose, column in purposes.items():
             if column == name and kind != "ignore":
                 yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
 
-def problems_of_names(classes: Iterable[Any]) -> Iterator[str]:
+def problems_of_names(classes: Iterable[object]) -> Iterator[str]:
     """Yield problems of class values in the files that are published."""
     for value in classes:
         if is_formula(value):
@@ -569,11 +582,12 @@ def problems_of_names(classes: Iterable[Any]) -> Iterator[str]:
 def _check_estimator(config: RunConfig) -> None:
     """Check the parameters of the estimator, unless other checks refuse the schema or the target."""
     needs_schema = config.public.schema is not None or config.of_numbers
-    if (config.schema is None and needs_schema) or [*_problems_of_target(config)]:
-        return
-    config.estimator().resolved()
+    has_schema = config.schema is not None or not needs_schema
+    if has_schema and not [*_problems_of_target(config)]:
+        config.estimator().resolved()
 
 
+# Sections, and a check of them.
 _CHECKS: tuple[tuple[Names, Callable[[RunConfig], Iterable[str] | None]], ...] = (
     (("dataset", "private", "target", "public"), _problems_of_sources),
     (("private", "public", "columns"), _problems_of_files),

@@ -1,9 +1,11 @@
 """The questions of `tutelage init` as a form in a notebook."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tutelage._internal.extras import install
+from tutelage._internal.records import Entries
 from tutelage.cli.init import configuration
 from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, TutelageError
@@ -30,7 +32,7 @@ def configuration_form() -> "interactive":
     except ImportError:
         raise ConfigError(f"A form needs ipywidgets: {install('notebook')}.") from None
 
-    def field(question: str, kind: Any = Text, **settings: Any) -> Any:
+    def field(question: str, kind: Callable[..., object] = Text, **settings: object) -> object:
         wide = {"style": {"description_width": "20em"}, "layout": Layout(width="45em")}
         return kind(description=question, **settings, **wide)
 
@@ -54,9 +56,9 @@ def configuration_form() -> "interactive":
     )
 
 
-def _write(file: str, **answers: Any) -> None:
+def _write(file: str, **answers: object) -> None:
     """Write a configuration, or print the error."""
-    given = {name: value for name, value in answers.items() if value != ""}
+    given = Entries({name: value for name, value in answers.items() if value != ""})
     try:
         if Path(file).name != file:
             raise ConfigError(

@@ -14,12 +14,12 @@ from typer import Abort, prompt
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import Entries
 from tutelage.cli.config import RunConfig, config_of, problems_of_names, read_schema
-from tutelage.cli.prepare import prepared
-from tutelage.cli.schema import described, toml_key, toml_value
+from tutelage.cli.prepare import prepare_release
+from tutelage.cli.schema import column_entry, toml_key, toml_value
 from tutelage.cli.sources import load_sources
 from tutelage.cli.text import (
-    confirmed,
     interruption_says,
+    is_confirmed,
     remark,
     require_printable,
     say,
@@ -95,35 +95,41 @@ class _Questions:
         """Return the answer as `read` returns it; without a terminal, a default is taken only if it is `safe`."""
         if name in self.given or (safe and self.quiet):
             return read(self.given.pop(name, default))
-        self._number += bool(why)
-        while (
-            typed := self._typed(text, f"\n{self._number}. {why}" if why else "", default)
-        ) is not None:
+        if why:
+            self._number += 1
+            why = f"\n{self._number}. {why}"
+        answer = self._next_answer(text, why, default)
+        while answer is not None:
             try:
-                return read(require_printable(typed, "An answer"))
+                return read(require_printable(answer, "An answer"))
             except TutelageError as error:
                 say(" ".join(error.sentences(on_command_line)), err=True)
                 self._wrong += 1
                 if self._wrong >= _MOST_WRONG and not sys.stdin.isatty():
                     raise
+            answer = self._next_answer(text, why, default)
         if safe:
             return read(default)
         flag = f"--{name.replace('_', '-')}" if self._asks else f"`{name}`"
         raise ConfigError(f"{flag} is missing, and there is no terminal to ask for it: {text}.")
 
-    def _typed(self, text: str, why: str, default: str | None) -> str | None:
-        """Return what is typed, or the next line of a pipe; None at its end."""
-        if self._asks and sys.stdin is not None and sys.stdin.isatty():
+    def _next_answer(self, text: str, why: str, default: str | None) -> str | None:
+        """Return the answer from the terminal, or the next line of a pipe; None at its end."""
+        if not self._asks or sys.stdin is None:
+            return None
+        if sys.stdin.isatty():
             say(why, err=True, nl=bool(why))
             try:
                 return str(prompt(text, default=default, err=True))
             except Abort:
                 raise KeyboardInterrupt from None
-        line = sys.stdin.readline() if self._asks and sys.stdin is not None else ""
+        line = sys.stdin.readline()
         if not line:
             return None
         answer = line.strip() or default or ""
-        say(f"{why}\n{text}: {answer}".lstrip("\n" * (not why)), err=True)
+        if why:
+            say(why, err=True)
+        say(f"{text}: {answer}", err=True)
         return answer
 
 
@@ -187,12 +193,14 @@ def init(
         sections = _settings(questions, private, rows, target.parent, f"{target.stem}-results")
         write_new(target, _text(sections, target.parent))
     say(f"Wrote {target}, with comments.")
-    named = " --as NAME" if "releases" in sections["privacy"] else ""
+    run = f"tutelage run {target}"
+    if "releases" in sections["privacy"]:
+        run += " --as NAME"
     if not _can_plan(sections):
-        say(f"Next: tutelage run {target}{named}")
+        say(f"Next: {run}")
         return
-    say(f"Next: tutelage plan --for {target}\nThen: tutelage run {target}{named}")
-    if not questions.quiet and confirmed("Plan it now, which spends nothing?", default=True):
+    say(f"Next: tutelage plan --for {target}\nThen: {run}")
+    if not questions.quiet and is_confirmed("Plan it now, which spends nothing?", default=True):
         from tutelage.cli.plan import plan  # not every wizard needs it
 
         plan(configuration=target)
@@ -204,10 +212,10 @@ def configuration(
     delta: float | None = None, ids: str | None = None, releases: int | None = None, folder: str = "results",
 ) -> str:  # fmt: skip
     """Return the text that `tutelage init` would write for these answers; paths are relative to the current folder."""
-    questions = _Questions(
-        {name: value for name, value in locals().items() if name != "folder"}, asks=False
-    )
-    return _text(_settings(questions, *_private(questions), Path(), folder), Path())
+    answers = {name: value for name, value in locals().items() if name != "folder"}
+    questions = _Questions(answers, asks=False)
+    sections = _settings(questions, *_private(questions), Path(), folder)
+    return _text(sections, Path())
 
 
 def _require_new(path: Path | None) -> None:
@@ -231,7 +239,9 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         f"{private.name} has {rows.n_rows:,} rows. Rows with the same id are protected together, as one person. If "
         f"each row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), named_like_id(rows.columns),
     )  # fmt: skip
-    alike = like_ids(rows.columns) if person == _EACH_ROW else []
+    alike = list[str]()
+    if person == _EACH_ROW:
+        alike += like_ids(rows.columns)
     if alike:
         ids = ask(
             "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features",
@@ -240,7 +250,8 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
             "such a person is protected less.",
             _about_ids,
         )  # fmt: skip
-        alike = alike if ids == _IGNORE else []
+        if ids == _KEEP:
+            alike.clear()
     label = ask(
         "label", "Column to predict", "The student, which is the model to publish, predicts a column of a few values.",
         partial(_label, rows, person),
@@ -252,28 +263,34 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         "(.toml) describes the columns.", partial(_public, private, rows, features),
     )  # fmt: skip
     classes, of_public = _labels(ask, label, path, public)
+    examples = " or ".join(classes[:5])
+    if len(classes) > 5:
+        examples += " …"
     goal = ask(
-        "goal", _GOALS, f"The student, which predicts {' or '.join(classes[:5])}{' …' * (len(classes) > 5)}, is judged "
+        "goal", _GOALS, f"The student, which predicts {examples}, is judged "
         "by a goal. Accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
     )  # fmt: skip
-    about: Entries = {"file": _relative(private, base)}
-    about |= {"unit": "row"} if person == _EACH_ROW else {"entity": person}
+    of_private: Entries = {"file": _relative(private, base)}
+    n_people = None
+    if person == _EACH_ROW:
+        of_private["unit"] = "row"
+        n_people = rows.n_rows  # with one row for each person, their number is public
+    else:
+        of_private["entity"] = person
     of_public = {"schema" if public is None else "file": _relative(path, base), **of_public}
     target = {"column": label, "classes": classes, "goal": goal.name}
-    sections: Sections = {"private": about, "target": target, "public": of_public}
+    sections: Sections = {"private": of_private, "target": target, "public": of_public}
     if goal.ranks and "label" in of_public:
         sections["method"] = {"name": "noisy-moments"}
     if public is not None:
         unknown = {*public.columns} - {*rows.columns, of_public.get("label")}
-        about["ignore"] = [one for one in public.columns if one in {*alike, *unknown}]
-        shared = [name for name in features if name in public.columns]
+        of_private["ignore"] = [name for name in public.columns if name in {*alike, *unknown}]
         sections["columns"] = {
-            one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"
+            name: "ignore"
+            for name in features
+            if name in public.columns and column_entry(public, name)["kind"] == "ignore"
         }
-    # With one row for each person, the number of rows is public.
-    about["people"], sections["privacy"] = _privacy(
-        ask, rows.n_rows if person == _EACH_ROW else None
-    )
+    of_private["people"], sections["privacy"] = _privacy(ask, n_people)
     for name in ask.given:
         raise ConfigError(
             f"--{name.replace('_', '-')} does not go with the other answers. Leave it out."
@@ -284,8 +301,9 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
 def _can_plan(sections: Sections) -> bool:
     """Return whether `tutelage plan` takes a configuration: it needs public rows, and a number of people."""
     goal = Goal(sections["target"]["goal"])
-    counted = sections["private"].get("people") is not None or "unit" in sections["private"]
-    return counted and "file" in sections["public"] and not goal.ranks
+    private = sections["private"]
+    has_number = private.get("people") is not None or "unit" in private
+    return has_number and "file" in sections["public"] and not goal.ranks
 
 
 def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, Entries]:
@@ -319,42 +337,48 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, Entries]:
         raise ConfigError(
             f"--delta must be below 1 / the number of people. Got {delta:g} for {known} people."
         )
-    least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
-    shared = {"epsilon": epsilon} if releases is None else {"budget": epsilon, "releases": releases}
-    return people, {**shared, "delta": min(DEFAULT_DELTA, least) if delta is None else delta}
+    if delta is None:
+        power_of_ten = float(f"1e-{len(str(known))}")  # the one below 1 / known
+        delta = min(DEFAULT_DELTA, power_of_ten)
+    if releases is None:
+        return people, {"epsilon": epsilon, "delta": delta}
+    return people, {"budget": epsilon, "releases": releases, "delta": delta}
 
 
 def _relative(path: Path, base: Path) -> str:
-    return str(path) if path.is_absolute() else os.path.relpath(path.resolve(), base.resolve())
+    if path.is_absolute():
+        return str(path)
+    return os.path.relpath(path.resolve(), base.resolve())
 
 
 def _text(sections: Sections, base: Path) -> str:
     """Return a configuration, checked, as TOML with comments."""
-    sections = {
-        name: {key: one for key, one in of.items() if one not in (None, [])}
-        for name, of in sections.items()
-    }
-    _look(config_of(sections, base))
+    stated = {name: _without_empty(section) for name, section in sections.items()}
+    _look(config_of(stated, base))
     lines = [
         "# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."
     ]
-    privacy = sections["privacy"]
+    privacy = stated["privacy"]
     right = guesses(privacy.get("epsilon") or privacy["budget"], privacy["delta"])
-    for name, section in sections.items():
-        lines += [f"\n[{name}]"] if section else []
+    for name, section in stated.items():
+        if section:
+            lines.append(f"\n[{name}]")
         for key, value in section.items():
-            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").format(
-                right=right
-            )
+            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why")
+            comment = comment.format(right=right)
             lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
     return "\n".join([*lines, ""])
+
+
+def _without_empty(section: Entries) -> Entries:
+    return {key: value for key, value in section.items() if value not in (None, [])}
 
 
 def _look(config: RunConfig) -> None:
     """Tell the owner what `tutelage run` would warn of or refuse before it spends anything."""
     try:
         data = load_sources(config)
-        prepared(config, data)
+        prepare_release(config, data)
     except TutelageError as error:
         for problem in error.sentences(on_command_line):
             remark(f"warning: `tutelage run` would refuse this: {problem}")
@@ -420,10 +444,12 @@ def _labels(
     ask: _Questions, label: str, path: Path, public: Table | None
 ) -> tuple[list[str], Entries]:
     """Return the class values, of public labels or as stated, and the settings of public labels, if they are used."""
-    likely = label if public is not None and label in public.columns else _NONE
-    used = _NONE
+    of_public = Entries()
     values = list[str]()
+    required = list[str]()
     if public is not None:
+        likely = label if label in public.columns else _NONE
+        used = _NONE
         if likely != _NONE or "public_label" in ask.given:
             used = ask(
                 "public_label", f"Column of public labels, or '{_NONE}'",
@@ -431,24 +457,20 @@ def _labels(
                 "of them score it.", partial(_public_label, public), likely, safe=True,
             )  # fmt: skip
         values = sorted(_values(public, likely if used == _NONE else used) - {""})
-    of_public = Entries()
-    if public is not None and used != _NONE:
-        of_public["label"] = used
-        of_public["evaluate_last"] = (
-            public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
-        )
-    if (
-        "classes" not in ask.given
-        and 1 < len(values) <= _MOST_CLASSES
-        and not [*problems_of_names(values)]
-    ):
+        if used != _NONE:
+            required = values
+            of_public["label"] = used
+            if public.n_rows >= _ENOUGH_TO_SCORE:
+                of_public["evaluate_last"] = public.n_rows // _ONE_IN
+    has_values = 1 < len(values) <= _MOST_CLASSES and not [*problems_of_names(values)]
+    if has_values and "classes" not in ask.given:
         return values, of_public
-    stated = ask(
+    classes = ask(
         "classes", "Values, separated by commas",
         f"The values of '{label}' become public, so they are stated by you, and not read from the private rows.",
-        partial(_classes, [] if used == _NONE else values),
+        partial(_classes, required),
     )  # fmt: skip
-    return stated, of_public
+    return classes, of_public
 
 
 def _values(public: Table, name: str) -> set[str]:
@@ -469,18 +491,20 @@ def _public_label(public: Table, name: str) -> str:
     return name
 
 
-def _classes(found: list[str], value: str | Iterable[str]) -> list[str]:
-    parts = (
-        next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
-    )
-    classes = [str(one).strip() for one in parts]
-    if problems := [*Classes(values=classes).problems()]:
+def _classes(required: list[str], value: str | Iterable[str]) -> list[str]:
+    parts = value
+    if isinstance(value, str):
+        parts = next(csv.reader([value], skipinitialspace=True), list[str]())
+    classes = [str(part).strip() for part in parts]
+    problems = [*Classes(values=classes).problems()]
+    if problems:
         raise InvalidParameterError.of(problems)
-    if problems := [*problems_of_names(classes)]:
-        raise ConfigError(*problems)
-    for one in found:
-        if one not in classes:
-            raise ConfigError(f"--classes must list all public labels. {one!r} is missing.")
+    problems_in_files = [*problems_of_names(classes)]
+    if problems_in_files:
+        raise ConfigError(*problems_in_files)
+    for label in required:
+        if label not in classes:
+            raise ConfigError(f"--classes must list all public labels. {label!r} is missing.")
     return classes
 
 

@@ -28,14 +28,14 @@ from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.tables import TABLE_FILES, read_table
 
-_LABELS = form(
-    "labels",
-    lambda path: bool(
-        re.fullmatch(
-            rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*", path.read_bytes()
-        )
-    ),
-)
+_FILE_OF_LABELS = re.compile(rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*")
+
+
+def _has_labels(path: Path) -> bool:
+    return bool(_FILE_OF_LABELS.fullmatch(path.read_bytes()))
+
+
+_LABELS = form("labels", _has_labels)
 
 
 @choosing_mechanism(predictions=True)
@@ -109,14 +109,18 @@ def label(
             }
         )
         return
-    others = "" if answered == asked else " The mechanism abstained on the others."
-    say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
+    wrote = f"Wrote {answered:,} of {asked:,} labels to {output}."
+    if answered < asked:
+        wrote += " The mechanism abstained on the others."
+    say(wrote)
     say(
         f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}."
     )
     say(state)
     if session.n_remembered:
-        which = "Every row was" if release.cost == 0 else f"{session.n_remembered:,} rows were"
+        which = f"{session.n_remembered:,} rows were"
+        if release.cost == 0:
+            which = "Every row was"
         say(
             f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them."
         )

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from enum import StrEnum
 from math import fsum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from rich.table import Table
@@ -16,6 +16,7 @@ from typer import Argument
 
 from tutelage._internal.drawing import Bar, Bars
 from tutelage._internal.outputs import form
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import (
@@ -40,7 +41,7 @@ from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 from tutelage.reporting.signature import checked_head, read_head, signed_head
 
-_LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
+_COLUMNS = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
 
 
 class _NeighborRule(StrEnum):
@@ -68,7 +69,7 @@ File = Annotated[Path, Argument(help="File of the ledger.")]
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
 
-def unit_of(neighbors: _NeighborRule, name: str | None) -> PrivacyUnit:
+def _unit_of(neighbors: _NeighborRule, name: str | None) -> PrivacyUnit:
     """Return the privacy unit of a relation, called `name` or, by default, as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
@@ -110,9 +111,14 @@ def init(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
             "ballot (vote counts from elsewhere). It cannot be changed later."
         )
-    protects = unit_of(neighbors, unit)
-    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, accounting=accounting)
-    _print(made.state(), file, as_json=as_json)
+    created = Ledger.create(
+        file,
+        epsilon=epsilon,
+        delta=delta,
+        unit=_unit_of(neighbors, unit),
+        accounting=accounting,
+    )
+    _print(created.state(), file, as_json=as_json)
     if not as_json:
         say(f"Next: tutelage label PUBLIC --votes VOTES --ledger {file}")
 
@@ -120,7 +126,7 @@ def init(
 @ledger.command()
 def show(file: File, html: Html = None, as_json: AsJson = False) -> None:
     """Print the spent and the remaining budget. All printed values are public."""
-    state = opened(file).state()
+    state = open_to_read(file).state()
     if html is not None:
         write_page(html, f"Budget in {file.name}", state)
     _print(state, file, as_json=as_json)
@@ -146,7 +152,7 @@ def verify(
     release
         Results folder, whose files the ledger must name.
     """
-    checked = opened(file)
+    checked = open_to_read(file)
     stated = None
     if signer is not None:
         from tutelage.signing import VerifyKey
@@ -163,23 +169,24 @@ def verify(
             f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}."
         )
     state = checked.verify(head)
-    named = ""
+    manifest = None
     if release is not None:
         manifest = Manifest.read_whole(release)
         manifest.require_named(checked.history().manifests, release, str(file))
         refuse_others(manifest, release)
-        named = (
-            f"It names the release in {release}, of {manifest.day}, whose files are unchanged.\n"
-        )
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
     say(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is not None:
-        signed = "" if stated is None else f" {stated['signer']} signed it on {stated.get('day')}."
+        signed = ""
+        if stated is not None:
+            signed = f" {stated['signer']} signed it on {stated.get('day')}."
         say(f"It contains the given head, so it was not rolled back.{signed}")
+    if manifest is not None:
+        say(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
     say(
-        f"{named}head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head."
+        f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head."
     )
 
 
@@ -269,7 +276,7 @@ def backup(
     copy
         File of the copy, which does not exist yet.
     """
-    head = opened(file).backup(copy)
+    head = open_to_read(file).backup(copy)
     say(f"Wrote {copy}, which contains the secret key of {file} and is intact.")
     say(f"head {head}\nStore this head elsewhere. The copy does not contain later spending.")
 
@@ -293,12 +300,12 @@ def head(
     if sign is None:
         if output is not None:
             raise ConfigError("--output is for a signed head. Name a key with --sign.")
-        say(opened(file).state().head)
+        say(open_to_read(file).state().head)
         return
     from tutelage.signing import SigningKey
 
     signer = SigningKey.load(sign)
-    history = opened(file).history()
+    history = open_to_read(file).history()
     content = {
         "ledger": history.entries[0].content["key"],
         "head": history.state.head,
@@ -314,7 +321,7 @@ def head(
 
 
 @ledger.command("list")
-def list_folder(
+def _list(
     folder: Path,
     *,
     data: Path | None = None,
@@ -338,22 +345,23 @@ def list_folder(
         raise ConfigError(
             "--data and --id belong together: a table, and its column of ids. Give both, or none."
         )
-    found = dict[str, Ledger]()
+    ledgers = dict[str, Ledger]()
     refused = dict[str, str]()
     for path in ledgers_in(folder):
         name = os.path.relpath(path, folder.resolve())
         try:
-            ledger = opened(path)
+            ledger = open_to_read(path)
             ledger.history()
-            found[name] = ledger
+            ledgers[name] = ledger
         except LedgerError as error:
             refused[name] = str(error)
-    if not found and not refused:
+    if not ledgers and not refused:
         raise ConfigError(f"{folder} has no ledger. Name the folder of the ledgers.")
-    copies, apart = _copies(found)
+    copies, apart = _copies(ledgers)
     if data is not None and column is not None:
-        _tell_people({name: one for name, one in found.items() if name not in copies}, data, column)
-    rows = [_listed(name, one.history()) for name, one in found.items()]
+        originals = {name: ledgers[name] for name in ledgers if name not in copies}
+        _tell_people(originals, data, column)
+    rows = [_row_of(name, ledger.history()) for name, ledger in ledgers.items()]
     if as_json:
         print_json({"ledgers": rows, "refused": refused, "copies": copies, "used_apart": apart})
         return
@@ -361,11 +369,9 @@ def list_folder(
         "ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder)
     )
     for row in rows:
-        budget = (
-            "none: simulated noise"
-            if row["simulated"]
-            else f"ε = {row['budget']:g} at δ = {row['delta']:g}"
-        )
+        budget = f"ε = {row['budget']:g} at δ = {row['delta']:g}"
+        if row["simulated"]:
+            budget = "none: simulated noise"
         spent = f"{round_up(row['spent']):.4f}"
         table.add_row(
             row["file"], budget, spent, row["unit"], f"{row['releases']:,}", row["newest"]
@@ -376,8 +382,8 @@ def list_folder(
     for name, whole in copies.items():
         say(f"{name} is a copy of {whole}, so it spent nothing that {whole} did not.")
     for family in apart:
-        used = [found[name] for name in family]
-        spent = round_up(fsum(one.history().state.spent for one in used))
+        used = [ledgers[name] for name in family]
+        spent = round_up(fsum(ledger.history().state.spent for ledger in used))
         say(
             f"{' and '.join(family)} are copies of one ledger that were used apart: together they spent at most "
             f"{spent:.4f}, and guarantee at most {_claim(used)}. Release nothing more through them."
@@ -388,20 +394,23 @@ def list_folder(
         )
 
 
-def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
+def _copies(ledgers: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
     """Return which ledger holds all that is in each copy of it, and the copies of one that were used apart."""
+
+    def longest_first(name: str) -> tuple[int, bool]:
+        # Of equal ones, that with the usual name is the original.
+        return -len(ledgers[name].history().entries), not name.endswith(".ledger")
+
     copies = dict[str, str]()
     families = defaultdict[str, list[str]](list)
-    # The longest first; of equal ones, that with the usual name is the original.
-    for name in sorted(
-        found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))
-    ):
-        history = found[name].history()
+    for name in sorted(ledgers, key=longest_first):
+        history = ledgers[name].history()
         family = families[history.entries[0].text]
         last = history.entries[-1]
-        holding = [one for one in family if found[one].history().entries[last.number] == last]
-        if holding:
-            copies[name] = holding[0]
+        for longer in family:
+            if ledgers[longer].history().entries[last.number] == last:
+                copies[name] = longer
+                break
         else:
             family.append(name)
     return copies, [family for family in families.values() if len(family) > 1]
@@ -409,53 +418,53 @@ def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
 
 def _claim(ledgers: list[Ledger]) -> str:
     """Return what ledgers guarantee together."""
-    if any(one.history().state.simulated for one in ledgers):
+    if any(ledger.history().state.simulated for ledger in ledgers):
         return "no ε"
-    return f"ε = {fsum(one.limit.epsilon for one in ledgers):g} at δ = {fsum(one.limit.delta for one in ledgers):g}"
+    epsilon = fsum(ledger.limit.epsilon for ledger in ledgers)
+    delta = fsum(ledger.limit.delta for ledger in ledgers)
+    return f"ε = {epsilon:g} at δ = {delta:g}"
 
 
-def _least(kept: Ledger) -> str:
-    return "" if kept.register.names_all() else "at least "
+def _least(ledger: Ledger) -> str:
+    return "" if ledger.register.names_all() else "at least "
 
 
-def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
+def _tell_people(ledgers: dict[str, Ledger], data: Path, column: str) -> None:
     """Print how many people of a table ledgers know and have in common; private."""
     from tutelage.partition import ids_in
     from tutelage.tables import read_table
 
-    ids: Any = ids_in(read_table(data), column)
+    ids = ids_in(read_table(data), column)
     people = np.unique(ids).tolist()
     holders = [list[str]() for _ in people]  # the ledgers that know each
     say("The numbers of people are private: do not publish these lines.", err=True)
-    for name, one in found.items():
-        known = one.register.knows(people)
+    for name, ledger in ledgers.items():
+        known = ledger.register.knows(people)  # (people,)
         if known is None:
             say(
                 f"Not known: who is in {name}. Its releases had no names, or other people than this table.",
                 err=True,
             )
             continue
-        say(f"{_least(one)}{known.sum():,} people of {data} are in {name}.", err=True)
+        say(f"{_least(ledger)}{known.sum():,} people of {data} are in {name}.", err=True)
         for place in np.flatnonzero(known):
             holders[place].append(name)
     together = Counter(tuple(names) for names in holders if len(names) > 1)
     for names, number in sorted(together.items()):
-        claim = _claim([found[name] for name in names])
+        claim = _claim([ledgers[name] for name in names])
         say(f"{number:,} people are in {' and '.join(names)}: together at most {claim}.", err=True)
     if not together:
         say(f"As far as these ledgers can tell, no person of {data} is in two of them.", err=True)
 
 
-def _listed(name: str, history: History) -> dict[str, Any]:
+def _row_of(name: str, history: History) -> Entries:
     """Return the row of a ledger."""
-    state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
-    releases = sum(one.kind is EntryKind.INTENDED for one in history.entries) or len(
-        history.batches
-    )
+    state = history.state.as_dict().items()
+    intended = sum(entry.kind is EntryKind.INTENDED for entry in history.entries)
     return {
         "file": name,
-        **state,
-        "releases": releases,
+        **{key: value for key, value in state if key in _COLUMNS},
+        "releases": intended or len(history.batches),
         "newest": history.entries[-1].content["written"],
     }
 
@@ -467,21 +476,19 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     This is the exposure of people whose data came with that release. Each number is a share of the budget, not an
     epsilon of its own.
     """
-    kept = opened(file)
-    found = exposures(kept.history())
+    kept = open_to_read(file)
     budget = kept.limit.epsilon
+    rows = list[Entries]()
+    bars = list[Bar]()
+    for release in exposures(kept.history()):
+        share = round_up(release.share)
+        rows.append({**release._asdict(), "share": share})
+        name = f"{release.release} · {release.since}"
+        bars.append(Bar(name, share, f"{share:.4f} · {release.queries:,} queries"))
     if as_json:
-        print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
+        print_json(rows)
         return
     title = f"{file}: shares of the budget ε = {budget:g} spent since each release began; none is an ε of its own"
-    bars = [
-        Bar(
-            f"{one.release} · {one.since}",
-            share := round_up(one.share),
-            f"{share:.4f} · {one.queries:,} queries",
-        )
-        for one in found
-    ]
     plain_console().print(Bars(title, "Release", "Spent", bars, whole=budget))
 
 
@@ -498,26 +505,24 @@ def export(
     output
         File to write to.  [default: standard output]
     """
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in open_to_read(file).export())
     if output is None:
         say(lines, nl=False)
         return
 
     def is_export(path: Path) -> bool:
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
-        return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(
-            entries
-        )
+        keys = {"number", "kind", "spent", "hash"}
+        return bool(entries) and all(keys <= set(entry) for entry in entries)
 
     write_new(output, lines, over=form("an export of a ledger", is_export))
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
 
 
-def opened(file: Path) -> Ledger:
+def open_to_read(file: Path) -> Ledger:
     """Open a ledger for reading; if it is writable, a write that a crash interrupted is undone first."""
-    return Ledger.open(
-        file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
-    )
+    is_writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    return Ledger.open(file, read_only=not is_writable)
 
 
 def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
@@ -527,20 +532,24 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table = Table("", "", title=str(file), title_justify="left", show_header=False)
     row = table.add_row
     row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
-    for one in state.raised:
+    for raised in state.raised:
         row(
-            f"raised on {one.written}",
-            f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}",
+            f"raised on {raised.written}",
+            f"from ε = {raised.before:g} to {raised.epsilon:g} by {raised.by}: {raised.why}",
         )
     row("spent", f"{round_up(state.spent):.4f}")
     row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     if state.so_far is not None:
-        below = f"ε = {round_up(state.so_far):.4f} at the same δ"
-        row("released so far", below if state.so_far < state.budget else "not less than the budget")
+        so_far = "not less than the budget"
+        if state.so_far < state.budget:
+            so_far = f"ε = {round_up(state.so_far):.4f} at the same δ"
+        row("released so far", so_far)
     row("privacy unit", state.unit.name)
     row("neighboring data", state.unit.neighboring.sentence)
-    gaussian = state.accounting is Accounting.GAUSSIAN
-    row("accounting", "gaussian: noisy sums, capped votes and GNMax only" if gaussian else "renyi")
+    accounting = "renyi"
+    if state.accounting is Accounting.GAUSSIAN:
+        accounting = "gaussian: noisy sums, capped votes and GNMax only"
+    row("accounting", accounting)
     if state.order is not None:
         row("Rényi order", f"{state.order:.4g}")
     row("entries", f"{state.entries:,}")

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -13,6 +13,8 @@ from sklearn.utils import all_estimators
 
 from tutelage._internal.records import Entries
 from tutelage.cli.settings import (
+    is_list,
+    is_table,
     read_entries,
     read_entry,
     read_mechanism,
@@ -30,54 +32,55 @@ from tutelage.teachers import TEACHERS, VectorBallots
 _WHERE = "[method]"
 _PLAIN = (int, float, str, bool)
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
-_OBJECTS: Mapping[str, Any] = {**TEACHERS, **STUDENTS}
-# The field, and its one value; in Python it may be a map.
-_SEEN, _ROWS = "student_features", Literal["rows"]
+_OBJECTS: Mapping[str, Callable[..., object]] = {**TEACHERS, **STUDENTS}
+_FEATURES_FIELD = "student_features"
+_ROWS = Literal["rows"]  # the one value of this field; in Python it may be a map
 
 
-def read_method(table: Any) -> Method:
+def read_method(table: object) -> Method:
     """Return the method that a table describes."""
-    name = table.get("name") if isinstance(table, dict) else table
-    if name not in list(METHODS) or not isinstance(table, dict):
+    name = table.get("name") if is_table(table) else table
+    if not is_table(table) or name not in list(METHODS):
         raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {name!r}.")
-    kind = METHODS[name]
-    given = {key: value for key, value in table.items() if key != "name"}
-    types, required = _types(kind)
-    read = read_entries(given, types, f"{_WHERE} with the name {kind.name}", required, _read)
-    return kind(**read)
+    kind = METHODS[table["name"]]
+    entries = {key: value for key, value in table.items() if key != "name"}
+    types, required = _fields_of(kind)
+    where = f"{_WHERE} with the name {kind.name}"
+    return kind(**read_entries(entries, types, where, required, _read_field))
 
 
 def schema_of_methods() -> Entries:
     """Return the JSON schema of the table."""
-    found = list[Entries]()
+    tables = list[Entries]()
     for kind in METHODS.values():
-        text = _described(kind)
-        types, required = _types(kind)
+        texts = _descriptions(kind)
+        types, required = _fields_of(kind)
         entries = Entries()
         for name, annotation in types.items():
-            entries[name] = {
-                "description": text.get(name, ""),
-                **_schema_of_field(name, annotation),
-            }
-        found.append(table_schema(kind.name, text[""], entries, required))
-    return {"anyOf": found}
+            description = {"description": texts.get(name, "")}
+            entries[name] = description | _schema_of_field(name, annotation)
+        tables.append(table_schema(kind.name, texts[""], entries, required))
+    return {"anyOf": tables}
 
 
-def _described(kind: type[Any]) -> dict[str, str]:
+def _descriptions(kind: type[object]) -> dict[str, str]:
     """Return what the docstring of a class says of its parameters, and of itself under no name."""
     doc = inspect.getdoc(kind) or ""
-    others = {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
-    found = {"": doc.partition("\n")[0]}
+    referred = {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
+    texts = {"": doc.partition("\n")[0]}
     for names, _, text in parameters_in(doc):
-        _, as_for, rest = text.partition("As for `")
-        known = _described(others[rest.partition("`")[0]]) if as_for else {}
-        for one in names.split(", "):
-            found[one] = known.get(one, text)
-    return found
+        _, refers, rest = text.partition("As for `")
+        borrowed = dict[str, str]()
+        if refers:
+            borrowed = _descriptions(referred[rest.partition("`")[0]])
+        for name in names.split(", "):
+            texts[name] = borrowed.get(name, text)
+    return texts
 
 
-def _schema_of_field(field: str, annotation: Any) -> Entries:
-    if field == _SEEN:
+def _schema_of_field(field: str, annotation: object) -> Entries:
+    """Return the JSON schema of a field of a method."""
+    if field == _FEATURES_FIELD:
         return {"enum": [*get_args(_ROWS)]}
     kinds = get_args(annotation) or (annotation,)
     if entries := _mechanisms(kinds):
@@ -93,36 +96,38 @@ def _schema_of_field(field: str, annotation: Any) -> Entries:
     return {"anyOf": [*names, table]}
 
 
-def _types(kind: type[Method]) -> tuple[Entries, list[str]]:
+def _fields_of(kind: type[Method]) -> tuple[Entries, list[str]]:
     """Return the types of the fields, and the names of those that are required."""
-    types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
-    required = [
-        one.name for one in known if one.default is MISSING and one.default_factory is MISSING
-    ]
-    return {one.name: types[one.name] for one in known}, required
+    hints = get_type_hints(kind)
+    types = Entries()
+    required = list[str]()
+    for field in fields(kind):  # type: ignore[arg-type]
+        types[field.name] = hints[field.name]
+        if field.default is MISSING and field.default_factory is MISSING:
+            required.append(field.name)
+    return types, required
 
 
-def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
+def _read_field(value: object, annotation: object, name: str, _: str) -> object:
     """Return the value of a field of this type."""
-    if name == _SEEN:  # maps are learned by [features]
+    if name == _FEATURES_FIELD:  # maps are learned by [features]
         return read_entry(value, _ROWS, name, _WHERE)
     kinds = get_args(annotation) or (annotation,)
+    has_rule = QuerySelector in kinds
     where = f"`{name}` in {_WHERE}"
-    if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
-        return read_entry(value, str if QuerySelector in kinds else annotation, name, _WHERE)
+    if any(kind in _PLAIN for kind in kinds) and not is_table(value):
+        return read_entry(value, str if has_rule else annotation, name, _WHERE)
     if entries := _mechanisms(kinds):
         table = {"name": value} if isinstance(value, str) else value
         return read_mechanism(table, entries, where)
-    if QuerySelector in kinds:
-        return _object(
-            value, lambda name, _where: type(selector_named(name, TeacherVotes.__name__)), where
-        )
+    if has_rule:
+        return _object(value, _selector, where)
     if value in list(STUDENTS):
         return value  # methods take the name of a student as it is
     return _object(value, _factory, where)
 
 
-def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, RegistryEntry[Any]]:
+def _mechanisms(kinds: tuple[object, ...]) -> dict[str, RegistryEntry[Any]]:
     """Return the mechanisms of these types, by name."""
     classes = tuple(kind for kind in kinds if isinstance(kind, type) and kind is not object)
     return {
@@ -132,15 +137,14 @@ def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, RegistryEntry[Any]]:
     }
 
 
-def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: str) -> Any:
-    """Return what a name, or a table with a name and parameters, stands for."""
-    table = value if isinstance(value, dict) else {"name": value}
-    parameters = {**table}
+def _object(value: object, find: Callable[[str, str], Callable[..., object]], where: str) -> object:
+    """Return the object that a name, or a table with a name and parameters, describes."""
+    parameters = {**value} if is_table(value) else {"name": value}
     name = parameters.pop("name", None)
-    for key, one in parameters.items():
-        if isinstance(one, list):
+    for key, parameter in parameters.items():
+        if is_list(parameter):
             # TOML has no tuples, which objects take for the shape of an image.
-            parameters[key] = tuple(one)
+            parameters[key] = tuple(parameter)
     if not isinstance(name, str):
         raise ConfigError(
             f"{where} must be a name, or a table with `name` and parameters. Got {value!r}."
@@ -153,7 +157,11 @@ def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: s
         raise ConfigError(f"{where}, {name!r}: {error}") from None
 
 
-def _factory(name: str, where: str) -> Callable[..., Any]:
+def _selector(name: str, _: str) -> type[QuerySelector]:
+    return type(selector_named(name, TeacherVotes.__name__))
+
+
+def _factory(name: str, where: str) -> Callable[..., object]:
     """Return the teachers, the student or the scikit-learn classifier of this name."""
     if name in _OBJECTS:
         return _OBJECTS[name]
@@ -163,36 +171,37 @@ def _factory(name: str, where: str) -> Callable[..., Any]:
     if not module.startswith("sklearn.") or hidden:
         raise ConfigError(
             f"{where} must be a dotted scikit-learn name such as {_FOREST}, or one of {', '.join(_OBJECTS)}. Got "
-            f"{name!r}.{_meant(name)}"
+            f"{name!r}.{_suggestion(name)}"
         )
     try:
-        found = getattr(import_module(module), kind)
+        classifier = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
         raise ConfigError(
-            f"{where} names nothing in scikit-learn. Got {name!r}.{_meant(name)}"
+            f"{where} names nothing in scikit-learn. Got {name!r}.{_suggestion(name)}"
         ) from None
     if not (
-        isinstance(found, type)
-        and issubclass(found, ClassifierMixin)
-        and issubclass(found, BaseEstimator)
+        isinstance(classifier, type)
+        and issubclass(classifier, ClassifierMixin)
+        and issubclass(classifier, BaseEstimator)
     ):
         raise ConfigError(f"{where} must be a classifier. Got {name!r}.")
-    return found
+    return classifier
 
 
-def _meant(name: str) -> str:
-    """Return advice on a name that nothing has: the nearest one, or where others can be used."""
+def _suggestion(name: str) -> str:
+    """Return advice on an unknown name: the nearest one that is known, or where others can be used."""
     library, dot, _ = name.partition(".")
     if dot and library not in ("sklearn", "tutelage"):
         return " Classifiers of other libraries can be used in Python: pass one to TeacherVotes."
-    found = {
-        kind: f"{one.__module__.partition('._')[0]}.{kind}"
-        for kind, one in all_estimators("classifier")
-    }
+    by_short_name = dict[str, str]()
+    for kind, classifier in cast("list[tuple[str, type]]", all_estimators("classifier")):
+        module = classifier.__module__.partition("._")[0]
+        by_short_name[_short_name(kind)] = f"{module}.{kind}"
+    for known in _OBJECTS:
+        by_short_name[_short_name(known)] = known
+    near = difflib.get_close_matches(_short_name(name.rpartition(".")[2]), by_short_name, 1)
+    return f" Did you mean '{by_short_name[near[0]]}'?" if near else ""
 
-    def short(known: str) -> str:
-        return known.removesuffix("Classifier").lower()  # the suffix makes all of them alike
 
-    meant = {short(one): found.get(one, one) for one in [*found, *_OBJECTS]}
-    near = difflib.get_close_matches(short(name.rpartition(".")[2]), meant, 1)
-    return f" Did you mean '{meant[near[0]]}'?" if near else ""
+def _short_name(name: str) -> str:
+    return name.removesuffix("Classifier").lower()  # the suffix makes all of them alike

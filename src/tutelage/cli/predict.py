@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.records import Entries
 from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
@@ -43,26 +44,27 @@ def predict(
     """
     student = load_student(results)
     table = read_table(rows)
-    found = {name: table.texts(name) for name in keep or []}
+    columns = Entries({name: table.texts(name) for name in keep or []})
     try:
-        found["prediction"] = student.predict(table).tolist()
+        columns["prediction"] = student.predict(table).tolist()
     except (TypeError, ValueError) as error:
         # Also of scikit-learn, where the student knows no names of columns.
         raise InvalidDataError(f"{rows} does not fit the student. {error}") from None
     if probabilities:
         if not hasattr(student, "predict_proba"):
             raise ConfigError("--probabilities must be left out: the student has none.")
-        shares = student.predict_proba(table).T.tolist()
-        found |= {
-            f"probability of {name}": cells
-            for name, cells in zip(student.classes_, shares, strict=True)
-        }
-    if isinstance(student, Pipeline) and hasattr(student[-1], "predict_quantiles"):
-        last: Any = student[-1]
-        ends = last.predict_quantiles(student[:-1].transform(table), _ENDS)
-        found |= {"from": ends[:, 0].tolist(), "to": ends[:, 1].tolist()}
+        shares = student.predict_proba(table)  # (rows, classes)
+        for name, cells in zip(student.classes_, shares.T.tolist(), strict=True):
+            columns[f"probability of {name}"] = cells
+    steps: Any = student
+    if isinstance(student, Pipeline) and hasattr(steps[-1], "predict_quantiles"):
+        ends = steps[-1].predict_quantiles(steps[:-1].transform(table), _ENDS)  # (rows, 2)
+        columns["from"] = ends[:, 0].tolist()
+        columns["to"] = ends[:, 1].tolist()
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([[*found], *zip(*found.values(), strict=True)])
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(columns)
+    lines.writerows(zip(*columns.values(), strict=True))
     if output is None:
         say(text.getvalue(), nl=False)
         return

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from tutelage._internal.records import Entries
 from tutelage.cli.config import RunConfig, problems_of_names
 from tutelage.cli.sources import Sources
 from tutelage.estimator import PATEClassifier, PATERegressor
@@ -14,28 +15,27 @@ from tutelage.targets import Classes
 
 def build_estimator(config: RunConfig, data: Sources) -> PATEClassifier | PATERegressor:
     """Return the estimator that a configuration describes."""
-    model: Any = config.estimator()
-    return (
-        model
-        if config.schema is not None
-        else model.set_params(classes=data.classes, columns=data.kinds)
-    )
+    model = config.estimator()
+    if config.schema is None:
+        model.set_params(classes=data.classes, columns=data.kinds)
+    return model
 
 
-def arguments(config: RunConfig, data: Sources) -> dict[str, Any]:
+def arguments(config: RunConfig, data: Sources) -> Entries:
     """Return the rows of a run, as `prepare` takes them; refuse public labels that are not among declared classes."""
-    found = {**data.private, "scored": config.public.evaluate_last or 0}
+    scored = config.public.evaluate_last or 0
+    found = {**data.private, "scored": scored}
     labels = data.labels
     if labels is not None and data.classes is not None:
         Classes(values=data.classes).read(labels).public(labels, len(labels), "label")
     if data.public is not None:
         found["X_public"] = data.public
-        if config.chosen.needs.start or found["scored"] or data.classes is None:
+        if config.method_meant.needs.start or scored or data.classes is None:
             found["y_public"] = data.label or labels
     return found
 
 
-def prepared(
+def prepare_release(
     config: RunConfig,
     data: Sources,
     choose: Chooser | None = None,
@@ -47,8 +47,8 @@ def prepared(
     model = build_estimator(config, data).set_params(progress=progress)
     once |= {"later": config.public.later, "tuned_on": config.privacy.tuned_on}
     with warnings.catch_warnings():
-        for told in (PreflightWarning, FewPublicRowsWarning):
-            warnings.simplefilter("always", told)
+        warnings.simplefilter("always", PreflightWarning)
+        warnings.simplefilter("always", FewPublicRowsWarning)
         release = model.prepare(**arguments(config, data), choose=choose, **once)
     for problem in problems_of_names(release.public.classes.tolist()):
         raise ConfigError(

@@ -3,10 +3,10 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import claim_output
+from tutelage._internal.records import Entries
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.ballots import VoteHistogram
@@ -17,11 +17,11 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SimulationNoise
-from tutelage.privacy import round_up
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing import Proposal, publish_epsilon, record
 from tutelage.publishing.proof import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
-from tutelage.publishing.proposal import propose as proposed
+from tutelage.publishing.proposal import propose as smallest_proposal
 from tutelage.publishing.recording import check_unit
 
 publish = verb_group(
@@ -78,17 +78,16 @@ def propose(
         votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
         paying.history().check_share(delta)
         votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
-        by = released_by.mechanism
-        imagined = (
-            by.release(votes, SimulationNoise(0)).answered
-            if released_by.name == "confident"
-            else None
-        )
+        mechanism = released_by.mechanism
+        event = mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
+        answered = None
+        if released_by.name == "confident":
+            answered = mechanism.release(votes, SimulationNoise(0)).answered
         planned = Accountant()
-        planned.add_release(
-            by.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, imagined
+        planned.add_release(event, votes, answered)
+        proposal = smallest_proposal(
+            planned, delta, queries=queries, margin=margin, refusal=refusal
         )
-        proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.write() as part:
             part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
@@ -115,7 +114,7 @@ def propose(
 
 @publish.command("test")
 @choosing_mechanism()
-def put_to_the_test(
+def _test(
     proposal: Path,
     public: Path,
     *,
@@ -147,39 +146,43 @@ def put_to_the_test(
     output
         File to write the claim to, for `tutelage card --claim`.
     """
-    with (
-        nullcontext()
-        if output is None
-        else claim_output(output, CLAIM, way_out=ANOTHER_FILE) as claim
-    ):
+    claiming = nullcontext()
+    if output is not None:
+        claiming = claim_output(output, CLAIM, way_out=ANOTHER_FILE)
+    with claiming as claim:
         wanted = Proposal.read(proposal)
         paying = Ledger.open(ledger)
         check_unit(wanted, paying)
-        rows, about = read_rows(public, question)
+        rows, name_of_question = read_rows(public, question)
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
-        session = LabelingSession(histogram, released_by.mechanism, paying, question=about)
+        session = LabelingSession(
+            histogram, released_by.mechanism, paying, question=name_of_question
+        )
         released = session.released(rows)
-        publication = publish_epsilon(released, paying, wanted, rows, question=about)
+        publication = publish_epsilon(released, paying, wanted, rows, question=name_of_question)
         if claim is not None:
             with claim.write() as part:
                 write_claim(part, publication, released, wanted, paying)
     tested = publication.epsilon
     independent = publication.data_independent
     if as_json:
-        shown: dict[str, Any] = {
-            "proposed": wanted.epsilon,
-            "passed": publication.passed,
-            "unit": tested.unit.name,
-        }
-        for name, value in (("published", tested), ("data_independent", independent)):
-            shown[name] = {
-                key: getattr(value, key) for key in ("epsilon", "delta", "order", "method")
+        print_json(
+            {
+                "proposed": wanted.epsilon,
+                "passed": publication.passed,
+                "unit": tested.unit.name,
+                "published": _entries_of(tested),
+                "data_independent": _entries_of(independent),
+                "ledger": paying.state().as_dict(),
             }
-        print_json({**shown, "ledger": paying.state().as_dict()})
+        )
         return
-    say(
-        f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}."
-    )
+    result = "passed" if publication.passed else "failed"
+    say(f"The test {result}. Publish: {tested}\nProof: {tested.method}.")
     say(f"Publish the worst-case ε with it, test included: {independent}\n{paying.state()}")
     if output is not None:
         say(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
+
+
+def _entries_of(claim: PublicEpsilon) -> Entries:
+    return {name: getattr(claim, name) for name in ("epsilon", "delta", "order", "method")}

@@ -4,54 +4,55 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from msgspec import structs
-from rich.table import Table
-from typer import Argument, Option
+from rich.table import Table as RichTable
+from typer import Option
 
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, publish_folder
+from tutelage._internal.typing import Array
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import choice_for
-from tutelage.cli.prepare import prepared
+from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import Sources, load_sources
-from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
+from tutelage.cli.text import interruption_says, is_confirmed, plain_console, print_json, remark
+from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, PreflightError, TutelageError
+from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.privacy import printed_up, round_up
 from tutelage.published import write_results
 from tutelage.publishing import Proposal
 from tutelage.release import FEW_VOTES_LEFT, PreparedRelease
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.record import Judged
-from tutelage.tables import is_missing
+from tutelage.tables import Table, is_missing
 
-_CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
+_CHECKPOINTS = "checkpoints"
+_VOTES_FILE = "private-votes.npz"
+_CARD = "card.json"
 _FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
 _GROUPS = 5  # of cohorts that are named one by one
 
+Model = PATEClassifier | PATERegressor
+Row = Callable[[str, str], None]  # adds a row to the summary
+Number = TypeVar("Number", int, float)
+
 
 def run(
-    config: Annotated[Path, Argument(help="TOML file with the configuration.", show_default=False)],
-    overwrite: Annotated[
-        bool,
-        Option(
-            "--overwrite", help="Replace the results. The budget that they used is not refunded."
-        ),
-    ] = False,
-    data_changed: Annotated[
-        bool,
-        Option(
-            "--data-changed",
-            help="Confirm that the private rows changed. The budget stays the same.",
-        ),
-    ] = False,
+    config: Path,
+    *,
+    overwrite: bool = False,
+    data_changed: bool = False,
     release: Annotated[
         str | None,
         Option(
@@ -59,31 +60,35 @@ def run(
             metavar="NAME",
             help="Name of this release, and of its folder in `folder`: people who are new have "
             "a budget of their own, and the student also learns from earlier releases.",
-            show_default=False,
         ),
     ] = None,
-    insist: Annotated[
-        bool,
-        Option(
-            "--insist", help="Run although the rows are refused. The card calls the guarantee weak."
-        ),
-    ] = False,
-    despite_plan: Annotated[
-        bool,
-        Option("--despite-plan", help="Release even if the plan expects no gain, or cannot tell."),
-    ] = False,
-    as_json: Annotated[
-        bool, Option("--json", help="Print the card as JSON instead of the summary.")
-    ] = False,
+    insist: bool = False,
+    despite_plan: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
 
     By default, each person casts one ballot, and the noisy sum of the ballots is released. [method] in the
     configuration names another method.
+
+    Parameters
+    ----------
+    config
+        TOML file with the configuration.
+    overwrite
+        Replace the results. The budget that they used is not refunded.
+    data_changed
+        Confirm that the private rows changed. The budget stays the same.
+    insist
+        Run although the rows are refused. The card calls the guarantee weak.
+    despite_plan
+        Release even if the plan expects no gain, or cannot tell.
+    as_json : --json
+        Print the card as JSON instead of the summary.
     """
     settings = load_config(config)
     if release is not None:
-        settings = _named(settings, release)
+        settings = _in_folder_of(settings, release)
     else:
         for card in settings.folder.glob(f"*/{_CARD}"):
             raise ConfigError(
@@ -98,7 +103,7 @@ def run(
                 "same private data spends more of their budget. Name another folder, or pass --overwrite."
             )
         settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
-        once: dict[str, Any] = {"data_changed": data_changed, "release": release, "insist": insist}
+        once: Entries = {"data_changed": data_changed, "release": release, "insist": insist}
         model, card = _fit_and_write(
             settings, results, once, despite_plan=despite_plan, progress=not as_json
         )
@@ -114,11 +119,11 @@ def _statements(settings: RunConfig) -> dict[str, str]:
         remark(
             "warning: the card that is replaced was signed. Sign the new one with `tutelage card --sign`."
         )
-    before = settings.folder / _CARD
-    return read_card(before).statements if before.exists() else {}
+    earlier = settings.folder / _CARD
+    return read_card(earlier).statements if earlier.exists() else {}
 
 
-def _named(settings: RunConfig, release: str) -> RunConfig:
+def _in_folder_of(settings: RunConfig, release: str) -> RunConfig:
     """Return the settings with the folder of a release that has a name."""
     if not re.fullmatch(r"\w[\w. -]*", release):
         raise ConfigError(
@@ -129,28 +134,28 @@ def _named(settings: RunConfig, release: str) -> RunConfig:
 
 
 def _fit_and_write(
-    settings: RunConfig, results: Claim, once: dict[str, Any], *, despite_plan: bool, progress: bool
-) -> tuple[Any, PrivacyCard]:
+    settings: RunConfig, results: Claim, once: Entries, *, despite_plan: bool, progress: bool
+) -> tuple[Model, PrivacyCard]:
     """Fit the model of a configuration, and write it with its labels and its card; `once` is of this run alone."""
     data = load_sources(settings)
     checkpoints = results.private / _CHECKPOINTS
 
-    def filed(name: str, votes: Any) -> None:
+    def write_votes(name: str, votes: Any) -> None:
         with results.add_file(name, VOTES, private=True) as path:
             votes.write(path)
 
-    file = (
-        (lambda number, votes: filed(_FILED.format(number), votes))
-        if settings.output.votes
-        else None
-    )
+    def file_votes(number: int, votes: Any) -> None:
+        write_votes(_FILED.format(number), votes)
+
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     choice = choice_for(settings, data, despite_plan=despite_plan, progress=progress)
     if settings.privacy.proposal is not None:
         once["proposal"] = Proposal.read(settings.base / user_path(settings.privacy.proposal))
-    release = prepared(settings, data, choice, progress=progress, checkpoints=checkpoints, **once)
+    release = prepare_release(
+        settings, data, choice, progress=progress, checkpoints=checkpoints, **once
+    )
     is_doubted = bool(release.doubts) and not once["insist"]
-    if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
+    if is_doubted and not is_confirmed("Spend the budget in spite of this?", default=False):
         raise PreflightError(
             "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
             "[public]; or pass --insist, and then the card calls the guarantee weak."
@@ -165,10 +170,10 @@ def _fit_and_write(
         "is spent on it again."
     )
     if trains:
-        if_interrupted += f" The teachers trained so far are kept in {_shown(checkpoints)}."
+        if_interrupted += f" The teachers trained so far are kept in {_relative(checkpoints)}."
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
-        model = release.release(file=file)
+        model = release.release(file=file_votes if settings.output.votes else None)
     if once["data_changed"] and model.remembered_:
         _warn_of_unused_rows(settings, model)
     if model.drawn_ and model.release_.cost == 0:
@@ -176,7 +181,7 @@ def _fit_and_write(
     card = _card(settings, data, model)
     if settings.output.votes:
         if trains:  # whose teachers vote again on what is remembered
-            filed(_VOTES_FILE, model.votes_)
+            write_votes(_VOTES_FILE, model.votes_)
         elif not any(results.private.glob(_FILED.format("*"))):
             remark(
                 "warning: no votes are stored, because all was released by earlier runs without `votes = true`."
@@ -190,23 +195,25 @@ def _fit_and_write(
     return model, card
 
 
-def _warn_of_unused_rows(settings: RunConfig, model: Any) -> None:
+def _warn_of_unused_rows(settings: RunConfig, model: Model) -> None:
     """Warn that rows that changed had no part in answers that were remembered."""
     which = f" for {model.remembered_:,} of the queries" if model.drawn_ else ""
-    other = "change the schema" if settings.schema is not None else "ask about other public rows"
+    remedy = "ask about other public rows"
+    if settings.schema is not None:
+        remedy = "change the schema"
     remark(
         f"warning: Rows that changed or are new were not used{which}: an earlier run made the same release, which is "
-        f"returned again at no cost. To use these rows, {other} or choose another label column. Both spend from the "
+        f"returned again at no cost. To use these rows, {remedy} or choose another label column. Both spend from the "
         "budget. If every release has a name (--as), people who come later have a budget of their own."
     )
 
 
-def _card(settings: RunConfig, data: Sources, model: Any) -> PrivacyCard:
+def _card(settings: RunConfig, data: Sources, model: Model) -> PrivacyCard:
     return model.card(
         *_scoring(settings, data, model),
         statements=settings.statements,
         feature_map=_feature_map(settings),
-        people=None if settings.private is None else settings.private.people,
+        people=settings.private and settings.private.people,
     )
 
 
@@ -214,19 +221,20 @@ def _feature_map(settings: RunConfig) -> str | None:
     """Return what a card says about the feature map; None where there is a schema, which says it."""
     if settings.schema is not None:
         return None
-    name = settings.map
-    return (
-        "none"
-        if name is None
-        else f"{name}, learned from {settings.public_source}, published with the student"
-    )
+    name = settings.features.map
+    if name is None and settings.method_meant.needs.shards:
+        return "none"
+    name = name or TABLE_MAP_OF_PEOPLE
+    return f"{name}, learned from {settings.public_source}, published with the student"
 
 
-def _scoring(settings: RunConfig, data: Sources, model: Any) -> tuple[Any, Any]:
+def _scoring(
+    settings: RunConfig, data: Sources, model: Model
+) -> tuple[Table | Array | None, Array | None]:
     """Return public labeled rows, of those not asked about, and their labels, if there are any."""
     if data.labels is None:
         return None, None
-    scored = ~np.fromiter(map(is_missing, data.labels.tolist()), dtype=bool)
+    scored = np.array([not is_missing(label) for label in data.labels.tolist()], bool)  # (rows,)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
@@ -236,26 +244,25 @@ def _scoring(settings: RunConfig, data: Sources, model: Any) -> tuple[Any, Any]:
     return data.public_rows(np.flatnonzero(scored)), data.labels[scored]
 
 
-def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
-    summary = _summary(settings, model, card)
+def _print_summary(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
     console = plain_console()
     if settings.published:
         console.print(_comparison(settings.published, card))
-    console.print(summary)
-    _print_notes(console, settings, model, card)
+    console.print(_summary(settings, model, card))
+    _print_notes(settings, model, card)
 
 
-def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
+def _summary(settings: RunConfig, model: Model, card: PrivacyCard) -> RichTable:
     """Return the table of what was reached and spent."""
-    table = Table("", "", title="Private student", title_justify="left", show_header=False)
+    table = RichTable("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
         _add_accuracy(row, settings, model, card)
-    for one in card.student.judged.goals:
-        row(f"goal: {one.goal}", f"{one.student:.2%}")
-        row("goal by one class for all rows", f"{one.no_model:.2%}")
-        if one.public_labels is not None:
-            row("goal by public labels alone (ε = 0)", f"{one.public_labels:.2%}")
+    for reached in card.student.judged.goals:
+        row(f"goal: {reached.goal}", f"{reached.student:.2%}")
+        row("goal by one class for all rows", f"{reached.no_model:.2%}")
+        if reached.public_labels is not None:
+            row("goal by public labels alone (ε = 0)", f"{reached.public_labels:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     if card.guarantee.tested is not None:
@@ -267,21 +274,15 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", printed_up(card.epsilon.delta))
     spent = card.budget.spent
-    # A test of a proposal came after the labels, and so may releases of other processes have, which are not of this.
-    charges = model.open_ledger_.history().charges
-    tests = (
-        one.cost
-        for one in charges
-        if one.reserved.is_publication and one.number >= model.ledger_.entries
-    )
-    by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))
+    by_this_run = model.release_.cost + _cost_of_tests(model)
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget.budget):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
     if model.name_ is not None:
         _add_release(row, model)
     row("mechanism", card.release.mechanism)
     if settings.schema is None:
-        row("public rows labeled" if card.releases_sums else "queries", f"{card.release.queries:,}")
+        heading = "public rows labeled" if card.releases_sums else "queries"
+        row(heading, f"{card.release.queries:,}")
     row(model.facts_.voters, _number_of_voters(model, card.release.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.guarantee.if_added_or_removed is not None:
@@ -290,31 +291,46 @@ def _summary(settings: RunConfig, model: Any, card: PrivacyCard) -> Table:
     return table
 
 
-def _add_accuracy(row: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
+def _cost_of_tests(model: Model) -> float:
+    """Return the share of the budget that tests of this release spent.
+
+    A test of a proposal came after the labels. So may releases of other processes have, which are not of this run.
+    """
+    cost = sum(
+        charge.cost
+        for charge in model.open_ledger_.history().charges
+        if charge.reserved.is_publication and charge.number >= model.ledger_.entries
+    )
+    return model.open_ledger_.limit.share(cost)
+
+
+def _add_accuracy(row: Row, settings: RunConfig, model: Model, card: PrivacyCard) -> None:
     """Add to the summary how accurate the student is, and what it is compared with."""
     judged = card.student.judged
-    score = "student accuracy" if card.release.classes else "R² of the student"
-    row(score, _measured(judged) or "not measured")
+    heading = "student accuracy" if card.release.classes else "R² of the student"
+    row(heading, _score(judged) or "not measured")
     for name in model.earlier_[-1:]:
         with suppress(TutelageError, OSError):  # its folder may be elsewhere
-            before = _measured(read_card(settings.folder.parent / name / _CARD).student.judged)
-            if before is not None:
-                row(f"{score} of {name}", before)
+            earlier = read_card(settings.folder.parent / name / _CARD)
+            earlier_score = _score(earlier.student.judged)
+            if earlier_score is not None:
+                row(f"{heading} of {name}", earlier_score)
     if judged.majority is not None:
         row("accuracy of the majority class", f"{judged.majority:.2%}")
     if judged.public_labels is not None:
         row("accuracy of public labels alone (ε = 0)", f"{judged.public_labels:.2%}")
 
 
-def _measured(judged: Judged) -> str | None:
+def _score(judged: Judged) -> str | None:
     """Return how good a student is on public rows as the summary says it, or None where it was not measured."""
     if judged.errors:
         return f"{judged.errors[0].r_squared:.4f}"
     return None if judged.accuracy is None else f"{judged.accuracy:.2%}"
 
 
-def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCard) -> None:
+def _print_notes(settings: RunConfig, model: Model, card: PrivacyCard) -> None:
     """Print what the owner should know beside the summary, and what to do next."""
+    console = plain_console()
     if card.usage:
         console.print(card.usage, highlight=False)
     if model.remembered_ and not card.release.queries:
@@ -329,27 +345,24 @@ def _print_notes(console: Any, settings: RunConfig, model: Any, card: PrivacyCar
     if settings.schema is not None and card.release.classes:
         console.print(
             "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
-            f'tutelage.students.load_student("{_shown(settings.folder)}").score(rows, labels)',
+            f'tutelage.students.load_student("{_relative(settings.folder)}").score(rows, labels)',
             soft_wrap=True,
         )
-    console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
+    console.print(f"Ledger: {_relative(settings.ledger)}", soft_wrap=True)
     for finding in card.findings:
         console.print(f"Objection on the card: {finding}", highlight=False)
     names = ("card.html", "card.md", _CARD)
-    console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
+    console.print("Card: " + ", ".join(str(_relative(settings.folder / name)) for name in names))
     if card.missing and settings.dataset is None:
-        ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
+        ask = f"tutelage card {_relative(settings.folder)} --ledger {_relative(settings.ledger)} --ask"
         console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
         console.print(
-            f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:"
+            f"Next: open {_relative(settings.folder / names[0])} in a browser. Then use your own table:"
         )
-        # Its path, if it was called by one and is not on the search path.
-        called = Path(sys.argv[0])
-        program = (
-            "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
-        )
-        console.print(f"  {program} init")
+        program = Path(sys.argv[0])
+        is_found = program.name != "tutelage" or shutil.which("tutelage")
+        console.print(f"  {'tutelage' if is_found else _relative(program)} init")
 
 
 def _schedule(release: PreparedRelease, name: str) -> str:
@@ -358,7 +371,7 @@ def _schedule(release: PreparedRelease, name: str) -> str:
     if not rooms:
         return f"{name} was begun before. It is the same release, and labels or sums "
         "that it has are not spent on again."
-    by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
+    by_room = [f"with {names}: {room:,}" for room, names in _groups(rooms)]
     limit = release.budget.limit_for(release.most).epsilon
     return (
         f"{name} spends {round_up(share):.4f} of the ε = {limit:g} of each person who takes part. "
@@ -366,97 +379,98 @@ def _schedule(release: PreparedRelease, name: str) -> str:
     )
 
 
-def _grouped(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
+def _groups(values: Mapping[str, Number]) -> list[tuple[Number, str]]:
     """Return each value, the smallest first, with the cohorts that have it, as text; of many values the outer ones."""
-    names = {
-        one: [name for name in values if values[name] == one]
-        for one in sorted(set(values.values()))
-    }
-    found = [(one, _listed(alike)) for one, alike in names.items()]
-    if len(found) <= _GROUPS:
-        return found
-    between = [name for one in list(names)[2:-2] for name in names[one]]
-    return [*found[:2], (list(names)[2], f"and more, {_listed(between)}"), *found[-2:]]
+    cohorts = dict[Number, list[str]]()
+    for name in sorted(values, key=values.__getitem__):
+        cohorts.setdefault(values[name], []).append(name)
+    groups = [(value, _list_of(names)) for value, names in cohorts.items()]
+    if len(groups) <= _GROUPS:
+        return groups
+    between = [*cohorts][2:-2]
+    names = [*chain(*(cohorts[value] for value in between))]
+    return [*groups[:2], (between[0], f"and more, {_list_of(names)}"), *groups[-2:]]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_of(names: Sequence[str]) -> str:
     """Return names of releases as text; of many the first and the last."""
-    few = (
-        ", ".join(names)
-        if len(names) <= _GROUPS
-        else f"{len(names)} releases, {names[0]} to {names[-1]}"
-    )
-    return few or "none"
+    if len(names) > _GROUPS:
+        return f"{len(names)} releases, {names[0]} to {names[-1]}"
+    return ", ".join(names) or "none"
 
 
-def _add_release(row: Any, model: Any) -> None:
+def _add_release(row: Row, model: Model) -> None:
     """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
     ledger = model.ledger_
     # Another release may have begun since.
     history = model.open_ledger_.history().until(ledger.entries - 1)
-    names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
-    taking_part = next(
-        one.content["cohorts"]
-        for one in history.entries
-        if one.content.get("release") == model.name_
-    )
-    row("took part: people who came with", _listed(taking_part))
-    before = names[: names.index(model.name_)]
-    if absent := [one for one in before if one not in taking_part]:
-        row("took no part: their budget is spent", _listed(absent))
-    for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
-        row(f"spent of people who came with {alike}", f"{share:.4f}")
+    entries = [entry.content for entry in history.entries]
+    names = [entry["release"] for entry in entries if "cohorts" in entry]
+    taking_part = next(entry["cohorts"] for entry in entries if entry.get("release") == model.name_)
+    row("took part: people who came with", _list_of(taking_part))
+    earlier = names[: names.index(model.name_)]
+    absent = [name for name in earlier if name not in taking_part]
+    if absent:
+        row("took no part: their budget is spent", _list_of(absent))
+    for share, cohorts in _groups({name: round_up(ledger.cohorts[name]) for name in names}):
+        row(f"spent of people who came with {cohorts}", f"{share:.4f}")
     if model.facts_.of_sums:
         asked = sum(
-            one.queries
-            for one in history.batches
-            if one.reserved.content.get("release") == model.name_
+            batch.queries
+            for batch in history.batches
+            if batch.reserved.content.get("release") == model.name_
         )
         row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 
-def _number_of_voters(model: Any, number: int | None) -> str:
+def _number_of_voters(model: Model, number: int | None) -> str:
     """Return how many cast ballots; where that is a private number of people, it is a noisy one."""
     if number is None:
         return "not stated"
-    noisy = model.facts_.teachers is None and model.n_private_rows_ is None
-    return f"about {number:,} (noisy)" if noisy else f"{number:,}"
+    is_noisy = model.facts_.teachers is None and model.n_private_rows_ is None
+    return f"about {number:,} (noisy)" if is_noisy else f"{number:,}"
 
 
-def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
+def _comparison(published: Sequence[PublishedSection], card: PrivacyCard) -> RichTable:
     """Return the student's accuracy among the majority class and what others published, the least accurate first."""
     judged = card.student.judged
-    guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
     ours = PublishedSection(
         source="this student",
         student_accuracy=judged.accuracy,
+        epsilon=round_up(card.epsilon.epsilon),
+        delta=card.epsilon.delta,
         note="worst case, publishable",
-        **guarantee,
     )
-    free = [PublishedSection(source="majority class", student_accuracy=judged.majority)]
-    alone = judged.public_labels
-    if alone is not None:
-        free.append(
+    results = [PublishedSection(source="majority class", student_accuracy=judged.majority)]
+    if judged.public_labels is not None:
+        results.append(
             PublishedSection(
-                source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0
+                source="public labels alone",
+                student_accuracy=judged.public_labels,
+                epsilon=0.0,
+                delta=0.0,
             )
         )
-
-    def shown(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
-    table = Table("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
-    for one in sorted((*free, *published, ours), key=lambda it: it.student_accuracy or 0):
-        figures = (
-            shown(one.student_accuracy, ".2%"),
-            shown(one.epsilon, "g"),
-            shown(one.delta, "g"),
+    results += [*published, ours]
+    results.sort(key=lambda result: result.student_accuracy or 0)
+    table = RichTable("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
+    for result in results:
+        table.add_row(
+            result.source,
+            _figure(result.student_accuracy, ".2%"),
+            _figure(result.epsilon, "g"),
+            _figure(result.delta, "g"),
+            result.note,
+            style="bold" if result is ours else None,
         )
-        table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table
 
 
-def _shown(path: Path) -> Any:
+def _figure(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _relative(path: Path) -> Path:
     """Return a path as the user would type it."""
     path = path.resolve()
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

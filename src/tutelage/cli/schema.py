@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Sequence
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import msgspec
 
@@ -46,13 +47,14 @@ def schema(
     if config and ranges:
         raise ConfigError("--ranges is about public rows. Leave it out, or leave out --config.")
     if public is None:
-        print_json(schema_of_config(), ascii_only=False)
+        print_json(_schema_of_config(), ascii_only=False)
         return
     table = read_table(public)
     for name in ignore or ():
         table.column(name)  # refuses a name that is misspelled
+    features = table.without(ignore or ())
     if ranges:
-        proposed = Schema.learn(table.without(ignore or ())).columns
+        proposed = Schema.learn(features).columns
         if as_json:
             print_json({"columns": proposed}, ascii_only=False)
             return
@@ -62,83 +64,83 @@ def schema(
         )
         for name, column in proposed.items():
             say(f"{toml_key(name)} = {toml_value(column)}")
-        for name in sorted(table.columns.keys() - proposed.keys() - set(ignore or ())):
+        for name in sorted(features.columns.keys() - proposed.keys()):
             say(f"# {toml_key(name)} was left out: dates, long texts, or nearly always one value")
         return
-    found = {name: described(table, name) for name in table.columns if name not in (ignore or ())}
+    columns = {name: column_entry(table, name) for name in features.columns}
     if as_json:
-        print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
+        print_json({"rows": table.n_rows, "columns": columns}, ascii_only=False)
         return
     say(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct any mistakes.")
     say("# Next: paste this table into the configuration of `tutelage run`.\n[columns]")
-    for name, column in found.items():
+    for name, column in columns.items():
         for line in _lines(name, column):
             say(line)
 
 
-def schema_of_config() -> Entries:
+def _schema_of_config() -> Entries:
     """Return the JSON schema of a configuration."""
     from tutelage.cli.config import Settings  # loads every method, which columns do not need
     from tutelage.cli.method import schema_of_methods
 
-    found = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
-    for section in found["$defs"].values():
-        section["description"], _, entries = cleandoc(section["description"]).partition(
-            "\n\nParameters\n"
-        )
+    schema = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
+    for section in schema["$defs"].values():
+        doc = cleandoc(section["description"])
+        section["description"], _, entries = doc.partition("\n\nParameters\n")
         for name, _, meaning in parameters_in(entries):
             section["properties"][name]["description"] = meaning
-    plain = json.loads(json.dumps(found), object_hook=_without_null)
+    plain = json.loads(json.dumps(schema), object_hook=_without_null)
     return {"$schema": "http://json-schema.org/draft-07/schema#", **plain}
 
 
 def _without_null(part: Entries) -> Entries:
     """Return a part of a schema without null, which TOML does not have, and with what it means in every branch."""
-    kept = {key: one for key, one in part.items() if one is not None}
-    about = {key: one for key, one in kept.items() if key == "description"}
-    branches = [about | each for each in kept.pop("anyOf", ()) if each != {"type": "null"}]
-    return (
-        branches[0] | kept
-        if len(branches) == 1
-        else kept | ({"anyOf": branches} if branches else {})
-    )
+    kept = {key: value for key, value in part.items() if value is not None}
+    about = {key: value for key, value in kept.items() if key == "description"}
+    branches = [about | branch for branch in kept.pop("anyOf", ()) if branch != {"type": "null"}]
+    if len(branches) == 1:
+        return branches[0] | kept
+    if branches:
+        kept["anyOf"] = branches
+    return kept
 
 
-def described(table: Table, name: str) -> Entries:
+def column_entry(table: Table, name: str) -> Entries:
     """Return the kind of a public column, and the reason if it has to be left out."""
     missing = sum(map(is_missing, table.column(name).tolist()))
     try:
         kind = kind_of(table, name)
     except InvalidDataError as error:
         return {"kind": "ignore", "missing": missing, "reason": str(error)}
-    named = (
-        {"kind": kind}
-        if isinstance(kind, str)
-        else {"kind": "category", "categories": kind.tolist()}
-    )
-    return {**named, "missing": missing}
+    if isinstance(kind, str):
+        return {"kind": kind, "missing": missing}
+    return {"kind": "category", "categories": kind.tolist(), "missing": missing}
 
 
 def _lines(name: str, column: Entries) -> list[str]:
     """Return a column as lines of TOML."""
-    is_list = column["kind"] == "category"
-    value = toml_value(column["categories"] if is_list else column["kind"])
+    lines = list[str]()
+    if "reason" in column:
+        lines.append(f"# {' '.join(column['reason'].splitlines())}")
+    value = toml_value(column.get("categories", column["kind"]))
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
-    reason = " ".join(str(column.get("reason", "")).splitlines())
-    return [*([f"# {reason}"] if reason else []), f"{toml_key(name)} = {value}{empty}"]
+    lines.append(f"{toml_key(name)} = {value}{empty}")
+    return lines
 
 
 def toml_key(name: str) -> str:
     """Return a name as a key of TOML."""
-    return name if _BARE.fullmatch(name) else _quoted(name)
+    return name if _BARE.fullmatch(name) else _in_quotes(name)
 
 
-def toml_value(value: Any) -> str:
-    """Return text, a number, or a list of them as a value of TOML."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return _quoted(value) if isinstance(value, str) else repr(value)
+def toml_value(value: object) -> str:
+    """Return text, a number, or a sequence of them as a value of TOML."""
+    if isinstance(value, str):
+        return _in_quotes(value)
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(toml_value, cast('Sequence[object]', value)))}]"
+    return repr(value)
 
 
-def _quoted(text: str) -> str:
+def _in_quotes(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,12 +2,12 @@
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
 
 import msgspec
 from typer import Option
@@ -23,7 +23,7 @@ from tutelage.mechanisms.registry import CENTRAL, RegistryEntry
 
 _MOST_DOTS = 2000  # in a line
 _MOST = 2**53  # up to which floats tell whole numbers apart
-_NAMED = {
+_WORDS_FOR_TYPES = {
     "string": "text", "integer": "a whole number", "number": "a number", "array": "a list", "object": "a table",
     "boolean": "true or false",
 }  # fmt: skip
@@ -43,19 +43,29 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 Read = TypeVar("Read", bound=Section)
-# Value, type, name and table of an entry to what it is.
-Reader = Callable[[Any, Any, str, str], Any]
+# From the value, type and name of an entry, and what a message calls its table, to the setting.
+Reader = Callable[[object, object, str, str], object]
+
+
+def is_table(value: object) -> TypeGuard[Entries]:
+    """Return whether a value of TOML is a table."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Return whether a value of TOML is a list."""
+    return isinstance(value, list)
 
 
 def read_settings(path: Path) -> Entries:
-    """Return what a TOML file says."""
+    """Return the settings in a TOML file."""
     try:
         text = read_text(path)
         # Each takes as long as all before it.
         if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             raise RecursionError
-        found = tomllib.loads(text)
-        _require_all_printable(found, path)
+        settings = tomllib.loads(text)
+        _require_all_printable(settings, path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except RecursionError:
@@ -64,68 +74,23 @@ def read_settings(path: Path) -> Entries:
         # Of a number of thousands of digits, Python's own words are about Python.
         reason = "a number has too many digits" if "limit" in str(error) else str(error)
         raise ConfigError(f"{path} is not valid TOML: {reason}.") from None
-    return found
+    return settings
 
 
-def read_section(kind: type[Read], table: Any, where: str) -> Read:
-    """Return a table as a record."""
-    known = msgspec.structs.fields(kind)
-    required = [one.name for one in known if one.required]
-    return kind(**read_entries(table, {one.name: one.type for one in known}, where, required))
-
-
-def read_entries(
-    table: Any,
-    types: Mapping[str, Any],
-    where: str,
-    required: Iterable[str] = (),
-    read: Reader | None = None,
-) -> Entries:
-    """Return the entries of a table; an error names all problems."""
-    found, problems = entries_in(table, types, where, required, read)
-    if problems:
-        raise ConfigError(*chain(*problems.values()))
-    return found
-
-
-def entries_in(
-    table: Any,
-    types: Mapping[str, Any],
-    where: str,
-    required: Iterable[str] = (),
-    read: Reader | None = None,
-) -> tuple[Entries, dict[str, list[str]]]:
-    """Return the entries of a table that are as their types say, and the problems of the others, by name."""
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
-    problems = {key: [f"{where} needs `{key}`. Add it."] for key in required if key not in table}
-    found = Entries()
-    read = read or read_entry
-    for key, value in table.items():
-        if key not in types:
-            problems[key] = [f"`{key}` is not a setting of {where}. {nearest(key, types)}"]
-            continue
-        try:
-            found[key] = read(value, types[key], key, where)
-        except (ConfigError, InvalidParameterError) as error:
-            problems[key] = [*error.sentences(on_command_line)]
-    return found, problems
-
-
-def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
+def read_entry(value: object, kind: object, name: str, where: str) -> object:
     """Return an entry of this type; sections and tables are read entry by entry."""
-    plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
-    parts: tuple[Any, ...] = get_args(plain) or (plain,)
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    parts: tuple[object, ...] = get_args(plain) or (plain,)
     for section in parts:
         if not isinstance(section, type) or not issubclass(section, Section):
             continue
         if get_origin(plain) is not tuple:
             return read_section(section, value, f"[{name}]")
-        values = value if isinstance(value, list) else [value]
-        return tuple(read_section(section, one, f"[{name}]") for one in values)
+        tables = value if is_list(value) else [value]
+        return tuple(read_section(section, table, f"[{name}]") for table in tables)
     if get_origin(plain) is dict:
-        names = value if isinstance(value, dict) else ()
-        return read_entries(value, dict.fromkeys(names, parts[1]), f"[{name}]")
+        names = value if is_table(value) else ()
+        return read_entries(value, dict.fromkeys(names, get_args(plain)[1]), f"[{name}]")
     if isinstance(value, int | float) and not abs(value) <= _MOST:
         raise ConfigError(
             f"`{name}` in {where} must be at most {_MOST:g} in size. Got {str(value)[:20]}."
@@ -137,30 +102,76 @@ def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
         raise ConfigError(f"`{name}` in {where} must be {rule}. Got {value!r}.") from None
 
 
+def read_section(kind: type[Read], table: object, where: str) -> Read:
+    """Return a table as a record."""
+    fields = msgspec.structs.fields(kind)
+    types = {field.name: field.type for field in fields}
+    required = [field.name for field in fields if field.required]
+    return kind(**read_entries(table, types, where, required))
+
+
+def read_entries(
+    table: object,
+    types: Mapping[str, object],
+    where: str,
+    required: Iterable[str] = (),
+    read: Reader = read_entry,
+) -> Entries:
+    """Return the entries of a table; an error names all problems."""
+    entries, problems = entries_in(table, types, where, required, read)
+    if problems:
+        raise ConfigError(*chain(*problems.values()))
+    return entries
+
+
+def entries_in(
+    table: object,
+    types: Mapping[str, object],
+    where: str,
+    required: Iterable[str] = (),
+    read: Reader = read_entry,
+) -> tuple[Entries, dict[str, list[str]]]:
+    """Return the entries of a table that are as their types say, and the problems of the others, by name."""
+    if not is_table(table):
+        raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
+    problems = {key: [f"{where} needs `{key}`. Add it."] for key in required if key not in table}
+    entries = Entries()
+    for key, value in table.items():
+        if key not in types:
+            problems[key] = [f"`{key}` is not a setting of {where}. {nearest(key, types)}"]
+            continue
+        try:
+            entries[key] = read(value, types[key], key, where)
+        except (ConfigError, InvalidParameterError) as error:
+            problems[key] = [*error.sentences(on_command_line)]
+    return entries, problems
+
+
 def _rule(schema: Entries) -> str:
-    """Return what a schema asks for, in words."""
+    """Return the demands of a schema in words."""
     if "$defs" in schema:  # of an enumeration
         (schema,) = schema["$defs"].values()
     if "anyOf" in schema:
-        rules = [_rule(one) for one in schema["anyOf"] if one.get("type") != "null"]
+        rules = [_rule(branch) for branch in schema["anyOf"] if branch.get("type") != "null"]
         return ("; or " if "," in rules[0] else " or ").join(rules)
     if "enum" in schema:
         return f"one of {', '.join(schema['enum'])}"
-    said = [_NAMED[schema["type"]]]
-    if each := schema.get("items") or schema.get("additionalProperties"):
-        said.append(f"each entry {_rule(each)}")
-    for key, rule in _LIMITS.items():
+    demands = [_WORDS_FOR_TYPES[schema["type"]]]
+    of_each = schema.get("items") or schema.get("additionalProperties")
+    if of_each:
+        demands.append(f"each entry {_rule(of_each)}")
+    for key, limit in _LIMITS.items():
         if key in schema:
-            said.append(rule.format(schema[key]))
-    return ", ".join(said)
+            demands.append(limit.format(schema[key]))
+    return ", ".join(demands)
 
 
-def _require_all_printable(value: Any, path: Path) -> None:
+def _require_all_printable(value: object, path: Path) -> None:
     if isinstance(value, str):
         require_printable(value, f"An entry of {path}")
-    elif isinstance(value, dict):
+    elif is_table(value):
         _require_all_printable([*value, *value.values()], path)
-    elif isinstance(value, list):
+    elif is_list(value):
         for part in value:
             _require_all_printable(part, path)
 
@@ -173,8 +184,10 @@ class Chosen(NamedTuple):
 
     def as_options(self) -> str:
         """Return the options that describe the mechanism."""
-        settings = CENTRAL[self.name].settings_of(self.mechanism)
-        return f"--mechanism {self.name} {' '.join(f'{_as_option(name)} {one:g}' for name, one in settings.items())}"
+        options = [f"--mechanism {self.name}"]
+        for name, value in CENTRAL[self.name].settings_of(self.mechanism).items():
+            options.append(f"{_option_name(name)} {value:g}")
+        return " ".join(options)
 
 
 def choosing_mechanism(
@@ -189,25 +202,27 @@ def choosing_mechanism(
     options = _options(known)
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
-        taken = signature(with_help(verb)).parameters.values()
-        (place,) = (parameter.name for parameter in taken if parameter.annotation is Chosen)
+        parameters = signature(with_help(verb)).parameters.values()
+        (place,) = (parameter.name for parameter in parameters if parameter.annotation is Chosen)
 
         @wraps(verb)
         def with_options(**arguments: Any) -> None:
-            given = {_as_option(option.name): arguments.pop(option.name) for option in options}
-            name = given.pop("--mechanism")
-            settings = {option: value for option, value in given.items() if value is not None}
-            made = _made(known[name], settings, f"--mechanism {name}", _as_option)
-            verb(**arguments, **{place: Chosen(name, made)})
+            name = arguments.pop("mechanism")
+            settings = Entries()
+            for option in options[1:]:
+                value = arguments.pop(option.name)
+                if value is not None:
+                    settings[_option_name(option.name)] = value
+            mechanism = _build(known[name], settings, f"--mechanism {name}", _option_name)
+            verb(**arguments, **{place: Chosen(name, mechanism)})
 
-        shown = list[Parameter]()
-        for parameter in taken:
-            shown += (
-                options
-                if parameter.name == place
-                else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-            )
-        with_options.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        in_signature = list[Parameter]()
+        for parameter in parameters:
+            if parameter.name == place:
+                in_signature += options
+            else:
+                in_signature.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+        with_options.__signature__ = Signature(in_signature)  # type: ignore[attr-defined]
         return with_options
 
     return decorate
@@ -216,76 +231,75 @@ def choosing_mechanism(
 def _options(known: Mapping[str, RegistryEntry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
 
-    def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
-        return Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Annotated[kind, Option(**shown)],
-        )
+    def parse(text: str) -> str:
+        return _entry(text, known, "--mechanism").name
 
-    said = {
-        "help": f"How labels are released from the votes: {', '.join(known)}.",
-        "metavar": "NAME",
-    }
-    parser = {
-        "parser": lambda text: _entry(text, known, "--mechanism").name,
-        "autocompletion": lambda: [*known],
-    }
-    found = [option("mechanism", str, Parameter.empty, **parser, **said)]
-    kinds = {
-        one.name: (entry.type_of(one), one.help)
-        for entry in known.values()
-        for one in entry.settings
-    }
-    for name, (kind, meaning) in kinds.items():
-        takers = [
-            entry.name for entry in known.values() if name in {one.name for one in entry.settings}
-        ]
-        found.append(option(name, kind | None, None, help=f"{', '.join(takers)}: {meaning}."))
-    return found
+    mechanism = Option(
+        parser=parse,
+        autocompletion=lambda: [*known],
+        help=f"How labels are released from the votes: {', '.join(known)}.",
+        metavar="NAME",
+    )
+    options = [Parameter("mechanism", Parameter.KEYWORD_ONLY, annotation=Annotated[str, mechanism])]
+    kinds = Entries()
+    helps = dict[str, str]()
+    takers = dict[str, list[str]]()
+    for entry in known.values():
+        for setting in entry.settings:
+            kinds[setting.name] = entry.type_of(setting)
+            helps[setting.name] = setting.help
+            takers.setdefault(setting.name, []).append(entry.name)
+    for name, kind in kinds.items():
+        option = Option(help=f"{', '.join(takers[name])}: {helps[name]}.")
+        annotation = Annotated[kind | None, option]
+        options.append(Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+    return options
 
 
-def read_mechanism(table: Any, known: Mapping[str, RegistryEntry[Kind]], where: str) -> Kind:
+def read_mechanism(table: object, known: Mapping[str, RegistryEntry[Kind]], where: str) -> Kind:
     """Return the mechanism that a table describes."""
-    types = dict.fromkeys(table, Any) | {"name": str} if isinstance(table, dict) else {}
-    given = read_entries(table, types, where, ["name"])
-    entry = _entry(given.pop("name"), known, "The mechanism")
-    return _made(entry, given, f"{where} with the name {entry.name}")
+    types = Entries()
+    if is_table(table):
+        types = dict.fromkeys(table, object) | {"name": str}
+    settings = read_entries(table, types, where, ["name"])
+    entry = _entry(settings.pop("name"), known, "The mechanism")
+    return _build(entry, settings, f"{where} with the name {entry.name}")
 
 
 def _entry(name: str, known: Mapping[str, RegistryEntry[Kind]], where: str) -> RegistryEntry[Kind]:
     if name not in known:
         raise ConfigError(
-            f"{where} must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}"
+            f"{where} must be one of {', '.join(known)}. Got {name!r}.{_suggestion(name, known)}"
         )
     return known[name]
 
 
-def _made(
+def _build(
     entry: RegistryEntry[Kind],
-    given: Entries,
+    settings: Entries,
     where: str,
-    spelled: Callable[[str], str] = str,
+    spelling: Callable[[str], str] = str,
 ) -> Kind:
-    """Return the mechanism with these settings; `spelled` says what users call one."""
-    types = {spelled(one.name): entry.type_of(one) for one in entry.settings}
-    read = read_entries(given, types, where, types)
-    return entry.kind(**{one.parameter: read[spelled(one.name)] for one in entry.settings})
+    """Return the mechanism with these settings; `spelling` returns how users write the name of one."""
+    types = {spelling(setting.name): entry.type_of(setting) for setting in entry.settings}
+    entries = read_entries(settings, types, where, types)
+    values = {setting.parameter: entries[spelling(setting.name)] for setting in entry.settings}
+    return entry.kind(**values)
 
 
 def schema_of_mechanism(entry: RegistryEntry[Any]) -> Entries:
     """Return the JSON schema of the table of a mechanism."""
     settings = Entries()
-    for one in entry.settings:
-        settings[one.name] = {**msgspec.json.schema(entry.type_of(one)), "description": one.help}
+    for setting in entry.settings:
+        schema = msgspec.json.schema(entry.type_of(setting))
+        settings[setting.name] = {**schema, "description": setting.help}
     return table_schema(entry.name, entry.line, settings, settings)
 
 
 def table_schema(
     name: str,
     text: str,
-    entries: Mapping[str, Any],
+    entries: Mapping[str, object],
     required: Iterable[str],
 ) -> Entries:
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
@@ -299,14 +313,14 @@ def table_schema(
     }
 
 
-def _as_option(setting: str) -> str:
+def _option_name(setting: str) -> str:
     return f"--{setting.replace('_', '-')}"
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     """Return a hint at the mechanism that an unknown name may mean: of the same noise, or of similar spelling."""
     plain = name.lower().replace("_", "-")
     near = [_BY_NOISE.get(plain, "")]
-    if near[0] not in [*known]:
+    if near[0] not in known:
         near = difflib.get_close_matches(plain, known, 1)
     return f" Did you mean '{near[0]}'?" if near else ""

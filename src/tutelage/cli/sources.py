@@ -3,16 +3,19 @@
 Columns keep their names, and cells their types. The estimator decides what they mean, as in Python.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, final
 
 from tutelage._internal.files import rows_in
-from tutelage._internal.records import by_keywords
-from tutelage._internal.typing import Array, Private
+from tutelage._internal.records import Entries, by_keywords
+from tutelage._internal.typing import Array, IntArray, Private
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError
 from tutelage.features.columns import public_features
-from tutelage.tables import Table, read_batches, read_table
+from tutelage.tables import Batches, Table, read_batches, read_table
 
 
 @final
@@ -21,17 +24,20 @@ class Sources(Private):
     """The rows of a configuration: tables, batches of a table, or arrays."""
 
     # X, y, entity_ids and silos, as `fit` takes them, and other private columns.
-    private: dict[str, Any]
+    private: Entries
     public: Any = None  # all public rows; None where a schema takes their place
     label: str | None = None  # the column of public numbers, beside a schema
-    labels: Any = None  # of all public rows
-    classes: Any = None  # as declared; None if public labels say them
-    kinds: Any = None  # of named columns, as far as they are declared
+    labels: Array | None = None  # of all public rows
+    classes: object = None  # as declared; None if public labels say them
+    # Of named columns, as far as they are declared.
+    kinds: Mapping[str, str | Sequence[Any]] | None = None
 
-    def public_rows(self, rows: Any) -> Any:
+    def public_rows(self, rows: IntArray) -> Any:
         """Return some of the public rows, by their numbers."""
         features = self.features
-        return features.take(rows) if isinstance(features, Table) else features[rows]
+        if isinstance(features, Table):
+            return features.take(rows)
+        return features[rows]
 
     @property
     def features(self) -> Any:
@@ -43,15 +49,17 @@ def load_sources(config: RunConfig) -> Sources:
     """Read the files that `config` names; refusals quote no private cell."""
     private = config.private
     if config.dataset is not None:
-        return _bundled(config.dataset)
+        return _bundled_sources(config.dataset)
     if private is None or (config.public.file is None and config.schema is None):
         raise ConfigError(
             "Name the private rows in [private] `file` and the public rows in [public] `file`."
         )
-    return _from_tables(config, private) if private.is_table else _from_arrays(config, private)
+    if private.is_table:
+        return _sources_in_tables(config, private)
+    return _sources_in_arrays(config, private)
 
 
-def _bundled(name: str) -> Sources:
+def _bundled_sources(name: str) -> Sources:
     split = DATASETS[name]()
     rows, public = split.tables()
     return Sources(
@@ -63,43 +71,58 @@ def _bundled(name: str) -> Sources:
     )
 
 
-def _from_tables(config: RunConfig, private: PrivateSection) -> Sources:
-    target, label = config.target.column, config.public.label
-    path = config.input_file("private")
-    rows: Any = read_batches(path) if private.batches else read_table(path)
-    special = [target, *filter(None, (private.entity, private.silo))]
-    # Before the public rows are looked at, which would have a misspelled one as a feature.
-    for name in special:
-        rows.require([name]) if private.batches else rows.column(name)
-    given = {"X": rows, "y": target, "entity_ids": private.entity, "silos": private.silo}
-    public = read_table(config.input_file("public")) if config.public.file else None
+def _sources_in_tables(config: RunConfig, private: PrivateSection) -> Sources:
+    target = config.target.column
+    label = config.public.label
+    special = [target, *private.id_columns]
+    rows = _private_rows(config.input_file("private"), special, in_batches=private.batches)
+    of_private = {"X": rows, "y": target, "entity_ids": private.entity, "silos": private.silo}
+    public = None
+    if config.public.file:
+        public = read_table(config.input_file("public"))
     if public is None or config.schema is not None:
-        numbers = None if public is None or target not in public.columns else public
-        known = None if numbers is None else target
-        return Sources(private=given, public=numbers, label=known, classes=config.target.classes)
+        sources = Sources(private=of_private, classes=config.target.classes)
+        if public is None or target not in public.columns:
+            return sources
+        return replace(sources, public=public, label=target)
     for name in config.columns:
         if name not in public.columns:
             raise ConfigError(
                 f"`{name}` in [columns] must be a column of {public.source}. Check the spelling."
             )
     kinds = {name: kind for name, kind in config.columns.items() if kind != "ignore"}
-    ignored = {*private.ignore, *(config.columns.keys() - kinds.keys())}
-    if not public.columns.keys() - {*special, label, *ignored}:
+    left_out = {*private.ignore, *(config.columns.keys() - kinds.keys())}
+    if label is not None:
+        left_out.add(label)
+    if not public.columns.keys() - {*special, *left_out}:
         raise ConfigError(
             f"{public.source} must have feature columns besides those named in the configuration."
         )
-    labels = None if label is None else public.column(label)
     return Sources(
-        private=given,
-        public=public.without(({label, *ignored} & public.columns.keys()) - {*special}),
-        labels=labels,
+        private=of_private,
+        public=public.without((left_out & public.columns.keys()) - {*special}),
+        labels=None if label is None else public.column(label),
         classes=config.target.classes,
         kinds=kinds,
     )
 
 
-def _from_arrays(config: RunConfig, private: PrivateSection) -> Sources:
-    target, label = config.target.column, config.public.label
+def _private_rows(path: Path, special: list[str], *, in_batches: bool) -> Batches | Table:
+    """Return a private table, once it has these columns: a misspelled one would be a feature of the public rows."""
+    if in_batches:
+        batches = read_batches(path)
+        for name in special:
+            batches.require([name])
+        return batches
+    table = read_table(path)
+    for name in special:
+        table.column(name)
+    return table
+
+
+def _sources_in_arrays(config: RunConfig, private: PrivateSection) -> Sources:
+    target = config.target.column
+    label = config.public.label
     rows = rows_in(config.input_file("private"), target, private.entity, private.silo)
     public = rows_in(config.input_file("public"), label)
     labels = None if label is None else _texts(public[label])

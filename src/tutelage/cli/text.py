@@ -5,12 +5,12 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -19,10 +19,12 @@ from tutelage._internal.outputs import NEVER, Form, claim_output
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import ConfigError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _MORE_THAN_RELEASED = 4  # exit code
 _UNCUT = 1000  # characters
-_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _UNKNOWN_WIDTH = 80
 
 ANOTHER_FILE = "name another file with --output"
@@ -45,11 +47,11 @@ _OBEYED_ON_A_TERMINAL = re.compile(f"(?!\r|\x1b\\[[0-9;?]*[A-Za-z]){_OBEYED.patt
 
 def printable(text: object) -> str:
     """Return text in which control characters are escaped."""
-    return _OBEYED.sub(_escaped, str(text))
+    return _OBEYED.sub(_escape, str(text))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"  # as in JSON and TOML
+def _escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"  # as in JSON and TOML
 
 
 def require_printable(text: str, where: str) -> str:
@@ -67,12 +69,17 @@ def say(
     color: str | None = None,
 ) -> None:
     """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
-    shown = printable(text)
+    escaped = printable(text)
     # A terminal breaks lines inside of words.
     if err and sys.stderr is not None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        shown = "\n".join(fill(line, width, **_WHOLE_WORDS) for line in shown.split("\n"))
-    typer.secho(shown, err=err, nl=nl, fg=color)
+        lines = [_in_whole_words(line, width) for line in escaped.split("\n")]
+        escaped = "\n".join(lines)
+    typer.secho(escaped, err=err, nl=nl, fg=color)
+
+
+def _in_whole_words(line: str, width: int) -> str:
+    return fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def print_json(content: object, *, ascii_only: bool = True, indent: int | None = 2) -> None:
@@ -89,13 +96,15 @@ def refuse_others(manifest: Manifest, folder: Path) -> None:
     """End, with an exit code of its own, if a folder contains more than its release: nothing vouches for the rest."""
     others = ", ".join(manifest.others(folder))
     if others:
-        what = f"{folder} contains files that are not part of the release: {others}."
-        say(f"tutelage: {what} Remove them, and verify again.", err=True, color=typer.colors.RED)
+        sentence = f"{folder} contains files that are not part of the release: {others}."
+        say(
+            f"tutelage: {sentence} Remove them, and verify again.", err=True, color=typer.colors.RED
+        )
         raise typer.Exit(_MORE_THAN_RELEASED)
 
 
 @contextmanager
-def interruption_says(what: str) -> Iterator[None]:
+def interruption_says(what: str) -> Generator[None]:
     """End on Ctrl-C with a sentence on what happened to the work."""
     try:
         yield
@@ -104,8 +113,8 @@ def interruption_says(what: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def confirmed(question: str, *, default: bool) -> bool:
-    """Return whether the user says yes at the terminal; without one, return False."""
+def is_confirmed(question: str, *, default: bool) -> bool:
+    """Return whether the user agrees at the terminal; without one, return False."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     try:
@@ -122,22 +131,24 @@ def parameters_in(doc: str) -> Iterator[tuple[str, str, str]]:
         yield names, kind, " ".join(line.strip() for line in lines.splitlines())
 
 
-def with_help(verb: Any) -> Any:
+def with_help(verb: Callable[..., None]) -> Callable[..., None]:
     """Let the docstring of a verb describe its arguments, which are positional in Python, and its options.
 
     The type of an entry is the spelling of the option, if it is not that of the parameter.
     """
     text, _, section = (inspect.getdoc(verb) or "").partition("\n\nParameters\n")
     verb.__doc__ = text
-    known = inspect.signature(verb).parameters
-    for name, spelled, meaning in parameters_in(section):
-        kind = known[name].annotation
-        make = (
-            typer.Option if known[name].kind is inspect.Parameter.KEYWORD_ONLY else typer.Argument
-        )
-        if kind is bool and not spelled:  # without it, there would be an option for False too
-            spelled = f"--{name.replace('_', '-')}"
-        verb.__annotations__[name] = Annotated[kind, make(*filter(None, [spelled]), help=meaning)]
+    parameters = inspect.signature(verb).parameters
+    for name, spelling, meaning in parameters_in(section):
+        kind = parameters[name].annotation
+        spellings = [spelling] if spelling else []
+        if kind is bool and not spelling:  # without it, there would be an option for False too
+            spellings = [f"--{name.replace('_', '-')}"]
+        if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+            argument = typer.Option(*spellings, help=meaning)
+        else:
+            argument = typer.Argument(*spellings, help=meaning)
+        verb.__annotations__[name] = Annotated[kind, argument]
     return verb
 
 
@@ -147,7 +158,7 @@ class PlainStream(TextIOWrapper):
     def write(self, text: str) -> int:
         """Write text without them."""
         pattern = _OBEYED_ON_A_TERMINAL if self.isatty() else _OBEYED
-        super().write(pattern.sub(_escaped, text))
+        super().write(pattern.sub(_escape, text))
         return len(text)
 
 
@@ -155,15 +166,13 @@ class _Verbs(TyperGroup):
     """Lists each verb with its whole first sentence, which typer would cut on a narrow screen."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        lines = list[tuple[str, str]]()
+        for name in self.list_commands(ctx):
+            verb = self.get_command(ctx, name)
+            if verb is not None:
+                lines.append((name, verb.get_short_help_str(_UNCUT)))
         with formatter.section("Verbs"):
-            formatter.write_dl(
-                [
-                    (name, verb.get_short_help_str(_UNCUT))
-                    for name, verb in verbs
-                    if verb is not None
-                ]
-            )
+            formatter.write_dl(lines)
 
 
 def verb_group(purpose: str) -> typer.Typer:
@@ -179,7 +188,7 @@ def verb_group(purpose: str) -> typer.Typer:
     )
 
 
-def plain_console() -> Any:
+def plain_console() -> "Console":
     """Return a console on standard output that prints strings as text, never as markup."""
     from rich.console import Console  # not every verb needs it
     from rich.text import Text
@@ -199,7 +208,7 @@ def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE, *, over: Form 
         part.write_text(text, encoding="utf-8")
 
 
-def write_page(file: Path, heading: str, drawn: Any) -> None:
+def write_page(file: Path, heading: str, drawn: object) -> None:
     """Write what a notebook shows to a new file, as a page."""
     from tutelage.reporting.render import render  # not every verb needs it
 

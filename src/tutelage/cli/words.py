@@ -5,12 +5,11 @@ import sys
 from tutelage.exceptions import in_python
 
 _ESTIMATORS = ("PATEClassifier", "PATERegressor")
+_OF_PRIVACY = ("epsilon", "budget", "releases", "delta", "ledger")
+_OF_TARGET = ("classes", "goal", "class_weight", "question")
 _ENTRIES = {
-    **{
-        name: f"`{name}` in [privacy]"
-        for name in ("epsilon", "budget", "releases", "delta", "ledger")
-    },
-    **{name: f"`{name}` in [target]" for name in ("classes", "goal", "class_weight", "question")},
+    **{name: f"`{name}` in [privacy]" for name in _OF_PRIVACY},
+    **{name: f"`{name}` in [target]" for name in _OF_TARGET},
     "unit": "`unit` in [private]",
     "X": "`file` in [private]",
     "y": "`column` in [target]",
@@ -54,8 +53,6 @@ def on_command_line(owner: str, name: str, *, first: bool = True) -> str:
 def _methods() -> set[str]:
     """Return the names of methods that may have raised an error: to import them takes seconds."""
     loaded = sys.modules.get("tutelage.methods")
-    return (
-        set()
-        if loaded is None
-        else {kind.__name__ for kind in (*loaded.METHODS.values(), loaded.AdditiveMean)}
-    )
+    if loaded is None:
+        return set()
+    return {kind.__name__ for kind in (*loaded.METHODS.values(), loaded.AdditiveMean)}

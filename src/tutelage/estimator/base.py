@@ -2,11 +2,11 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -16,14 +16,16 @@ from sklearn import config_context
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.records import Entries
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, publish_folder
-from tutelage._internal.typing import ABSTAIN, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, Matrix
 from tutelage._internal.warned import warn
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, plain_settings
-from tutelage.estimator.inputs import Inputs, Rows, Taken, labeled
+from tutelage.estimator.inputs import Column, Inputs, Rows, Taken, rows_and_labels
 from tutelage.estimator.parameters import ARGUMENTS_OF_FIT, Resolved
+from tutelage.events import Event
 from tutelage.exceptions import (
     InvalidParameterError,
     MuchNoiseWarning,
@@ -49,6 +51,7 @@ from tutelage.reporting.meaning import strength
 from tutelage.reporting.record import Judged
 from tutelage.students import fit_student
 from tutelage.students.base import weighing
+from tutelage.students.noisy_sums import Moments
 from tutelage.teachers.checkpoints import discard_checkpoints
 
 _ONE_CLASS = (
@@ -88,21 +91,21 @@ class Estimator(Inputs):
     """An estimator of scikit-learn whose fit is one release of private rows."""
 
     votes_: Any  # the method decides which of these exist
-    moments_: Any
+    moments_: tuple[Moments, ...]
     public_model_: Any
-    class_weight_: Any
+    class_weight_: Mapping[Any, float] | None
     earlier_: tuple[str, ...]
     facts_: Facts
 
-    judged: Callable[..., Judged]
+    _judge: Callable[[Any, Any], Judged]
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
     @on_one_day()
     # The numbers of a fit are arrays, whatever is set elsewhere.
     @config_context(transform_output="default")
-    def _fitted(self, rows: Rows) -> Self:
+    def _release(self, rows: Rows) -> Self:
         """Release these rows, and set the student; a fit that fails leaves the estimator as it was."""
-        fitted = self._prepared(rows).release()
+        fitted = self._prepare(rows).release()
         vars(self).clear()
         vars(self).update(vars(fitted))
         return self
@@ -111,8 +114,8 @@ class Estimator(Inputs):
     @config_context(transform_output="default")
     def prepare(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: Column,
         *,
         choose: Chooser | None = None,
         proposal: Proposal | None = None,
@@ -145,16 +148,17 @@ class Estimator(Inputs):
         tuned_on : {"nothing", "public", "private"}, optional
             The data by which settings were chosen. It warns of private ones, and the card objects to them.
         """
-        if unknown := more.keys() - {*ARGUMENTS_OF_FIT, "others"}:
+        unknown = more.keys() - {*ARGUMENTS_OF_FIT, "others"}
+        if unknown:
             problems = [
                 Problem(f"{self._owner}.fit.{name}", "be left out: there is no such parameter")
                 for name in unknown
             ]
             raise UnknownParameterError.of(problems)
-        once = {"proposal": proposal, "tuned_on": tuned_on}
-        return self._prepared(Rows.of(X, y, **more, **once, scored=scored, later=later), choose)
+        more |= {"proposal": proposal, "tuned_on": tuned_on, "scored": scored, "later": later}
+        return self._prepare(Rows.of(X, y, **more), choose)
 
-    def check(self, X: Any, y: Any, **more: Any) -> Self:
+    def check(self, X: object, y: Column, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
 
         It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
@@ -167,15 +171,17 @@ class Estimator(Inputs):
         self.prepare(X, y, **more)
         return self
 
-    def _prepared(self, rows: Rows, choose: Chooser | None = None) -> PreparedRelease:
+    def _prepare(self, rows: Rows, choose: Chooser | None = None) -> PreparedRelease:
         """Return the release of these rows, by a copy of the estimator that has no attributes of an earlier fit."""
         trial = copy(self)
-        for name in [name for name in vars(trial) if name.endswith("_")]:
-            del vars(trial)[name]
+        for name in [*vars(trial)]:
+            if name.endswith("_"):
+                del vars(trial)[name]
         trial._private = ()
-        return trial._ready(rows, choose)
+        return trial._prepare_self(rows, choose)
 
-    def _ready(self, rows: Rows, choose: Chooser | None) -> PreparedRelease:
+    def _prepare_self(self, rows: Rows, choose: Chooser | None) -> PreparedRelease:
+        """Return the release of these rows, and set the attributes that it needs."""
         run = self._resolved_for(rows)
         batches = rows.batches
         if choose is not None and (batches is not None or run.schema is not None):
@@ -183,29 +189,27 @@ class Estimator(Inputs):
                 f"{self._owner}.prepare.choose",
                 "be left out if rows are read in batches, or by a Schema: then there is one method",
             )
-        self._ledger = self._opened()
-        shown: tuple[Matrix, Matrix] | None = None
+        self._ledger = self._open_ledger()
+        views: tuple[Matrix, Matrix] | None = None
         if batches is None:
-            taken = self._received(run, rows)
-            people: Any = taken.people
-            n_people = len(people.ids()) or len(people.rows)
+            taken = self._take(run, rows)
         else:
-            taken, shown = self._rows_in_batches(run, rows, batches)
-            n_people = taken.people.n_people
+            taken, views = self._rows_in_batches(run, rows, batches)
+        n_people = taken.n_people
         budget = self._budget(taken)
         for doubt in self._doubts:
             warn(doubt, PreflightWarning)
         self._look(taken)
         budget.check()
         if choose is not None:
-            taken, budget = self._chosen(choose, taken, budget, silos=rows.silos is not None)
+            taken, budget = self._choose(choose, taken, budget, silos=rows.silos is not None)
         # Before anything is learned from public rows.
         method, ledger = self._with_room(taken, budget)
         run = taken.run
-        if shown is None:
-            run, shown = self._begun(run, taken.public, taken.labels)
+        if views is None:
+            run, views = self._views(run, taken.public, taken.labels)
         self.student_map_ = run.student_map
-        public = self._public(run, taken, shown)
+        public = self._public(run, taken, views)
         self._warn_of_settings(run, method, budget, n_people, public)
         if batches is None and taken.people.ids():
             _warn_of_names(run.once.release, budget, ledger)
@@ -231,7 +235,7 @@ class Estimator(Inputs):
             noise=run.noise,
             scored=self._scored,
             doubts=self._doubts,
-            finish=lambda found: self._finished(found, run, method, public),
+            finish=partial(self._finish, run=run, method=method, public=public),
         )
 
     def _with_room(
@@ -244,79 +248,80 @@ class Estimator(Inputs):
         run = taken.run
         sizes = self._public(run, taken, (taken.public, taken.public)).sizes
         method = run.method
+
+        def event_with(noise: float) -> Event:
+            return run.method.with_noise(noise).event(sizes)
+
         if not budget.asked.given:
-            method = method.with_noise(
-                budget.least_noise(lambda noise: method.with_noise(noise).event(sizes))
-            )
+            method = method.with_noise(budget.least_noise(event_with))
         ledger = budget.open_ledger(method, sizes)
         most = method.event(sizes)
         budget.check_beginning(ledger, most)
         full = budget.full(most)
         if full is not None and remembered:
-            Boundary(full, run.noise).require_room(method, self._unscored(taken))
+            Boundary(full, run.noise).require_room(method, self._public_without_scores(taken))
         elif full is not None:
             full.account.quote(most, 1)
         return method, ledger
 
-    def _chosen(
+    def _choose(
         self, choose: Chooser, taken: Taken, budget: Budget, *, silos: bool
     ) -> tuple[Taken, Budget]:
         """Return the inputs with the chosen method, and its budget.
 
         A release of the same question that was begun keeps its method; then nothing is chosen again.
         """
-        people: Any = taken.people
-        rows_are_people = people.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
-        target: Any = self._target
+        unit = taken.people.unit
+        rows_are_people = unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+        target: Any = self._target  # classes, where there is a choice
         known = Known(
             rows=taken.public,
             labels=taken.labels,
             features=taken.run.teacher_map,
-            people=len(people.rows) if rows_are_people else None,
+            people=taken.n_people if rows_are_people else None,
             epsilon=budget.asked.each,
             delta=budget.asked.delta,
             goal=target.goal,
             weighted=target.weight is not None,
             n_classes=len(self.target_.names),
-            unit=people.unit,
+            unit=unit,
             named=taken.run.once.release is not None,
         )
-
-        def by(method: Method) -> tuple[Taken, Budget]:
-            run = replace(
-                taken.run,
-                method=copy(self).set_params(method=method)._unchecked(taken.run.once).method,
-            )
-            one = taken._replace(run=run, labels=taken.labels if method.needs.start else None)
-            return one, self._budget(one)
-
-        def dealt(one: Taken) -> Taken:
-            """Return the inputs with the teachers of the chosen method; refuse one that does not fit."""
-            offered = Offered(
-                self._target,
-                schema=one.run.schema is not None,
-                silos=silos,
-                name=one.run.once.release is not None,
-            )
-            problems = [
-                *unmet(one.run.method, offered, self._owner),
-                *self._problems_together(one.run),
-            ]
-            if problems:
-                raise InvalidParameterError.of(problems)
-            again = taken.deal(one.run.method)
-            return one._replace(people=again, n_teachers=again.n_teachers)
-
         for method in choose.candidates(known):
-            one, its_budget = by(method)
+            candidate = self._with_method(method, taken)
+            its_budget = self._budget(candidate)
             if its_budget.stored_noise is not None:
-                return dealt(one), its_budget
+                return self._deal_again(candidate, silos=silos), its_budget
         # Before a method is chosen, which takes minutes.
         self._with_room(taken, budget, remembered=False)
-        one, its_budget = by(choose(known))
-        return dealt(one), its_budget
+        chosen = self._with_method(choose(known), taken)
+        its_budget = self._budget(chosen)
+        return self._deal_again(chosen, silos=silos), its_budget
 
-    def _finished(self, found: Released, run: Resolved, method: Method, public: Public) -> Self:
+    def _with_method(self, method: Method, taken: Taken) -> Taken:
+        """Return the inputs for another method, with the teachers as they were dealt."""
+        resolved = copy(self).set_params(method=method)._unchecked(taken.run.once).method
+        run = replace(taken.run, method=resolved)
+        return taken._replace(run=run, labels=taken.labels if method.needs.start else None)
+
+    def _deal_again(self, taken: Taken, *, silos: bool) -> Taken:
+        """Return the inputs with the teachers of their method; refuse one that does not fit."""
+        run = taken.run
+        offered = Offered(
+            self._target,
+            schema=run.schema is not None,
+            silos=silos,
+            name=run.once.release is not None,
+        )
+        problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
+        if problems:
+            raise InvalidParameterError.of(problems)
+        if taken.deal is None:
+            return taken
+        people = taken.deal(run.method)
+        return taken._replace(people=people, n_teachers=people.n_teachers)
+
+    def _finish(self, found: Released, *, run: Resolved, method: Method, public: Public) -> Self:
         """Set the attributes of a release, train the student, and return the estimator."""
         outcome = found.outcome
         names = self.target_.names
@@ -375,13 +380,10 @@ class Estimator(Inputs):
     ) -> None:
         """Warn the owner of much noise, and of settings under which ε protects less than it seems; nothing is spent."""
         noise = method.noise
-        teachers = method.facts(public.n_teachers).teachers
-        if (
-            not budget.asked.given
-            and noise is not None
-            and teachers is not None
-            and noise > teachers
-        ):
+        facts = method.facts(public.n_teachers)
+        teachers = facts.teachers
+        most_votes = float("inf") if teachers is None else teachers
+        if noise is not None and noise > most_votes and not budget.asked.given:
             warn(_MUCH_NOISE.format(noise, teachers), MuchNoiseWarning)
         if public.simulated:
             return
@@ -401,16 +403,18 @@ class Estimator(Inputs):
             classes=len(self.target_.names),
             tuned_on=run.once.tuned_on,
             insisted=run.once.insist,
-            **method.facts(public.n_teachers).for_lint,
+            **facts.for_lint,
         )
-        for one in lint(case):
-            begins = "Danger: " if one.severity == "danger" else ""
-            warn(f"{begins}{one.reason}", PreflightWarning)
+        for finding in lint(case):
+            reason = finding.reason
+            if finding.severity == "danger":
+                reason = f"Danger: {reason}"
+            warn(reason, PreflightWarning)
 
     def card(
         self,
-        X: Any = None,
-        y: Any = None,
+        X: object = None,
+        y: object = None,
         *,
         feature_names: Collection[str] | None = None,
         statements: dict[str, str] | None = None,
@@ -449,13 +453,18 @@ class Estimator(Inputs):
                 f"{self._owner}.card.X",
                 "come with $y, because both are needed to score the student",
             )
-        judged = Judged() if y is None else self.judged(*labeled(X, y))
-        more: Any = {
-            "feature_map": feature_map,
-            "people": people,
-            "tuned_on": tuned_on or self.tuned_on_,
-        }
-        return card_of_model(self, judged, statements or {}, feature_names, **more)
+        judged = Judged()
+        if y is not None:
+            judged = self._judge(*rows_and_labels(X, y))
+        return card_of_model(
+            self,
+            judged,
+            statements or {},
+            feature_names,
+            feature_map=feature_map,
+            people=people,
+            tuned_on=tuned_on or self.tuned_on_,
+        )
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
         """Write what may be published of this fit as one folder, and return the folder.
@@ -479,15 +488,16 @@ class Estimator(Inputs):
             process is writing the folder. Nothing is written then.
         """
         check_is_fitted(self)
-        folder, ledger = (
-            user_path(folder, f"{self._owner}.save.folder"),
-            getattr(self, "open_ledger_", None),
-        )
-        file = None if ledger is None else ledger.path
+        folder = user_path(folder, f"{self._owner}.save.folder")
+        ledger: Ledger | None = getattr(self, "open_ledger_", None)
+        file = None
+        record = None
+        if ledger is not None and ledger.path is not None:
+            file = ledger.path
+            record = ledger.register.publish
         claiming = claimed_folder(folder, RESULTS, "name another `folder`", ledger=file)
         with on_one_day(self.day_), claiming as claim:
             card = card or self.card()
-            record = None if ledger is None or file is None else ledger.register.publish
             with publish_folder(claim, card.budget.head, record) as part:
                 write_results(part, self, card, self.whole_student())
         return folder
@@ -506,20 +516,24 @@ class Estimator(Inputs):
         check_is_fitted(self)
         return join_steps(self.columns_, self.student_map_, self.student_)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Entries:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {
-            name: value
-            for name, value in state.items()
-            if name not in (*self._private, "open_ledger_", "_ledger")
-        }
+        hidden = {*self._private, "open_ledger_", "_ledger"}
+        return {name: value for name, value in state.items() if name not in hidden}
 
     def _budget(self, taken: Taken) -> Budget:
         """Return the budget that this fit spends from."""
-        run, people = taken.run, taken.people
-        question = self._question_identity(run, people.unit.name, *taken.given)
+        run = taken.run
+        people = taken.people
+        public = [taken.public]
+        if taken.labels is not None:
+            public.append(taken.labels)
+        question = self._question_identity(run, people.unit.name, *public)
         release = run.once.release
+        identity = question
+        if release is not None:
+            identity = canonical([question, "release", release])
         return Budget(
             ledger=self._ledger,
             asked=self._asked(run, self._delta),
@@ -527,13 +541,13 @@ class Estimator(Inputs):
             people=cache(people.ids),
             unit=people.unit,
             data_changed=run.once.data_changed,
-            identity=question if release is None else canonical([question, "release", release]),
+            identity=identity,
             release=release,
             question=question,
             method=run.method,
         )
 
-    def _question_identity(self, run: Resolved, unit: str, *public: Any) -> str:
+    def _question_identity(self, run: Resolved, unit: str, *public: Array) -> str:
         """Return the digest of everything declared for a release except its name, and of the public rows given."""
         target = self.target_
         schema = run.schema
@@ -541,17 +555,15 @@ class Estimator(Inputs):
         planned = run.trains and self.features is None and run.teacher_map is not None
         # Where a teacher cannot be spelled, no other release is known to be the same.
         with suppress(Exception):
+            epsilon = None if self.epsilon is None else float(self.epsilon)
+            columns = run.columns if schema is None else schema
+            # In their order, which the spelling of a mapping leaves out.
+            names = None if schema is None else schema.names
             whole = [
-                [
-                    None if self.epsilon is None else float(self.epsilon),
-                    self.releases,
-                    unit,
-                    self.random_state,
-                ],
+                [epsilon, self.releases, unit, self.random_state],
                 [target.names, target.origin, target.question],
-                [run.columns if schema is None else schema, self.features, planned],
-                # In their order, which the spelling of a mapping leaves out.
-                None if schema is None else schema.names,
+                [columns, self.features, planned],
+                names,
                 run.method,
                 run.noise.simulated,
                 data_digest(*public).hex(),

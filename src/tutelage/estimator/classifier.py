@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.records import settable
+from tutelage._internal.typing import Array, FloatArray
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import Rows, labeled
+from tutelage.estimator.inputs import Column, Rows, rows_and_labels
 from tutelage.estimator.parameters import naming_unknown
 from tutelage.exceptions import Problem
 from tutelage.features import PublicColumns, PublicTransformer, Schema
@@ -26,12 +27,14 @@ from tutelage.targets import ClassCodes, Classes, Goal
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    student = (
-        classifier.student_
-        if hasattr(classifier, "student_")
-        else classifier._unchecked().method.student
-    )
+    if hasattr(classifier, "student_"):
+        return hasattr(classifier.student_, "predict_proba")
+    student = classifier._unchecked().method.student
     return student is None or hasattr(student, "predict_proba")
+
+
+def _has_public_model(classifier: "PATEClassifier") -> bool:
+    return getattr(classifier, "public_model_", None) is not None
 
 
 @settable
@@ -218,8 +221,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
     @property
     def _codes(self) -> ClassCodes:
         """The classes, as labels become whole numbers."""
-        found: Any = self.target_
-        return found
+        return cast("ClassCodes", self.target_)
 
     @property
     def _goal(self) -> Goal:
@@ -243,7 +245,7 @@ class PATEClassifier(ClassifierMixin, Estimator):
         return Additive() if self._has_schema else NoisyMoments()
 
     @property
-    def classes_(self) -> npt.NDArray[Any]:
+    def classes_(self) -> Array:
         """Class values in sorted order."""
         return self.target_.names
 
@@ -254,14 +256,14 @@ class PATEClassifier(ClassifierMixin, Estimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: Column,
         *,
-        X_public: Any = None,
-        y_public: Any = None,
-        entity_ids: Any = None,
-        silos: Any = None,
-        whole_rows: Any = None,
+        X_public: object = None,
+        y_public: Column = None,
+        entity_ids: Column = None,
+        silos: Column = None,
+        whole_rows: Column = None,
         release: str | None = None,
         data_changed: bool = False,
         insist: bool = False,
@@ -333,11 +335,11 @@ class PATEClassifier(ClassifierMixin, Estimator):
             rows the same class.
         """
         once = Once(release, data_changed, insist, checkpoints)
-        return self._fitted(
+        return self._release(
             Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
         )
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: object) -> Array:
         """Return the student's class value for each row of `X`; costs no privacy.
 
         Parameters
@@ -346,10 +348,10 @@ class PATEClassifier(ClassifierMixin, Estimator):
             Rows to classify. Columns are found by name if `fit` got names.
         """
         check_is_fitted(self)
-        return self.student_.predict(self._seen(X))
+        return self.student_.predict(self._student_rows(X))
 
     @available_if(_student_has_probabilities)
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: object) -> FloatArray:
         """Return the student's probabilities, shape (rows, classes) in the order of `classes_`; costs no privacy.
 
         Parameters
@@ -358,13 +360,14 @@ class PATEClassifier(ClassifierMixin, Estimator):
             Rows to classify.
         """
         check_is_fitted(self)
-        known = self.student_.predict_proba(self._seen(X))
+        known = self.student_.predict_proba(self._student_rows(X))  # (rows, classes of the student)
+        places = np.searchsorted(self.classes_, self.student_.classes_)
         probabilities = np.zeros((len(known), len(self.classes_)))
-        probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
+        probabilities[:, places] = known
         return probabilities
 
-    @available_if(lambda classifier: getattr(classifier, "public_model_", None) is not None)
-    def predict_by_public_labels(self, X: Any) -> npt.NDArray[Any]:
+    @available_if(_has_public_model)
+    def predict_by_public_labels(self, X: object) -> Array:
         """Return the class of each row by the model of public labels alone, which no private row had a part in.
 
         A student is worth its ε where it is right more often than that. There is such a model if `fit` got `y_public`.
@@ -376,11 +379,12 @@ class PATEClassifier(ClassifierMixin, Estimator):
         """
         return self.classes_[self._chances_by_public_labels(X).argmax(axis=1)]
 
-    def _chances_by_public_labels(self, X: Any) -> npt.NDArray[np.float64]:
-        scores = self.public_model_.transform(self._numbers_of(X))[:, -len(self.classes_) :]
-        return chances_of(scores) * self._public_weights
+    def _chances_by_public_labels(self, X: object) -> FloatArray:
+        # features: (rows, features and scores); weights: (classes,)
+        features = self.public_model_.transform(self._numbers_of(X))
+        return chances_of(features[:, -len(self.classes_) :]) * self._public_weights
 
-    def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
+    def score(self, X: object, y: object, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return how much of the `goal` the student reaches on public rows; costs no privacy.
 
         Parameters
@@ -393,35 +397,40 @@ class PATEClassifier(ClassifierMixin, Estimator):
             How much each row counts.
         """
         check_is_fitted(self)
-        rows, labels = labeled(X, y)
-        judged = self._judged(rows)
-        truth = self._codes.truth(labels, len(judged))
-        return self._goal.score(np.searchsorted(self.classes_, truth), judged, sample_weight)
+        rows, labels = rows_and_labels(X, y)
+        chances = self._chances_for_goal(rows)
+        truth = self._codes.truth(labels, len(chances))
+        return self._goal.score(np.searchsorted(self.classes_, truth), chances, sample_weight)
 
-    def _judged(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return what the goal judges: probabilities for a ranking, and otherwise 1 for the predicted class."""
+    def _chances_for_goal(self, X: object) -> FloatArray:
+        """Return the chances of classes: probabilities for a ranking, and otherwise 1 for the predicted class."""
+        # (rows, classes)
         if self._goal.ranks:
             return self.predict_proba(X)
         return np.eye(len(self.classes_))[np.searchsorted(self.classes_, self.predict(X))]
 
-    def judged(self, X: Any, truth: Any) -> Judged:
-        """Return what a card says of the student on public rows `X` with the classes `truth`."""
+    def _judge(self, X: object, y: object) -> Judged:
+        """Return the statements of a card on the student, by public rows `X` with the classes `y`."""
         predicted = self.predict(X)
-        truth = self._codes.truth(truth, len(predicted))
+        truth = self._codes.truth(y, len(predicted))
         accuracy = accuracy_by_class(self.classes_, predicted, truth)
-        alone = None if self.public_model_ is None else self._chances_by_public_labels(X)
-        by_public_labels = (
-            None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
-        )
-        goal, places = self._goal, np.searchsorted(self.classes_, truth)
+        chances = None
+        by_public_labels = None
+        if self.public_model_ is not None:
+            chances = self._chances_by_public_labels(X)
+            by_public_labels = float(np.mean(self.classes_[chances.argmax(axis=1)] == truth))
+        goal = self._goal
+        places = np.searchsorted(self.classes_, truth)
         if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
             return Judged(by_class=accuracy, public_labels=by_public_labels)
-        title = (
-            f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
-        )
-        public = None if alone is None else goal.score(places, alone)
+        title = goal.title
+        if goal.ranks:
+            title += f" (positive: {self.classes_[goal.positive]})"
         reached = Reached(
-            title, goal.score(places, self._judged(X)), public, goal.without_model(places)
+            title,
+            goal.score(places, self._chances_for_goal(X)),
+            None if chances is None else goal.score(places, chances),
+            goal.without_model(places),
         )
         return Judged(by_class=accuracy, public_labels=by_public_labels, goals=(reached,))
 

@@ -1,12 +1,13 @@
 """The inputs of a fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import IntArray, Matrix, Private
+from tutelage._internal.typing import Array, IntArray, Mask, Matrix, Private
 from tutelage._internal.validation import problems_in
 from tutelage._internal.warned import warn
 from tutelage.estimator.parameters import Parameters, Resolved
@@ -31,7 +32,7 @@ from tutelage.exceptions import (
     quote,
 )
 from tutelage.features import PublicColumns, Schema
-from tutelage.features.base import check_row_by_row
+from tutelage.features.base import FeatureMap, check_row_by_row
 from tutelage.features.columns import (
     ColumnMap,
     LearnedMap,
@@ -62,6 +63,7 @@ from tutelage.tables import Batches, Table, as_batches, as_table, column_array, 
 from tutelage.targets import MISSING_LABEL, Encoding
 from tutelage.terms import terms_of
 
+Column = npt.ArrayLike | None  # cells, or the name of a column of the rows
 _TRIAL_ROWS_PER_CLASS = 10
 # Modules of the types of cells.
 _PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")
@@ -104,53 +106,43 @@ class Rows(Private):
     """The rows of a fit as they are given, in any form, and what is true of this fit alone."""
 
     X: Any
-    y: Any
+    y: Column
     X_public: Any = None
-    y_public: Any = None
-    entity_ids: Any = None
-    silos: Any = None
-    whole_rows: Any = None
+    y_public: Column = None
+    entity_ids: Column = None
+    silos: Column = None
+    whole_rows: Column = None
     # How many of the last public rows only score: a private row among them is found.
     scored: int = 0
     later: bool = False  # whether these are meant to differ from the others
-    others: Any = None  # further private columns by name: one that may be an id is found
+    # Further private columns by name: one that may be an id is found.
+    others: Mapping[str, Array] | None = None
     once: Once = Once()
 
     @classmethod
-    def of(
-        cls,
-        X: Any,
-        y: Any,
-        *,
-        release: str | None = None,
-        data_changed: bool = False,
-        insist: bool = False,
-        checkpoints: Any = None,
-        proposal: Any = None,
-        tuned_on: str | None = None,
-        **more: Any,
-    ) -> "Rows":
+    def of(cls, X: object, y: Column, **more: Any) -> "Rows":
         """Return the arguments of `fit`."""
-        return cls(
-            X, y, **more, once=Once(release, data_changed, insist, checkpoints, proposal, tuned_on)
-        )
+        once = {name: more.pop(name) for name in Once._fields if name in more}
+        return cls(X, y, **more, once=Once(**once))
 
     @property
-    def public_labels(self) -> npt.NDArray[Any] | None:
+    def public_labels(self) -> Array | None:
         """The labels of public rows, as `y_public` or in a column that `y` names too; never private ones."""
         if self.y_public is not None:
-            found = labels_of_public(self.X_public, self.y_public)
-            if found is None:
+            labels = labels_of_public(self.X_public, self.y_public)
+            if labels is None:
                 raise InvalidDataError(_ONE_PUBLIC_CLASS)
-            return found
-        return labels_of_public(self.X_public, self.y) if isinstance(self.y, str) else None
+            return labels
+        if isinstance(self.y, str):
+            return labels_of_public(self.X_public, self.y)
+        return None
 
     @property
     def batches(self) -> Batches | None:
         """The private rows, if they are read in batches."""
-        return (
-            as_batches(self.X) if isinstance(self.y, str) or isinstance(self.X, Batches) else None
-        )
+        if isinstance(self.y, str) or isinstance(self.X, Batches):
+            return as_batches(self.X)
+        return None
 
 
 class Taken(NamedTuple):
@@ -161,14 +153,11 @@ class Taken(NamedTuple):
     public: Matrix
     labels: IntArray | None  # of public rows
     look: Callable[[Callable[[Sight], Found]], Found]  # at private rows, where they are
-    deal: Callable[[Method], Any]  # returns the people as another method deals rows to teachers
     # Number of teachers that vote; if they are people, only if their number is public.
     n_teachers: int | None
-
-    @property
-    def given(self) -> list[Matrix]:
-        """The public rows, and their labels if there are any, by which a ledger knows the release."""
-        return [self.public] if self.labels is None else [self.public, self.labels]
+    n_people: int  # private, unless rows are the people
+    # Returns the people as another method deals rows to teachers; None if rows are read in batches.
+    deal: Callable[[Method], PeopleInMemory] | None = None
 
 
 class Inputs(Parameters):
@@ -194,18 +183,16 @@ class Inputs(Parameters):
             labels=rows.y_public is not None and not rows.scored and self._target.is_declared,
             silos=rows.silos is not None,
         )
-        if problems := [*problems_in(parameters), *self._problems_of_rows(rows)]:
+        problems = [*problems_in(parameters), *self._problems_of_rows(rows)]
+        if problems:
             raise InvalidParameterError.of(problems)
         return self._unchecked(rows.once)
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         """Yield problems of parameters beside rows, as far as they do not depend on cells."""
         if isinstance(self.columns, Schema):
-            for place, name in (
-                ("y", rows.y),
-                ("entity_ids", rows.entity_ids),
-                ("silos", rows.silos),
-            ):
+            columns = {"y": rows.y, "entity_ids": rows.entity_ids, "silos": rows.silos}
+            for place, name in columns.items():
                 if isinstance(name, str) and name in self.columns.columns:
                     yield Problem(
                         f"{self._owner}.fit.{place}",
@@ -220,9 +207,8 @@ class Inputs(Parameters):
                 quote(proposal),
             )
         method = self.method
-        if proposal is not None and not (
-            isinstance(method, Method) and method.facts(None).testable
-        ):
+        is_testable = isinstance(method, Method) and method.facts(None).testable
+        if proposal is not None and not is_testable:
             yield Problem(
                 f"{self._owner}.prepare.proposal",
                 "come with a $method of votes in one round, and in that a `mechanism`",
@@ -284,16 +270,23 @@ class Inputs(Parameters):
                 fix="To name a release, load all rows into memory.",
             )
 
-    def _received(self, run: Resolved, given: Rows) -> Taken:
+    def _take(self, run: Resolved, given: Rows) -> Taken:
         """Return private and public rows of any form, checked, as numbers; set `target_`."""
+        # rows: (rows, features); y, labels, entity_ids, silos, stay: (rows,); public: (public rows, features)
         target = self._target
         public_labels = None if target.is_declared else given.public_labels
         cells = _cells(run, given, self._owner)
-        y, entity_ids, silos, y_public = cells.y, cells.entity_ids, cells.silos, cells.y_public
+        y: Any = cells.y
+        entity_ids = cells.entity_ids
+        silos = cells.silos
         _require_plain(
-            y=y, X_public=public_labels, y_public=y_public, entity_ids=entity_ids, silos=silos
+            y=y,
+            X_public=public_labels,
+            y_public=cells.y_public,
+            entity_ids=entity_ids,
+            silos=silos,
         )
-        run, X, X_public, table = self._numbered(
+        run, X, X_public, table = self._as_numbers(
             run, cells.X, cells.X_public, entity_ids, scored=given.scored
         )
         column = as_column(y)
@@ -301,20 +294,21 @@ class Inputs(Parameters):
             raise InvalidDataError(MISSING_LABEL)
         if not _holds_numbers(X):
             raise InvalidDataError(_NO_NUMBERS)
-        rows, labels = self._validated(X, target.merged_labels(y))
+        rows, labels = self._validate(X, target.merged_labels(y))
         target.check(labels)
         _check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         whole = _whole(rows, table, given.whole_rows)
-        stay, left_out = self._staying(len(rows), entity_ids)
+        stay, left_out = self._rows_that_stay(len(rows), entity_ids)
         keep = np.flatnonzero(stay)
         as_given = np.ravel(np.asarray(y))[keep]
         self.target_ = target.read(labels[keep], public_labels)
         targets = self.target_.private(as_given)
-        # A copy: the caller may overwrite its own before the release.
-        public = np.array(self._validated(X_public)) if run.schema is None else X_public
-        entities, owners = (
-            None if ids is None else as_column(ids)[keep] for ids in (entity_ids, silos)
-        )
+        public = X_public
+        if run.schema is None:
+            # A copy: the caller may overwrite its own before the release.
+            public = np.array(self._validate(X_public))
+        entities = None if entity_ids is None else as_column(entity_ids)[keep]
+        owners = None if silos is None else as_column(silos)[keep]
         if not isinstance(whole, Table):
             whole = whole[keep]
         elif len(keep) < len(rows):
@@ -330,9 +324,8 @@ class Inputs(Parameters):
             return PeopleInMemory(rows[keep], targets, shards, left_out, everybody, whole)
 
         people = deal(run.method)
-        public, known_labels = self._learned_from(
-            run, given, *self._known(run, public, given.X_public, y_public)
-        )
+        public, known_labels = self._public_labels(run, public, given.X_public, cells.y_public)
+        public, known_labels = self._set_scored_apart(run, given, public, known_labels)
         sight = self._sight(
             run,
             given,
@@ -340,46 +333,53 @@ class Inputs(Parameters):
             whole,
             public,
             labels[keep],
-            as_given,
             entity_ids=entities,
             silos=owners,
         )
-        return Taken(
-            run, people, public, known_labels, lambda at: at(sight), deal, people.n_teachers
-        )
+        sight = self._with_targets(sight, as_given)
 
-    def _known(
-        self, _run: Resolved, public: Matrix, _X_public: Any, y_public: Any
+        def look(at: Callable[[Sight], Found]) -> Found:
+            return at(sight)
+
+        n_people = len(people.ids()) or len(people.rows)
+        return Taken(run, people, public, known_labels, look, people.n_teachers, n_people, deal)
+
+    def _public_labels(
+        self, _run: Resolved, public: Matrix, _X_public: object, y_public: object
     ) -> tuple[Matrix, IntArray | None]:
         """Return public rows as numbers, and their labels as such, if there are any."""
-        return public, None if y_public is None else self.target_.public(y_public, len(public))
+        if y_public is None:
+            return public, None
+        return public, self.target_.public(y_public, len(public))
 
-    def _learned_from(
+    def _set_scored_apart(
         self, run: Resolved, given: Rows, public: Matrix, labels: IntArray | None
     ) -> tuple[Matrix, IntArray | None]:
-        """Return public rows, and their labels if the method starts from them; set apart those that only score."""
+        """Return public rows, and their labels if the method starts from them, without those that only score."""
         self._doubts = ()
         self._scored = public[:0]
         known = labels if run.method.needs.start else None
         if not given.scored:
             return public, known
         if not given.later:
-            columns = self.columns_
-            is_named = isinstance(columns, PublicColumns)
-            names = columns.get_feature_names_out() if is_named else range(public.shape[1])
-            named = {str(name): cells for name, cells in zip(names, public.T, strict=True)}
-            self._doubts = tuple(warnings_of_order(named, labels, given.scored))
+            names: Iterable[object] = range(public.shape[1])
+            if isinstance(self.columns_, PublicColumns):
+                names = self.columns_.get_feature_names_out()
+            cells = dict(zip(map(str, names), public.T, strict=True))
+            self._doubts = tuple(warnings_of_order(cells, labels, given.scored))
         self._scored = public[-given.scored :]
-        return public[: -given.scored], None if known is None else known[: -given.scored]
+        if known is not None:
+            known = known[: -given.scored]
+        return public[: -given.scored], known
 
-    def _opened(self) -> Path | Ledger | None:
+    def _open_ledger(self) -> Path | Ledger | None:
         """Return the open ledger, or the path of one that does not exist yet."""
         if isinstance(self.ledger, Ledger | None):
             return self.ledger
         path = user_path(self.ledger, f"{self._owner}.ledger")
         return existing_ledger(path) or path
 
-    def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
+    def _rows_that_stay(self, n_rows: int, entity_ids: Column) -> tuple[Mask, str]:
         """Return which rows stay, because their people did not withdraw, and who withdrew; private."""
         if not isinstance(self._ledger, Ledger) or entity_ids is None:
             return np.ones(n_rows, dtype=bool), ""
@@ -389,17 +389,18 @@ class Inputs(Parameters):
         self, run: Resolved, rows: Rows, batches: Batches
     ) -> tuple[Taken, tuple[Matrix, Matrix]]:
         """Read private rows in batches, once; return them, and public rows as the maps show them; set `target_`."""
-        label, entity = rows.y, rows.entity_ids
-        X_public, y_public = _apart(rows.X_public, rows.y_public)
+        label: Any = rows.y
+        entity: Any = rows.entity_ids
+        X_public, y_public = _without_labels(rows.X_public, rows.y_public)
         features = public_features(X_public, label, entity)
-        run, _, X_public, _ = self._numbered(run, features, features, scored=rows.scored)
+        run, _, X_public, _ = self._as_numbers(run, features, features, scored=rows.scored)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
                 f"{self._owner}.columns",
                 "be PublicColumns if rows are read in batches",
                 fix="Pass PublicColumns, or leave $columns out.",
             )
-        public = np.array(self._validated(X_public, reset=True))
+        public = np.array(self._validate(X_public, reset=True))
         target = self._target
         self.target_ = target.read(np.array([]), None if target.is_declared else rows.public_labels)
         reader = BatchReader(  # it travels to the workers of Dask, and this estimator does not
@@ -411,40 +412,30 @@ class Inputs(Parameters):
             check_rows=partial(_checked_rows, allow_nan=self._allow_nan),
             encode_labels=self.target_.private,
         )
-        public, known_labels = self._learned_from(
-            run, rows, *self._known(run, public, rows.X_public, y_public)
-        )
-        run, shown = self._begun(run, public, known_labels)
+        public, known_labels = self._public_labels(run, public, rows.X_public, y_public)
+        public, known_labels = self._set_scored_apart(run, rows, public, known_labels)
+        run, views = self._views(run, public, known_labels)
         unit = unit_of_single_people(self._unit_name(entity), named=entity is not None)
-        settings = reader, unit, run.teacher_map, shown[0].shape[1]
-        people = (
-            PeopleInBatches(*settings)
-            if batches is rows.X
-            else PeopleInPartitions.of(rows.X, *settings)
-        )
-        whole, nothing = Table("", {name: [] for name in batches.names}), np.array([])
+        settings = reader, unit, run.teacher_map, views[0].shape[1]
+        gather = PeopleInBatches if batches is rows.X else partial(PeopleInPartitions.of, rows.X)
+        people = gather(*settings)
+        no_rows = Table("", {name: [] for name in batches.names})
         sight = self._sight(
-            run,
-            rows,
-            public[:0],
-            whole,
-            public,
-            nothing,
-            nothing,
-            n_people=people.n_people,
+            run, rows, public[:0], no_rows, public, np.array([]), n_people=people.n_people
         )
 
         def look(at: Callable[[Sight], Found]) -> Found:
             return people.look(partial(_found_in, people.reader, sight, at))
 
         n_teachers = people.n_people if entity is None else None
-        return Taken(run, people, public, known_labels, look, lambda _: people, n_teachers), shown
+        taken = Taken(run, people, public, known_labels, look, n_teachers, people.n_people)
+        return taken, views
 
-    def _begun(
+    def _views(
         self, run: Resolved, public: Matrix, labels: IntArray | None
     ) -> tuple[Resolved, tuple[Matrix, Matrix]]:
         """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
-        teacher_rows, student_rows = self._tried(run, public)
+        teacher_rows, student_rows = self._try_training(run, public)
         if labels is None or run.schema is not None:
             return run, (teacher_rows, student_rows)
         scored, rows = ScoredRows.learn(
@@ -455,25 +446,25 @@ class Inputs(Parameters):
             return replace(run, teacher_map=scored), (rows, student_rows)
         return replace(run, teacher_map=scored, student_map=scored), (rows, rows)
 
-    def _unscored(self, taken: Taken) -> Public:
+    def _public_without_scores(self, taken: Taken) -> Public:
         """Return public rows as the maps show them, and zeros for scores, by which no answer is remembered."""
         run = taken.run
-        shown = _mapped(run.teacher_map, taken.public), _mapped(run.student_map, taken.public)
-        public = self._public(run, taken, shown)
+        teacher_rows = _apply_map(run.teacher_map, taken.public)
+        student_rows = _apply_map(run.student_map, taken.public)
+        public = self._public(run, taken, (teacher_rows, student_rows))
         scores = np.zeros((len(public.rows), public.n_scores))
         return replace(public, teacher_rows=np.hstack([public.teacher_rows, scores]))
 
-    def _public(self, run: Resolved, taken: Taken, shown: tuple[Matrix, Matrix]) -> Public:
-        """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
+    def _public(self, run: Resolved, taken: Taken, views: tuple[Matrix, Matrix]) -> Public:
+        """Return all that the method may look at: the public rows, also as teachers and student see them."""
         of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
-        folder = run.once.checkpoints
-        checkpoints = (
-            None if folder is None else user_path(folder, f"{self._owner}.fit.checkpoints")
-        )
+        checkpoints = None
+        if run.once.checkpoints is not None:
+            checkpoints = user_path(run.once.checkpoints, f"{self._owner}.fit.checkpoints")
         return Public(
             rows=taken.public,
-            teacher_rows=shown[0],
-            student_rows=shown[1],
+            teacher_rows=views[0],
+            student_rows=views[1],
             classes=self.target_.names,
             question=self.target_.question,
             unit=taken.people.unit,
@@ -488,16 +479,17 @@ class Inputs(Parameters):
             release=run.once.release,
         )
 
-    def _unit_name(self, entity_ids: Any) -> str:
+    def _unit_name(self, entity_ids: object) -> str:
         """Return the name of the unit: as it is set, or that of the column of the ids."""
-        return self.unit or (entity_ids if isinstance(entity_ids, str) else "entity")
+        default = entity_ids if isinstance(entity_ids, str) else "entity"
+        return self.unit or default
 
     def partition(
         self,
         method: Method,
         n_rows: int,
-        entity_ids: Any = None,
-        silos: Any = None,
+        entity_ids: Column = None,
+        silos: Column = None,
         unit: str | None = None,
     ) -> Shards:
         """Return which teacher of a method gets which row; again the same if there is a `random_state`.
@@ -520,19 +512,27 @@ class Inputs(Parameters):
         """Return the seeds of partition, teachers and student."""
         return np.random.SeedSequence(self.random_state).spawn(3)
 
-    def _numbered(
-        self, run: Resolved, X: Any, X_public: Any, entity_ids: Any = None, *, scored: int = 0
+    def _as_numbers(
+        self,
+        run: Resolved,
+        X: Any,
+        X_public: Any,
+        entity_ids: Column = None,
+        *,
+        scored: int = 0,
     ) -> tuple[Resolved, Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need.
 
         Columns are known by all public rows, and maps by those that do not only score.
         """
-        self.columns_, schema = None, run.schema
+        self.columns_ = None
+        schema = run.schema
         if schema is not None:
-            self.columns_, self.student_map_, self._allow_nan = schema, None, False
-            rows = schema.table(
-                dense_rows(X), None if entity_ids is None else canonical_ids(entity_ids)
-            )
+            self.columns_ = schema
+            self.student_map_ = None
+            self._allow_nan = False
+            ids = None if entity_ids is None else canonical_ids(entity_ids)
+            rows = schema.table(dense_rows(X), ids)
             return run, schema.transform(rows), np.empty((0, len(schema.names))), rows
         public = numbered_rows(X_public, run.columns)
         is_plain = public.table is None and public.image_shape is None
@@ -549,122 +549,130 @@ class Inputs(Parameters):
                 quote(scored),
             )
         private, table = numbered_as(public, X)
-        wanted = LearnedMap() if run.teacher_map is None and not run.trains else run.teacher_map
+        wanted = run.teacher_map
+        if wanted is None and not run.trains:
+            wanted = LearnedMap()
         if isinstance(wanted, LearnedMap):
             if is_plain:
-                checked = partial(check_array, public.rows, input_name="X")
-                public = public._replace(rows=_validated(checked, allow_nan=True))
+                checked = _checked_rows(public.rows, allow_nan=True)
+                public = public._replace(rows=checked)
+            n_learned = len(public.rows) - scored
             try:
-                teacher_map = public._replace(
-                    rows=public.rows[: len(public.rows) - scored]
-                ).feature_map(wanted)
+                teacher_map = public._replace(rows=public.rows[:n_learned]).feature_map(wanted)
             except ValueError as error:  # about public rows and settings only
                 raise InvalidParameterError(
                     f"{self._owner}.features", "fit the public rows", fix=literal(error)
                 ) from None
-            run = replace(
-                run,
-                teacher_map=teacher_map,
-                student_map=teacher_map if run.same_map else run.student_map,
-            )
+            run = replace(run, teacher_map=teacher_map)
+            if run.same_map:
+                run = replace(run, student_map=teacher_map)
         if scored:  # which may have said what columns are
             run = replace(run, columns=public.columns)
-        self.student_map_, self._allow_nan = run.student_map, run.allow_nan
+        self.student_map_ = run.student_map
+        self._allow_nan = run.allow_nan
         self.columns_ = public.columns
         return run, private, public.rows, table
 
-    def _seen(self, X: Any) -> Matrix:
+    def _student_rows(self, X: object) -> Matrix:
         """Return rows as the student sees them."""
-        return _mapped(self.student_map_, self._numbers_of(X))
+        return _apply_map(self.student_map_, self._numbers_of(X))
 
-    def _numbers_of(self, X: Any) -> Matrix:
+    def _numbers_of(self, X: object) -> Matrix:
         """Return rows of any form as numbers, checked against the columns of the fit."""
-        rows = (
-            dense_rows(X)
-            if self.columns_ is None
-            else np.asarray(self.columns_.transform(dense_rows(X)))
-        )
-        return self._validated(rows)
+        rows = dense_rows(X)
+        if self.columns_ is not None:
+            rows = np.asarray(self.columns_.transform(rows))
+        return self._validate(rows)
 
-    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
+    def _try_training(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         classes = self.target_.names
         refuse_class_of_unlabeled(run.student, classes)
         if len(public) < run.method.needs.fewest:
             warn(_FEW_ROWS.format(len(public), run.method.needs.fewest), FewPublicRowsWarning)
-        teacher_rows = _mapped(run.teacher_map, public)
-        student_rows = _mapped(run.student_map, public)
+        teacher_rows = _apply_map(run.teacher_map, public)
+        student_rows = _apply_map(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
         # Both are tried on made-up labels, so that a wrong parameter costs nothing.
-        trials: dict[str, Any] = {
-            "teacher": lambda: run.method.check_training(teacher_rows, len(classes))
-        }
+        kind = type(run.method).__name__
+        with self._refusing_errors(kind, "teacher"):
+            run.method.check_training(teacher_rows, len(classes))
         if run.method.student is not None:  # the one in closed form has no settings
-            trials["student"] = lambda: try_student(
-                run.student, student_rows, classes, rows_per_class=_TRIAL_ROWS_PER_CLASS
-            )
-        for name, trial in trials.items():
-            try:
-                with warnings.catch_warnings():
-                    # Made-up labels earn warnings that mean nothing.
-                    warnings.simplefilter("ignore")
-                    trial()
-            except Exception as error:
-                raise InvalidParameterError(
-                    f"{type(run.method).__name__}.{name}",
-                    "train without an error on public rows with made-up labels",
-                    fix=self._raised(error),
-                ) from None
+            with self._refusing_errors(kind, "student"):
+                try_student(
+                    run.student, student_rows, classes, rows_per_class=_TRIAL_ROWS_PER_CLASS
+                )
         return teacher_rows, student_rows
 
-    def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
-        """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
-        return _validated(
-            partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan
-        )
+    @contextmanager
+    def _refusing_errors(self, owner: str, name: str) -> Generator[None]:
+        """Refuse a parameter if an error is raised."""
+        try:
+            with warnings.catch_warnings():
+                # Made-up labels earn warnings that mean nothing.
+                warnings.simplefilter("ignore")
+                yield
+        except Exception as error:
+            raise InvalidParameterError(
+                f"{owner}.{name}",
+                "train without an error on public rows with made-up labels",
+                fix=self._sentence_on(error),
+            ) from None
+
+    def _validate(self, X: object, *y: object, reset: bool = False) -> Any:
+        """Return inputs checked by scikit-learn: with `y` they define the features, without they must match them."""
+        validate = partial(validate_data, self, X, *y, reset=reset or bool(y))
+        return _validate_quietly(validate, allow_nan=self._allow_nan)
 
     def _sight(
         self,
         run: Resolved,
         given: Rows,
         rows: Matrix,
-        whole: Any,
+        whole: Table | Array,
         public: Matrix,
-        labels: npt.NDArray[Any],
-        _as_given: npt.NDArray[Any],  # labels, before any were merged
+        labels: Array,
         *,
-        entity_ids: Any = None,
-        silos: Any = None,
+        entity_ids: Array | None = None,
+        silos: Array | None = None,
         n_people: int | None = None,
     ) -> Sight:
-        """Return what `preflight` looks at."""
-        learned = self.columns_ if isinstance(self.columns_, PublicColumns) else None
-        features = tuple(f"column {number}" for number in range(rows.shape[1]))
+        """Return the private rows and settings for the checks of `preflight`."""
+        numbers = tuple(f"column {number}" for number in range(rows.shape[1]))
+        declared = ()
         if isinstance(whole, Table):
-            columns = whole.columns
+            columns = {**whole.columns}
+            if run.schema is not None:
+                declared = ((run.schema, whole),)
         else:
-            columns = {**dict(zip(features, rows.T, strict=True)), **(given.others or {})}
+            columns = {**dict(zip(numbers, rows.T, strict=True)), **(given.others or {})}
             if whole.ndim == 2 and whole.shape != rows.shape:
-                columns |= {
-                    f"column {number} of `whole_rows`": cells
-                    for number, cells in enumerate(whole.T)
-                }
-        apart = [name for name in (given.y, given.silos) if isinstance(name, str)]
-        names = {"entity_ids": given.entity_ids, "silos": given.silos}
+                for number, cells in enumerate(whole.T):
+                    columns[f"column {number} of `whole_rows`"] = cells
+        for name in (given.y, given.silos):
+            if isinstance(name, str):
+                columns.pop(name, None)
+        categories = ()
+        if isinstance(self.columns_, PublicColumns):
+            numbers = self.columns_.numbers
+            categories = self.columns_.categorical
+        named = dict[str, str]()
+        if isinstance(given.entity_ids, str):
+            named["entity_ids"] = f"column '{given.entity_ids}'"
+        if isinstance(given.silos, str):
+            named["silos"] = f"column '{given.silos}'"
         return Sight(
             private=rows,
             public=public,
             scored=self._scored if len(self._scored) else None,
-            numbers=features if learned is None else learned.numbers,
-            categories=() if learned is None else learned.categorical,
-            columns={name: cells for name, cells in columns.items() if name not in apart},
+            numbers=numbers,
+            categories=categories,
+            columns=columns,
             n_classes=len(self.target_.names),
             entity_ids=entity_ids,
             silos=silos,
-            named={
-                place: f"column '{name}'" for place, name in names.items() if isinstance(name, str)
-            },
+            named=named,
             unit_is_row=self.unit == ROW,
             noise=self._least_noise(run),
             n_people=n_people,
@@ -672,10 +680,12 @@ class Inputs(Parameters):
             schema=run.schema,
             unused_labels=_unused_labels(run, given),
             labels=labels,
-            declared=((run.schema, whole),)
-            if run.schema is not None and isinstance(whole, Table)
-            else (),
+            declared=declared,
         )
+
+    def _with_targets(self, sight: Sight, targets: Array) -> Sight:  # noqa: ARG002  a subclass reads them
+        """Return the sight with the targets as they are given, before any were merged, if it shows these."""
+        return sight
 
     def _look(self, taken: Taken) -> None:
         """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
@@ -690,7 +700,7 @@ class Inputs(Parameters):
         if found.refusals:
             raise PreflightError(*found.refusals)
 
-    def _raised(self, error: Exception) -> str:
+    def _sentence_on(self, error: Exception) -> str:
         """Return the error of an estimator; only its kind if it may quote private class values."""
         kind = type(error).__name__
         if self.target_.origin == "private" and not isinstance(error, TutelageError):
@@ -701,21 +711,21 @@ class Inputs(Parameters):
         """Return about the least noise of one sum of ballots; None if only a ledger knows it, which judged it."""
         if run.method.mechanism is not None:
             return noise_of(run.method.mechanism)
-        asked, ledger = self._asked(run, self._delta), self._ledger
-        held = ledger.limit if isinstance(ledger, Ledger) else None
-        stated = terms_of(asked, run.method.needs.accounting, held).stated
+        asked = self._asked(run, self._delta)
+        limit = self._ledger.limit if isinstance(self._ledger, Ledger) else None
+        stated = terms_of(asked, run.method.needs.accounting, limit).stated
         return None if stated is None else least_noise(stated, asked.delta)
 
 
-def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
-    """Return what a validation of scikit-learn returns; no value leaves with its complaint."""
-    # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
-    checked, complaint = None, ""
+def _validate_quietly(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
+    """Return the result of a validation of scikit-learn; no value leaves with its complaint."""
+    checked = None
+    complaint = ""
+    finite = "allow-nan" if allow_nan else True
     try:
         with np.errstate(all="ignore"):  # a warning that a sum overflows would tell of a row
-            checked = validate(
-                ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64
-            )
+            # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
+            checked = validate(ensure_all_finite=finite, dtype=np.float64)
     except ValueError as error:
         complaint = str(error)
     except TypeError:  # of a cell that cannot be a number
@@ -732,13 +742,13 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
 
 
 def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
-    return _validated(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
+    return _validate_quietly(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
 
 
 def _found_in(
     reader: BatchReader, sight: Sight, at: Callable[[Sight], Found], table: Table
 ) -> Found:
-    """Return what is found in the first of many rows, where they are read."""
+    """Return the findings in the first of many rows, where they are read."""
     here = replace(
         sight,
         private=reader.check_rows(np.asarray(reader.columns.transform(table))),
@@ -760,49 +770,40 @@ def _cells(run: Resolved, given: Rows, owner: str) -> Rows:
     require_same_rows(given.X, **special, whole_rows=given.whole_rows)
     if run.schema is None and given.X_public is None:
         raise InvalidDataError(_NO_PUBLIC)
-    X_public, y_public = _apart(given.X_public, given.y_public)
-    for rows in (given.X, X_public):
-        refuse_containers(rows)
+    rows = given.X
+    X_public, y_public = _without_labels(given.X_public, given.y_public)
+    refuse_containers(rows)
+    refuse_containers(X_public)
     names = [name for name in special.values() if isinstance(name, str)]
-    private = as_table(given.X) if names else None
-    if names and private is None:
-        raise InvalidParameterError(
-            f"{owner}.fit.y",
-            "be an array unless $X has named columns, and so must $entity_ids and $silos",
-        )
-    if private is not None:
-        ids, owners = (
-            ids_in(private, one) if isinstance(one, str) else one
-            for one in (given.entity_ids, given.silos)
-        )
-        labels = private.column(given.y) if isinstance(given.y, str) else given.y
-        special = {"y": labels, "entity_ids": ids, "silos": owners}
+    if names:
+        private = as_table(rows)
+        if private is None:
+            raise InvalidParameterError(
+                f"{owner}.fit.y",
+                "be an array unless $X has named columns, and so must $entity_ids and $silos",
+            )
+        rows = private
+        for place, name in special.items():
+            if isinstance(name, str):
+                read = private.column if place == "y" else partial(ids_in, private)
+                special[place] = read(name)
         X_public = public_features(X_public, *names)
     columns = {name: column_array(cells) for name, cells in special.items()}
-    return replace(
-        given,
-        X=given.X if private is None else private,
-        X_public=X_public,
-        y_public=y_public,
-        **columns,
-    )
+    return replace(given, X=rows, X_public=X_public, y_public=y_public, **columns)
 
 
 def _unused_labels(run: Resolved, given: Rows) -> str | None:
     """Return the column of public labels that the method could learn from and is not given, if there is one."""
-    if (
-        given.y_public is not None
-        or not isinstance(given.y, str)
-        or given.X_public is None
-        or run.schema is not None
-    ):
+    label = given.y
+    if given.y_public is not None or run.schema is not None or not isinstance(label, str):
         return None
-    table = as_table(given.X_public)
-    known = run.method.needs.start and table is not None and given.y in table.columns
-    return given.y if known else None
+    table = None
+    if run.method.needs.start and given.X_public is not None:
+        table = as_table(given.X_public)
+    return label if table is not None and label in table.columns else None
 
 
-def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
+def rows_and_labels(X: Any, y: object, name: str = "y") -> tuple[Any, Any]:
     """Return public rows and their labels, which may be a column of them."""
     if not isinstance(y, str):
         return X, column_array(y)
@@ -814,12 +815,11 @@ def labeled(X: Any, y: Any, name: str = "y") -> tuple[Any, Any]:
     return table, table.column(y)
 
 
-def _whole(rows: Matrix, table: Table | None, whole_rows: Any) -> Any:
+def _whole(rows: Matrix, table: Table | None, whole_rows: Column) -> Table | Array:
     """Return the private rows with all their columns: as they are passed, as they were read, or as numbers."""
-    given: Any = table if whole_rows is None else whole_rows
-    if given is None:
-        return rows
-    whole = as_table(given) or as_column(given)
+    if whole_rows is None:
+        return rows if table is None else table
+    whole = as_table(whole_rows) or as_column(whole_rows)
     n_whole = whole.n_rows if isinstance(whole, Table) else len(np.atleast_1d(whole))
     if n_whole != len(rows):
         raise InvalidDataError(
@@ -828,7 +828,7 @@ def _whole(rows: Matrix, table: Table | None, whole_rows: Any) -> Any:
     return whole
 
 
-def _check_columns(n_rows: int, **columns: npt.ArrayLike | None) -> None:
+def _check_columns(n_rows: int, **columns: Column) -> None:
     """Refuse columns that do not have one entry per private row."""
     for name, column in columns.items():
         if column is not None and np.shape(column) != (n_rows,):
@@ -837,25 +837,27 @@ def _check_columns(n_rows: int, **columns: npt.ArrayLike | None) -> None:
             )
 
 
-def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
+def _without_labels(X_public: object, y_public: object) -> tuple[Any, Any]:
     """Return public rows without their labels, and the labels, which may be a column of them."""
-    rows, labels = labeled(X_public, y_public, "y_public")
-    return (rows.without([y_public]) if isinstance(y_public, str) else rows), labels
+    rows, labels = rows_and_labels(X_public, y_public, "y_public")
+    if isinstance(y_public, str):
+        rows = rows.without([y_public])
+    return rows, labels
 
 
 def _require_plain(**columns: Any) -> None:
     """Refuse cells of somebody's own classes, which may raise an error that quotes them wherever they are compared."""
     for name, cells in columns.items():
-        kinds = set(
-            map(type, cells if isinstance(cells, list | tuple) else np.asarray(cells).ravel())
-        )
+        if not isinstance(cells, list | tuple):
+            cells = np.asarray(cells).ravel()
+        kinds = {type(cell) for cell in cast("Iterable[object]", cells)}
         if any(kind.__module__.partition(".")[0] not in _PLAIN for kind in kinds):
             raise InvalidDataError(
                 f"`{name}` must hold text or numbers. Write objects of your own classes as one of these."
             )
 
 
-def _holds_numbers(X: Any) -> bool:
+def _holds_numbers(X: object) -> bool:
     """Return whether no cell of a matrix is text, a moment or, beside others, a truth value.
 
     If one cell is not a number, a reader leaves the whole column as text; truth values are always whole columns.
@@ -863,14 +865,16 @@ def _holds_numbers(X: Any) -> bool:
     cells = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
     if cells.dtype != object:
         return cells.dtype.kind in "biufc"  # scikit-learn refuses complex numbers
-    kinds = {type(cell) for cell in cells.ravel().tolist()}
+    kinds = {type(cell) for cell in cast("list[object]", cells.ravel().tolist())}
     return not any(
         issubclass(kind, (str, bytes, bool, np.bool_, date, np.datetime64)) for kind in kinds
     )
 
 
-def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
-    return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
+def _apply_map(feature_map: FeatureMap | None, rows: Matrix) -> Matrix:
+    if feature_map is None:
+        return rows
+    return np.asarray(feature_map.transform(np.array(rows)))
 
 
 def _without_values(message: str, *, allow_nan: bool) -> str:

@@ -1,8 +1,7 @@
 """The parameters that both estimators have: what each may be, and which go together."""
 
 from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY
 from functools import partial, wraps
 from inspect import signature
@@ -15,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
-from tutelage._internal.records import by_keywords, settable
+from tutelage._internal.records import Entries, by_keywords, settable
 from tutelage._internal.validation import (
     integer_at_least,
     nearest,
@@ -39,6 +38,8 @@ from tutelage.students import NoisySumClassifier
 from tutelage.targets import Target
 from tutelage.terms import Asked
 
+Columns = ColumnMap | Mapping[str, str | Sequence[Any]] | None
+
 # Limits of parameters; the record of the method checks its own.
 _SWITCH = (bool | np.bool_, "True or False")
 _TYPES: dict[str, tuple[Any, str]] = {
@@ -56,17 +57,18 @@ _TYPES_OF_FIT: dict[str, tuple[Any, str]] = {
 }
 
 
-def _jobs(value: object, name: str, owner: str) -> None:
+def _check_jobs(value: object, name: str, owner: str) -> None:
     if isinstance(value, Integral) and value == 0:
         raise InvalidParameterError(f"{owner}.{name}", "be at least 1, or -1 for all cores", "0")
 
 
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
-    **dict.fromkeys(("epsilon", "budget"), positive),
+    "epsilon": positive,
+    "budget": positive,
     "delta": probability,
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
-    "n_jobs": _jobs,
+    "n_jobs": _check_jobs,
 }
 ARGUMENTS_OF_FIT = (
     "X",
@@ -89,10 +91,10 @@ class Resolved:
     once: Once
     schema: Schema | None  # in place of public rows
     # The kinds of named columns; None if public rows show them.
-    columns: ColumnMap | Mapping[str, Any] | None
+    columns: Columns
     # The map that teachers see the rows through; None if they see them as they are.
-    teacher_map: Any | None
-    student_map: Any | None
+    teacher_map: Any
+    student_map: Any
     # Whether the student sees rows through the map of the teachers, also if it is chosen later.
     same_map: bool
     noise: NoiseSource
@@ -105,23 +107,24 @@ class Resolved:
     @property
     def student(self) -> Any:
         """The student that is cloned."""
-        return NoisySumClassifier() if self.method.student is None else self.method.student
+        if self.method.student is None:
+            return NoisySumClassifier()
+        return self.method.student
 
     @property
     def allow_nan(self) -> bool:
         """Whether missing cells go through the maps or, where there is none, into teachers and student."""
         if self.teacher_map is not None:
             of_teachers = takes_missing_values(self.teacher_map)
+        elif self.trains:
+            of_teachers = takes_missing_values(getattr(self.method, "teacher", None))
         else:
-            # The default map of people takes them.
-            of_teachers = not self.trains or takes_missing_values(
-                getattr(self.method, "teacher", None)
-            )
-        if self.student_map is None and self.same_map and not self.trains:
+            of_teachers = True  # the default map of people takes them
+        if self.student_map is not None:
+            return of_teachers and takes_missing_values(self.student_map)
+        if self.same_map and not self.trains:
             return of_teachers
-        return of_teachers and takes_missing_values(
-            self.student if self.student_map is None else self.student_map
-        )
+        return of_teachers and takes_missing_values(self.student)
 
 
 _Init = ParamSpec("_Init")
@@ -129,31 +132,35 @@ _Init = ParamSpec("_Init")
 
 def naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     """Return a constructor that refuses unknown parameters by name, with advice; its signature is unchanged."""
-    known, owner = list(signature(init).parameters)[1:], init.__qualname__.partition(".")[0]
+    known = list(signature(init).parameters)[1:]
+    owner = init.__qualname__.partition(".")[0]
 
     @wraps(init)
-    def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
-        if unknown := [name for name in given if name not in known]:
-            raise UnknownParameterError.of(
-                tuple(
-                    Problem(
-                        f"{owner}.{name}",
-                        "be left out: there is no such parameter",
-                        fix=_place_of(name, known),
-                    )
-                    for name in unknown
-                )
+    def checking_init(*args: _Init.args, **given: _Init.kwargs) -> None:
+        problems = [
+            Problem(
+                f"{owner}.{name}",
+                "be left out: there is no such parameter",
+                fix=_place_of(name, known),
             )
+            for name in given
+            if name not in known
+        ]
+        if problems:
+            raise UnknownParameterError.of(problems)
         init(*args, **given)
 
-    return checked
+    return checking_init
 
 
-def _problems_of_once(once: Once, owner: str) -> Iterator[Problem]:
-    """Yield problems of the arguments of one fit."""
-    for name, (kind, rule) in _TYPES_OF_FIT.items():
-        if not isinstance(value := getattr(once, name), kind):
-            yield Problem(f"{owner}.fit.{name}", f"be {rule}", quote(value))
+def _problems_of_types(
+    owner: str, settings: object, types: Mapping[str, tuple[Any, str]]
+) -> Iterator[Problem]:
+    """Yield problems of settings that are not of their type."""
+    for name, (kind, rule) in types.items():
+        value = getattr(settings, name)
+        if not isinstance(value, kind):
+            yield Problem(f"{owner}.{name}", f"be {rule}", quote(value))
 
 
 def _place_of(name: str, known: list[str]) -> str:
@@ -163,9 +170,9 @@ def _place_of(name: str, known: list[str]) -> str:
     if name == "public":
         return "Pass a Schema as $columns, and public rows to `fit`."
     # `TeacherVotes` first, for settings that methods share.
-    kinds = (TeacherVotes, *METHODS.values(), AdditiveMean)
-    if owner := next((kind for kind in kinds if name in signature(kind).parameters), None):
-        return f"It is a setting of a method. Pass it as method={owner.__name__}({name}=...)."
+    for kind in (TeacherVotes, *METHODS.values(), AdditiveMean):
+        if name in signature(kind).parameters:
+            return f"It is a setting of a method. Pass it as method={kind.__name__}({name}=...)."
     return nearest(name, known)
 
 
@@ -182,7 +189,7 @@ class Parameters(BaseEstimator):
     unit: str | None = None
     question: str = ""
     method: Method | None = None
-    columns: ColumnMap | Schema | Mapping[str, Any] | None = None
+    columns: Schema | Columns = None
     noise: NoiseSource | None = None
     random_state: int | None = None
     n_jobs: int | None = None
@@ -215,7 +222,8 @@ class Parameters(BaseEstimator):
         **params
             Parameters of the estimator or, after two underscores, of a parameter.
         """
-        own, of_method = dict[str, Any](), defaultdict[str, Any](None)
+        own = Entries()
+        of_method = Entries()
         for name, value in params.items():
             first, _, rest = name.partition("__")
             if first == "method" and rest:
@@ -242,13 +250,18 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        if problems := [*self._problems(), *_problems_of_once(once, self._owner)]:
+        problems = [
+            *self._problems(),
+            *_problems_of_types(f"{self._owner}.fit", once, _TYPES_OF_FIT),
+        ]
+        if problems:
             raise InvalidParameterError.of(problems)
         run = self._unchecked(once)
         offered = Offered(
             self._target, schema=self._has_schema, name=once.release is not None, **rows
         )
-        if problems := [*unmet(run.method, offered, self._owner), *self._problems_together(run)]:
+        problems = [*unmet(run.method, offered, self._owner), *self._problems_together(run)]
+        if problems:
             raise InvalidParameterError.of(problems)
         return run
 
@@ -269,29 +282,35 @@ class Parameters(BaseEstimator):
     def _unchecked(self, once: Once = Once()) -> Resolved:  # noqa: B008
         """Return the resolved parameters, without the checks of `resolved`."""
         method = self.method_meant()
-        of_student = method.student_features
-        student_map = self.features if of_student is None else of_student
-        student_map = None if isinstance(student_map, str) else student_map
+        student_map = method.student_features
+        same_map = student_map is None
+        if same_map:
+            student_map = self.features
+        if isinstance(student_map, str):
+            student_map = None
         method = with_student(method, public_features=student_map is not None)
         if method.student is not None:
             require_classifier(method.student, "student", type(method).__name__)
-        columns: Any = self.columns
+        schema = None
+        columns = None
+        if isinstance(self.columns, Schema):
+            schema = self.columns
+        else:
+            columns = self.columns
         return Resolved(
             method=method,
             once=once,
-            schema=columns if self._has_schema else None,
-            columns=None if self._has_schema else columns,
+            schema=schema,
+            columns=columns,
             teacher_map=self.features,
             student_map=student_map,
-            same_map=of_student is None,
+            same_map=same_map,
             noise=known_noise(self.noise, self._owner),
         )
 
     def _problems(self) -> Iterator[Problem]:
         """Yield problems of single parameters; none quotes what may be rows, ids or votes."""
-        for name, (kind, rule) in _TYPES.items():
-            if not isinstance(value := getattr(self, name), kind):
-                yield Problem(f"{self._owner}.{name}", f"be {rule}", quote(value))
+        yield from _problems_of_types(self._owner, self, _TYPES)
         for name, check in _NUMBERS.items():
             value = getattr(self, name)
             if hasattr(value, "fit"):
@@ -306,19 +325,14 @@ class Parameters(BaseEstimator):
                 yield from problems_in(partial(check, value, name, self._owner))
         yield from self._problems_of_target()
         kind, rule = self._columns
-        if not isinstance(self.columns, kind | None):
-            yield Problem(f"{self._owner}.columns", f"be {rule}", quote(self.columns))
+        yield from _problems_of_types(self._owner, self, {"columns": (kind | None, rule)})
         if not isinstance(self.features, LearnedMap | None):
-            yield from problems_in(
-                partial(require_public_map, self.features, self._owner, "features")
-            )
-            yield from problems_in(
-                partial(require_no_columns, self.features, self._owner, "features")
-            )
+            for check in (require_public_map, require_no_columns):
+                yield from problems_in(partial(check, self.features, self._owner, "features"))
         yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags: Any = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._unchecked().allow_nan
         # Privacy noise is fresh in every fit, whatever the random_state.
         tags.non_deterministic = True

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.records import settable
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.base import Estimator
-from tutelage.estimator.inputs import Rows, Taken, labeled
+from tutelage.estimator.inputs import Column, Rows, Taken, rows_and_labels
 from tutelage.estimator.parameters import Resolved, naming_unknown
 from tutelage.exceptions import InvalidDataError, Problem
 from tutelage.features import Schema
@@ -104,14 +105,14 @@ class PATERegressor(RegressorMixin, Estimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: Column,
         *,
-        X_public: Any = None,
-        y_public: Any = None,
-        entity_ids: Any = None,
-        silos: Any = None,
-        whole_rows: Any = None,
+        X_public: object = None,
+        y_public: Column = None,
+        entity_ids: Column = None,
+        silos: Column = None,
+        whole_rows: Column = None,
         release: str | None = None,
         data_changed: bool = False,
         insist: bool = False,
@@ -141,13 +142,13 @@ class PATERegressor(RegressorMixin, Estimator):
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
         once = Once(release, data_changed, insist, checkpoints)
-        return self._fitted(
+        return self._release(
             Rows(X, y, X_public, y_public, entity_ids, silos, whole_rows, once=once)
         )
 
     def _resolved_for(self, rows: Rows) -> Resolved:
         run = super()._resolved_for(rows)
-        return replace(run, schema=run.schema or _proposed(rows))
+        return replace(run, schema=run.schema or _proposed_schema(rows))
 
     def _problems_of_rows(self, rows: Rows) -> Iterator[Problem]:
         if rows.y_public is not None and rows.X_public is None:
@@ -170,28 +171,28 @@ class PATERegressor(RegressorMixin, Estimator):
             )
         yield from super()._problems_of_rows(rows)
 
-    def _received(self, run: Resolved, given: Rows) -> Taken:
+    def _take(self, run: Resolved, given: Rows) -> Taken:
         """Return the rows of a fit, once the numbers to predict are seen to be such, as the schema's columns are."""
-        y, entity_ids = given.y, given.entity_ids
-        table = as_table(given.X if isinstance(y, str) else {"y": y})
-        if isinstance(y, str) and table is not None:
+        y = given.y
+        name = y if isinstance(y, str) else "y"
+        table = as_table(given.X if isinstance(y, str) else {name: y})
+        if table is None:
+            return super()._take(run, given)
+        if isinstance(y, str):
             given = replace(given, X=table)  # read once
-        if (
-            isinstance(y, np.ndarray | list)
-            and table is not None
-            and table.type_of("y") not in NUMBER_TYPES
-        ):
+        if not isinstance(y, np.ndarray | list):  # of a type that a reader chose
+            ids = column_array(given.entity_ids)
+            if isinstance(ids, str):
+                ids = ids_in(table, ids)
+            elif ids is not None:
+                ids = canonical_ids(ids)
+            Schema({name: self._ends}).table(table, ids)
+        elif table.type_of(name) not in NUMBER_TYPES:
             raise InvalidDataError(NO_NUMBERS.format("The target"))
-        # Of a type that a reader chose.
-        if not isinstance(y, np.ndarray | list) and table is not None:
-            ids = column_array(entity_ids)
-            if ids is not None:
-                ids = ids_in(table, ids) if isinstance(ids, str) else canonical_ids(ids)
-            Schema({y if isinstance(y, str) else "y": self._ends}).table(table, ids)
-        return super()._received(run, given)
+        return super()._take(run, given)
 
-    def _known(
-        self, run: Resolved, public: Matrix, X_public: Any, y_public: Any
+    def _public_labels(
+        self, run: Resolved, public: Matrix, X_public: object, y_public: object
     ) -> tuple[Matrix, IntArray | None]:
         """Return the bins of public rows, and their targets, if there are any."""
         if y_public is None or run.schema is None:
@@ -205,30 +206,21 @@ class PATERegressor(RegressorMixin, Estimator):
         return rows, targets
 
     @property
-    def _ends(self) -> Any:
+    def _ends(self) -> tuple[float, float]:
         return self._target.low, self._target.high
 
-    def _sight(
-        self,
-        run: Resolved,
-        given: Rows,
-        rows: Matrix,
-        whole: Any,
-        public: Matrix,
-        labels: Any,
-        as_given: Any,
-        **more: Any,
-    ) -> Sight:
-        found = super()._sight(run, given, rows, whole, public, labels, as_given, **more)
-        labels = numbers_of(as_given)
-        declared = (
-            *found.declared,
-            (Schema({"target": self._ends}), Table("", {"target": labels})),
+    def _with_targets(self, sight: Sight, targets: Array) -> Sight:
+        numbers = numbers_of(targets)
+        of_target = (Schema({"target": self._ends}), Table("", {"target": numbers}))
+        return replace(
+            sight,
+            labels=numbers,
+            n_classes=1,
+            numbers=() if len(sight.public) else sight.numbers,  # bins have no units
+            declared=(*sight.declared, of_target),
         )
-        compared = () if len(public) else found.numbers  # bins have no units
-        return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
 
-    def predict(self, X: Any) -> FloatArray:
+    def predict(self, X: object) -> FloatArray:
         """Return the expected number of each row; costs no privacy.
 
         Parameters
@@ -237,9 +229,9 @@ class PATERegressor(RegressorMixin, Estimator):
             Rows to predict.
         """
         check_is_fitted(self)
-        return self.student_.predict(self._seen(X))
+        return self.student_.predict(self._student_rows(X))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the share R² of the spread of public numbers that predictions explain; costs no privacy.
 
         Parameters
@@ -251,9 +243,12 @@ class PATERegressor(RegressorMixin, Estimator):
         sample_weight : array of shape (rows,), optional
             How much each row counts.
         """
-        return float(super().score(*labeled(X, y), sample_weight))
+        rows, numbers = rows_and_labels(X, y)
+        return float(super().score(rows, numbers, sample_weight))
 
-    def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.1, 0.5, 0.9)) -> FloatArray:
+    def predict_quantiles(
+        self, X: object, quantiles: Sequence[float] = (0.1, 0.5, 0.9)
+    ) -> FloatArray:
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles).
 
         They follow from a noisy histogram of how far private numbers lie from predictions; they cost no more privacy.
@@ -266,33 +261,33 @@ class PATERegressor(RegressorMixin, Estimator):
             Shares between 0 and 1.
         """
         check_is_fitted(self)
-        return self.student_.predict_quantiles(self._seen(X), quantiles)
+        return self.student_.predict_quantiles(self._student_rows(X), quantiles)
 
-    def judged(self, X: Any, y: Any) -> Judged:
-        """Return what a card says of the student on public rows `X` with the numbers `y`."""
-        return Judged(errors=(self._errors(X, y),))
-
-    def _errors(self, X: Any, y: Any) -> Errors:
+    def _judge(self, X: object, y: object) -> Judged:
+        """Return the statements of a card on the student, by public rows `X` with the numbers `y`."""
         truth = numbers_of(y)
-        wrong, spread = truth - self.predict(X), truth - truth.mean()
+        wrong = truth - self.predict(X)
+        spread = truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
-        return Errors(
+        errors = Errors(
             *map(float, self.target_range),
             rows=len(truth),
             typical=float(np.sqrt(np.mean(wrong**2))),
             of_mean=float(np.sqrt(np.mean(spread**2))),
             within=float(np.mean((low <= truth) & (truth <= high))),
-            of_public=self.student_.typical_of_public(self._seen(X), truth),
+            of_public=self.student_.typical_of_public(self._student_rows(X), truth),
         )
+        return Judged(errors=(errors,))
 
 
 PATERegressor.__init__ = naming_unknown(PATERegressor.__init__)
 
 
-def _proposed(rows: Rows) -> Schema:
+def _proposed_schema(rows: Rows) -> Schema:
     """Return the schema that public rows propose, of columns that have no other purpose."""
     table = as_table(rows.X_public)
     if table is None:
         return Schema.learn(rows.X_public)
-    others = {one for one in (rows.y, rows.y_public, rows.entity_ids) if isinstance(one, str)}
-    return Schema.learn(table.without(others & {*table.columns}))
+    special = (rows.y, rows.y_public, rows.entity_ids)
+    names = {name for name in special if isinstance(name, str)}
+    return Schema.learn(table.without(names & table.columns.keys()))

@@ -40,13 +40,11 @@ class Target:
 
 def methods_for(target: Target) -> list[Method]:
     """Return all methods to compare, each with the least noise that keeps ε; the first is the default."""
-    return [
-        calibrated(method, target)
-        for method in proposals(target.people, target.sizes, named=target.named)
-    ]
+    methods = proposals(target.people, target.sizes, named=target.named)
+    return [with_least_noise(method, target) for method in methods]
 
 
-def calibrated(method: Method, target: Target) -> Method:
+def with_least_noise(method: Method, target: Target) -> Method:
     """Return a method with its noise, or the least that keeps ε."""
     if method.mechanism is not None:
         return method
@@ -56,7 +54,7 @@ def calibrated(method: Method, target: Target) -> Method:
     return method.with_noise(noise)
 
 
-def method_asked(method: Method, target: Target, *, public_features: bool = False) -> Method:
+def method_asked(method: object, target: Target, *, public_features: bool = False) -> Method:
     """Return a method that a user asks about, with its student, and with its noise or the least that keeps ε.
 
     The default student depends on whether rows go through a public feature map. A method that cannot be tried on public
@@ -69,9 +67,9 @@ def method_asked(method: Method, target: Target, *, public_features: bool = Fals
     require_trials(method)
     if method.student is None:
         method = with_student(method, public_features=public_features)
-    return calibrated(method, target)
+    return with_least_noise(method, target)
 
 
-def proved(method: Method, target: Target) -> PublicEpsilon:
+def proved_epsilon(method: Method, target: Target) -> PublicEpsilon:
     """Return the ε that is proved for the whole release of a method, for any private rows."""
     return epsilon_to_state(method.event(target.sizes), target.limit(method), target.unit)

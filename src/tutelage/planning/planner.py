@@ -1,6 +1,6 @@
 """Find the method, its settings and the expected accuracy of the student for an ε, from public data alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 from typing import Any, TypeVar
@@ -16,7 +16,13 @@ from tutelage.features.columns import ColumnMap, LearnedMap, numbered_rows, publ
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import Target, calibrated, method_asked, methods_for, proved
+from tutelage.planning.methods import (
+    Target,
+    method_asked,
+    methods_for,
+    proved_epsilon,
+    with_least_noise,
+)
 from tutelage.planning.recommendation import (
     DECLARED,
     NOTHING,
@@ -27,8 +33,8 @@ from tutelage.planning.recommendation import (
     Plan,
     PlanPoint,
 )
-from tutelage.planning.references import Guess, guessed
-from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
+from tutelage.planning.references import Guess, guess_accuracy
+from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, run_trials
 from tutelage.reporting.lints import is_worth
 from tutelage.tables import as_table, column_array, is_missing
 from tutelage.targets import Goal
@@ -45,6 +51,7 @@ _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 _ROWS = "The public rows of plan must be numbers, or rows with named columns."
+Columns = ColumnMap | Mapping[str, str | Sequence[object]] | None
 Expected = TypeVar("Expected", Option, Advice)
 
 
@@ -54,7 +61,7 @@ def plan(
     people: int,
     X_public: Any = None,
     y_public: Any = None,
-    columns: ColumnMap | Mapping[str, Any] | None = None,
+    columns: Columns = None,
     features: FeatureMap | LearnedMap | None = None,
     stand_in: tuple[Any, Any] | None = None,
     public_rows: int | None = None,
@@ -117,8 +124,8 @@ def plan(
     InvalidParameterError, InvalidDataError
         If a parameter is out of range, or rows and labels do not match.
     """
-    known = _known(X_public, y_public, columns, features, stand_in, public_rows)
-    n_public = _counted(public_rows, X_public, known)
+    known = _labeled_rows(X_public, y_public, columns, features, stand_in, public_rows)
+    n_public = _number_of_public_rows(public_rows, X_public, known)
     judged_by = Goal(goal)
     if judged_by.ranks or (known is None and goal != "accuracy"):
         raise InvalidParameterError(
@@ -170,12 +177,12 @@ def plan(
     return _by_trials(target, known, method, reach, progress=progress)
 
 
-def _known(
-    X_public: Any,
-    y_public: Any,
-    columns: Any,
+def _labeled_rows(
+    X_public: object,
+    y_public: object,
+    columns: Columns,
     features: FeatureMap | LearnedMap | None,
-    stand_in: Any,
+    stand_in: Sequence[object] | None,
     public_rows: int | None,
 ) -> PublicLabels | None:
     """Return the labeled rows that trials run on, as numbers; None if there are none."""
@@ -185,47 +192,53 @@ def _known(
             raise InvalidParameterError(
                 "plan.y_public", "come with the public rows in $X_public", fix="Pass both."
             )
-        stand_in = X_public, y_public
+        stand_in = (X_public, y_public)
     elif stand_in is None:
         return None
     elif not isinstance(stand_in, tuple) or len(stand_in) != 2:
         raise InvalidParameterError(
             "plan.stand_in", "be a tuple of two: rows of another data set, and their labels"
         )
-    X, y = stand_in
-    came, rows, labels = _numbers(X, y, columns, features)
-    if missing := sum(map(is_missing, labels.tolist())):
+    labeled_rows, y = stand_in
+    came, rows, labels = _numbers(labeled_rows, y, columns, features)
+    missing = sum(map(is_missing, labels.tolist()))
+    if missing:
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
         )
-    found, classes = np.unique(labels, return_inverse=True)
-    if len(found) > max(2, len(classes) // 2):
+    values, codes = np.unique(labels, return_inverse=True)
+    n_values = len(values)
+    n_labels = len(codes)
+    if n_values > max(2, n_labels // 2):
         raise InvalidDataError(
-            f"The labels of plan must be classes. Got {len(found):,} different values in {len(classes):,} rows; name "
+            f"The labels of plan must be classes. Got {n_values:,} different values in {n_labels:,} rows; name "
             "the column of the classes."
         )
-    if len(found) < 2 or len(rows) != len(classes):
+    if n_values < 2 or len(rows) != n_labels:
         raise InvalidDataError(
-            f"A plan needs one label for each row, and at least two classes. Got {len(classes)} labels of "
-            f"{len(found)} classes for {len(rows)} rows."
+            f"A plan needs one label for each row, and at least two classes. Got {n_labels} labels of "
+            f"{n_values} classes for {len(rows)} rows."
         )
-    codes = classes.astype(np.int64)
+    classes = codes.astype(np.int64)
     if own:
-        return PublicLabels(rows, rows, codes, len(found), own, came)
+        return PublicLabels(rows, rows, classes, n_values, own, came)
     # Rows of a stand-in are public rows or labeled rows, never both: a vote on one's own row would give its label away.
     order = np.random.default_rng(0).permutation(len(rows))
-    public, labeled = np.split(order, [min(public_rows or len(rows), len(rows) // 2)])
-    return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
+    n_public = min(public_rows or len(rows), len(rows) // 2)
+    public, labeled = np.split(order, [n_public])
+    return PublicLabels(rows[public], rows[labeled], classes[labeled], n_values, own)
 
 
 def _numbers(
-    X: Any,
-    y: Any,
-    columns: Any,
+    X: object,
+    y: object,
+    columns: Columns,
     features: FeatureMap | LearnedMap | None,
 ) -> tuple[Matrix, Matrix, Array]:
     """Return rows as numbers and as people's ballots see them, and their labels."""
+    # came: (rows, columns); rows: (rows, features); labels: (rows,)
     labels = y
+    unlabeled = X
     if isinstance(y, str):
         table = as_table(X)
         if table is None:
@@ -233,24 +246,24 @@ def _numbers(
                 "plan.y_public", "name a column only if $X_public has named columns"
             )
         labels = table.column(y)
-        X = public_features(X, y)
-    named = numbered_rows(X, columns)
+        unlabeled = public_features(X, y)
+    named = numbered_rows(unlabeled, columns)
     came = np.asarray(named.rows, dtype=np.float64)
     if came.ndim != 2:
         raise InvalidDataError(_ROWS)
-    by: Any = features or LearnedMap()
-    by = (
-        named._replace(rows=came).feature_map(by)
-        if isinstance(by, LearnedMap)
-        else require_public_map(by, "plan")
-    )
-    rows = np.asarray(by.transform(came))
+    if features is None or isinstance(features, LearnedMap):
+        feature_map = named._replace(rows=came).feature_map(features or LearnedMap())
+    else:
+        feature_map = require_public_map(features, "plan")
+    rows = np.asarray(feature_map.transform(came))
     if not np.isfinite(rows).all():
         raise InvalidDataError(_ROWS)
     return came, rows, np.asarray(column_array(labels))
 
 
-def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None) -> int:
+def _number_of_public_rows(
+    public_rows: int | None, X_public: Any, known: PublicLabels | None
+) -> int:
     if known is not None and (known.own or public_rows is None):
         return len(known.rows)
     if public_rows is not None:
@@ -275,90 +288,116 @@ def _by_trials(
     own = [
         method for method in methods_for(target) if known.weights is None or method.needs.weights
     ]
-    methods = own if asked is None or asked in own else [*own, asked]
+    methods = [*own]
+    if asked is not None and asked not in own:
+        methods.append(asked)
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
-    looked = known if len(known.rows) <= _QUICK_ROWS else known.fewer(_QUICK_ROWS / len(known.rows))
-    few = len(looked.rows) <= _FEW_ROWS
-    bar = progress_bar(methods, "Methods", len(methods), shown=progress)
+    sample = known
+    if len(known.rows) > _QUICK_ROWS:
+        sample = known.fewer(_QUICK_ROWS / len(known.rows))
+    few = len(sample.rows) <= _FEW_ROWS
     folds = None if few else _FEW_FOLDS
-    first = {method: tried(method, looked, target.people, folds=folds, deals=1) for method in bar}
+    first = dict[Method, Trial]()
+    for method in progress_bar(methods, "Methods", len(methods), shown=progress):
+        first[method] = run_trials(method, sample, target.people, folds=folds, deals=1)
     # A first look at few rows is off by points, so that more methods get a second one.
-    enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
+    margin = -_CLOSE if few else _WORTH
+    enough = first[ballots].expected + margin
     close = [
         method for method in methods[1:] if first[method].expected >= enough or method == asked
     ]
     second = [ballots, *close] if close else []
-    bar = progress_bar(second, "Methods in full", len(second), shown=progress)
-    again = {method: tried(method, looked, target.people) for method in bar}
-    whole = tried(ballots, known, target.people)
+    again = dict[Method, Trial]()
+    for method in progress_bar(second, "Methods in full", len(second), shown=progress):
+        again[method] = run_trials(method, sample, target.people)
+    whole = run_trials(ballots, known, target.people)
     alone = labels_alone(known)
     majority = known.goal.without_model(known.classes)
     shift = whole.expected - (again or first)[ballots].expected
 
-    def floored(method: Method, trial: Trial) -> Trial:
-        by_labels = alone.expected if alone is not None and method.needs.start else 0.0
+    def with_floor(method: Method, trial: Trial) -> Trial:
+        by_labels = 0.0
+        if alone is not None and method.needs.start:
+            by_labels = alone.expected
         return trial._replace(floor=max(majority, by_labels))
 
-    trials = {method: floored(method, again[method].moved(shift)) for method in close}
-    trials[ballots] = floored(ballots, whole)
+    trials = {method: with_floor(method, again[method].shift(shift)) for method in close}
+    trials[ballots] = with_floor(ballots, whole)
     # Settings that a user named are compared and never recommended: their noise is not what `epsilon` asks for.
     best = max(
         (method for method in trials if method in own),
         key=lambda method: trials[method].expected - _WORTH * (method != ballots),
     )
+    winner = trials[best]
     options = dict[Method, Option]()
     for method in trials | first:
         if method in trials:
-            options[method] = _option(
-                method, target, _interval(trials[method], known), in_full=True
-            )
+            guess = _interval(trials[method], known)
         else:
-            short = floored(method, first[method].moved(shift))
-            options[method] = _option(method, target, Guess(short.expected, 0, 1))
-    winner = trials[best]
-
-    def shortly(method: Method, rows: PublicLabels) -> float:
-        return tried(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
-
-    def changed(by: float) -> float:
-        return float(np.clip(winner.expected + by, winner.floor, 1))
-
-    here = shortly(best, looked) if few else first[best].expected
-    curve = {1.0: winner.expected}
-    for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
-        # The noise is about inversely proportional to ε.
-        less_noise = best.with_noise((best.noise or 0.0) / factor)
-        curve[factor] = changed(shortly(less_noise, looked) - here)
-    half = looked.fewer(0.5)
-    if best.facts(None).of_sums and not target.labeled:  # all labels stay
-        half = replace(looked, rows=half.rows, own=False)
-    # With twice the public rows, half of the last doubling's gain is added.
-    with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
-    advice = [
-        Advice("public rows", with_more_rows),
-        Advice("ε or people", max(curve[2.0], winner.expected)),
-    ]
-    useful = _useful(winner, majority, alone)
-    few_people = target.people > MANY_TIMES * winner.people
+            short = with_floor(method, first[method].shift(shift))
+            guess = Guess(short.expected, 0, 1)
+        options[method] = _option(method, target, guess, in_full=method in trials)
+    here = _short_trial(best, sample, target) if few else first[best].expected
+    curve, advice = _outlook(best, winner, here, sample, target, progress=progress)
+    is_useful = _is_useful(winner, majority, alone)
+    has_few_people = target.people > MANY_TIMES * winner.people
     return Plan(
         target=target,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=majority,
         alone=None if alone is None else _interval(alone, known),
-        options=_by_share(options.values()),
+        options=_best_first(options.values()),
         best=options[best],
-        recommended=options[best] if useful else None,
-        undecided=not useful and few_people and is_worth(1.0, winner.floor),
+        recommended=options[best] if is_useful else None,
+        undecided=not is_useful and has_few_people and is_worth(1.0, winner.floor),
         asked=None if asked is None else options[asked],
         curve=_rising(curve, target.epsilon),
-        advice=_by_share(advice),
+        advice=_best_first(advice),
         reach=reach,
         goal=known.goal.name,
     )
 
 
-def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
+def _short_trial(method: Method, rows: PublicLabels, target: Target) -> float:
+    return run_trials(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
+
+
+def _outlook(
+    best: Method,
+    winner: Trial,
+    here: float,
+    sample: PublicLabels,
+    target: Target,
+    *,
+    progress: bool,
+) -> tuple[dict[float, float], list[Advice]]:
+    """Return the expected accuracy at multiples of ε, and with twice as much of something.
+
+    `here` is what a short trial of the best method reaches.
+    """
+
+    def expected_after(change: float) -> float:
+        return float(np.clip(winner.expected + change, winner.floor, 1))
+
+    curve = {1.0: winner.expected}
+    for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
+        # The noise is about inversely proportional to ε.
+        less_noise = best.with_noise((best.noise or 0.0) / factor)
+        curve[factor] = expected_after(_short_trial(less_noise, sample, target) - here)
+    half = sample.fewer(0.5)
+    if best.facts(None).of_sums and not target.labeled:  # all labels stay
+        half = replace(sample, rows=half.rows, own=False)
+    # With twice the public rows, half of the last doubling's gain is added.
+    last_gain = max(here - _short_trial(best, half, target), 0.0)
+    advice = [
+        Advice("public rows", expected_after(STILL_TO_COME * last_gain)),
+        Advice("ε or people", max(curve[2.0], winner.expected)),
+    ]
+    return curve, advice
+
+
+def _is_useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     """Return whether a student is worth a release, by more than chance in the trials explains."""
     gains = [(trial.expected - majority, trial.error)]
     if alone is not None:
@@ -366,16 +405,16 @@ def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     return all(is_worth(gain - error, 0.0) for gain, error in gains)
 
 
-def _by_share(given: Iterable[Expected]) -> tuple[Expected, ...]:
+def _best_first(items: Iterable[Expected]) -> tuple[Expected, ...]:
     """Return options, or pieces of advice, the most accurate one first."""
-    return tuple(sorted(given, key=lambda one: -one.expected))
+    return tuple(sorted(items, key=lambda item: -item.expected))
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> tuple[PlanPoint, ...]:
     """Return the points of the curve, made to rise from the target on: a larger ε is worse only by chance."""
     factors = sorted(curve)
     middle = factors.index(1.0)
-    shares = np.array([curve[factor] for factor in factors])
+    shares = np.array([curve[factor] for factor in factors])  # (factors,)
     shares[middle:] = np.maximum.accumulate(shares[middle:])
     shares[: middle + 1] = np.minimum.accumulate(shares[middle::-1])[::-1]
     return tuple(map(PlanPoint, np.multiply(factors, epsilon).tolist(), shares.tolist()))
@@ -393,11 +432,11 @@ def _by_references(target: Target, accuracy: float | None, reach: float | None) 
     """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
 
     def expected(epsilon: float) -> float:
-        return guessed(replace(target, epsilon=epsilon), accuracy).expected
+        return guess_accuracy(replace(target, epsilon=epsilon), accuracy).expected
 
-    found = guessed(target, accuracy)
-    best = _option(calibrated(NoisyMoments(), target), target, found, in_full=True)
-    best = replace(best, rough=found.high - found.low > _WIDEST)
+    guess = guess_accuracy(target, accuracy)
+    best = _option(with_least_noise(NoisyMoments(), target), target, guess, in_full=True)
+    best = replace(best, rough=guess.high - guess.low > _WIDEST)
     epsilons = [target.epsilon * factor for factor in sorted((*_CURVE, 1.0))]
     return Plan(
         target=target,
@@ -416,12 +455,11 @@ def _option(
     target: Target,
     guess: Guess,
     *,
-    in_full: bool = False,
+    in_full: bool,
 ) -> Option:
-    # A short look has an upper bound: what a calibrated method costs by itself takes seconds to find.
-    epsilon = (
-        proved(method, target)
-        if in_full
-        else target.limit(method).guarantee(target.unit, simulated=False)
-    )
+    if in_full:
+        epsilon = proved_epsilon(method, target)
+    else:
+        # An upper bound: to find what a calibrated method costs by itself takes seconds.
+        epsilon = target.limit(method).guarantee(target.unit, simulated=False)
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)

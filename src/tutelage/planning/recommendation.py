@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from msgspec import structs
 
@@ -62,18 +62,12 @@ class Option:
 
     def cells(self) -> Names:
         """Return the cells of a table under `HEADINGS`."""
-        settings = (
-            ", ".join(f"{name} {value}" for name, value in settings_of(self.method).items())
-            or "default"
-        )
-        interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
-        return (
-            self.method.title,
-            settings,
-            self.claim,
-            interval,
-            "unknown" if self.rough else f"{self.expected:.1%}",
-        )
+        settings = [f"{name} {value}" for name, value in settings_of(self.method).items()]
+        interval = "short trial only"
+        if self.in_full:
+            interval = f"{self.low:.0%} to {self.high:.0%}"
+        expected = "unknown" if self.rough else f"{self.expected:.1%}"
+        return self.method.title, ", ".join(settings) or "default", self.claim, interval, expected
 
     def as_dict(self) -> Entries:
         """Return the option as plain values, for JSON."""
@@ -180,19 +174,19 @@ class Plan:
         best = self.best
         with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:
-            others = f"the majority class ({self.majority:.1%})"
+            rival = f"the majority class ({self.majority:.1%})"
             instead = "Release nothing"
             if self.alone is not None and self.alone.expected > (self.majority or 0):
-                others = f"a model of the public labels alone ({self.alone.expected:.1%})"
+                rival = f"a model of the public labels alone ({self.alone.expected:.1%})"
                 instead = "Use that model, which costs no ε"
             if self.undecided:
                 return (
-                    f"{with_epsilon}, trials cannot tell whether a release would beat {others}. They saw no clear "
+                    f"{with_epsilon}, trials cannot tell whether a release would beat {rival}. They saw no clear "
                     "gain, but with far fewer people: what so many more would add is unknown. You decide whether to "
                     "spend the ε."
                 )
             return (
-                f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
+                f"{with_epsilon}, no method is expected to beat {rival} by more than chance: the best student is "
                 f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. {self._what_would_help()}"
             )
         if self.reach is not None and best.expected < self.reach:
@@ -224,56 +218,65 @@ class Plan:
                 "be True to continue, because the plan recommends no release",
                 fix=literal(self.obstacle),
             )
-        return {
+        parameters: Entries = {
             "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]
             "epsilon": self.target.epsilon,
             "delta": self.target.delta,
-            **({} if self.goal == "accuracy" else {"goal": self.goal}),
         }
+        if self.goal != "accuracy":
+            parameters["goal"] = self.goal
+        return parameters
 
     def sentences(self) -> Names:
         """Return the recommendation, what it rests on, and what would help, in a few sentences."""
         best = self.recommended
-        said = [] if self.obstacle is None else [self.obstacle]
+        asked = self.asked
+        sentences = list[str]()
+        if self.obstacle is not None:
+            sentences.append(self.obstacle)
         if best is not None:
-            where = (
-                "in nine of ten runs"
-                if self.evidence in (OWN_LABELS, STAND_IN)
-                else "on other data sets"
+            sentences.append(f"Use {best.method.title}. {self._of_student(best)}.")
+            sentences.append(
+                f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}."
             )
-            interval = f"{best.low:.0%} to {best.high:.0%}"
-            right = f"expected to reach {self._share(best.expected)} on rows like the public ones ({interval} {where})"
-            if best.rough:
-                right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
-            majority = (
-                ""
-                if self.majority is None
-                else f"; always naming the same class reaches {self.majority:.1%}"
+        if asked is not None and asked != best:
+            too_much = ""
+            if asked.epsilon.epsilon > self.target.epsilon:
+                too_much = f", more than the target ε = {self.target.epsilon:.10g}"
+            sentences.append(
+                f"With the settings that you named ({asked.method.title}), the student is expected to reach "
+                f"{self._share(asked.expected)}. They cost ε = {asked.claim}{too_much}."
             )
-            if self.alone is not None:
-                majority += f", and a model of the public labels alone {self.alone.expected:.1%}"
-            said.append(f"Use {best.method.title}. The student is {right}{majority}.")
-            said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
-        if self.asked is not None and self.asked != best:
-            too_much = self.asked.epsilon.epsilon > self.target.epsilon
-            said.append(
-                f"With the settings that you named ({self.asked.method.title}), the student is expected to reach "
-                f"{self._share(self.asked.expected)}. They cost ε = {self.asked.claim}"
-                f"{f', more than the target ε = {self.target.epsilon:.10g}' if too_much else ''}."
-            )
-        said.append(_EVIDENCE[self.evidence])
+        sentences.append(_EVIDENCE[self.evidence])
         if best is not None and not best.rough:
-            said.append(self._what_would_help())
-        return tuple(said)
+            sentences.append(self._what_would_help())
+        return tuple(sentences)
+
+    def _of_student(self, best: Option) -> str:
+        """Return how accurate the student of an option is expected to be, beside what costs no privacy."""
+        is_tried = self.evidence in (OWN_LABELS, STAND_IN)
+        where = "in nine of ten runs" if is_tried else "on other data sets"
+        interval = f"{best.low:.0%} to {best.high:.0%}"
+        if best.rough:
+            text = f"The student is right on {interval} of the rows {where}; how accurate it is on yours is unknown"
+        else:
+            reached = self._share(best.expected)
+            text = f"The student is expected to reach {reached} on rows like the public ones ({interval} {where})"
+        if self.majority is not None:
+            text += f"; always naming the same class reaches {self.majority:.1%}"
+        if self.alone is not None:
+            text += f", and a model of the public labels alone {self.alone.expected:.1%}"
+        return text
 
     def _what_would_help(self) -> str:
         """Return what doubling something would come to; a gain too small to print is not a measurement of none."""
-        said = list[str]()
-        for one in self.advice:
-            is_gain = one.expected - self.best.expected >= _LEAST_GAIN
-            gain = f": {one.expected:.1%}." if is_gain else ", no gain was seen."
-            said.append(f"With twice the {one.doubled}{gain}")
-        return " ".join(said)
+        sentences = list[str]()
+        for advice in self.advice:
+            gain = ", no gain was seen."
+            if advice.expected - self.best.expected >= _LEAST_GAIN:
+                gain = f": {advice.expected:.1%}."
+            sentences.append(f"With twice the {advice.doubled}{gain}")
+        return " ".join(sentences)
 
     def _what_would_reach(self, share: float) -> str:
         """Return the ε of the curve that reaches so much of the goal, or that none does."""
@@ -298,15 +301,15 @@ class Plan:
             "classes": self.target.classes,
             "evidence": self.evidence,
             "majority": self.majority,
-            "public_labels_alone": None if self.alone is None else self.alone._asdict(),
+            "public_labels_alone": self.alone and self.alone._asdict(),
             "goal": self.goal,
             "reach": self.reach,
-            "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "recommended": self.recommended and self.recommended.as_dict(),
             "undecided": self.undecided,
-            "asked": None if self.asked is None else self.asked.as_dict(),
+            "asked": self.asked and self.asked.as_dict(),
             "options": [option.as_dict() for option in self.options],
             "curve": [asdict(point) for point in self.curve],
-            "if_doubled": [asdict(one) for one in self.advice],
+            "if_doubled": [asdict(advice) for advice in self.advice],
             "findings": [structs.asdict(finding) for finding in self.findings],
         }
 
@@ -322,9 +325,9 @@ class Plan:
         table.padding = (0, 1, 0, 0)
         table.pad_edge = False
         for heading in HEADINGS:
-            words = heading in ("method", "settings")
+            is_text = heading in ("method", "settings")
             table.add_column(
-                heading, justify="left" if words else "right", no_wrap=heading == "method"
+                heading, justify="left" if is_text else "right", no_wrap=heading == "method"
             )
         for option in self.options:
             style = "bold" if option == self.recommended else None
@@ -374,7 +377,7 @@ class Plan:
         if self.recommended is None and not self.undecided:
             return ""
         privacy = f"[privacy]\nepsilon = {self.target.epsilon}\ndelta = {self.target.delta}\n"
-        sections = [section_of(self.best.method), privacy]
+        sections = [_section_of(self.best.method), privacy]
         if self.goal != "accuracy":
             sections.insert(0, f'# In [target]: goal = "{self.goal}"\n')
         return "\n".join(sections)
@@ -382,15 +385,15 @@ class Plan:
 
 def settings_of(method: Method) -> Entries:
     """Return the settings of a method that differ from the defaults, but for mechanism and student."""
-    found = Entries()
-    for one in fields(method):  # type: ignore[arg-type]
-        value = getattr(method, one.name)
-        if one.name not in ("mechanism", "student") and value != one.default:
-            found[one.name] = _in_words(value)
-    return found
+    settings = Entries()
+    for field in fields(method):  # type: ignore[arg-type]
+        value = getattr(method, field.name)
+        if field.name not in ("mechanism", "student") and value != field.default:
+            settings[field.name] = _in_words(value)
+    return settings
 
 
-def section_of(method: Method) -> str:
+def _section_of(method: Method) -> str:
     """Return the section ``[method]`` of a configuration, without the noise."""
     settings = {"name": method.name, **settings_of(method)}
     if method.student is not None:
@@ -399,10 +402,12 @@ def section_of(method: Method) -> str:
     return "".join(["[method]\n", *lines])
 
 
-def _in_words(value: Any) -> Any:
+def _in_words(value: object) -> str | int | float:
     """Return a setting as a configuration has it: an object by its name."""
     if isinstance(value, str | int | float):
         return value
     kind = type(value)
     public = kind.__module__.partition("._")[0]
-    return f"{public}.{kind.__name__}" if public.startswith("sklearn.") else kind.__name__
+    if public.startswith("sklearn."):
+        return f"{public}.{kind.__name__}"
+    return kind.__name__

@@ -21,17 +21,20 @@ class Reference(NamedTuple):
 
     def gain(self, per_class: float) -> float:
         """Return the share of the majority class's errors that is avoided, by ε times people per class."""
-        gains = (np.array(self.shares) - self.majority) / (1 - self.majority)
-        places = np.log(np.array(_EPSILONS) * self.people / self.classes)
+        # shares, gains, places: (epsilons,)
+        shares = np.array(self.shares, np.float64)
+        epsilons = np.array(_EPSILONS, np.float64)
+        gains = (shares - self.majority) / (1 - self.majority)
+        places = np.log(epsilons * self.people / self.classes)
         rising = np.maximum.accumulate(np.maximum(gains, 0))
-        found = float(np.interp(np.log(per_class), places, rising))
+        gain = float(np.interp(np.log(per_class), places, rising))
         # Below the smallest value that was measured: in proportion.
-        return found * min(1.0, per_class / float(np.exp(places[0])))
+        return gain * min(1.0, per_class / float(np.exp(places[0])))
 
     @property
     def limit(self) -> float:
         """The gain with the least noise that was measured."""
-        return self.gain(np.inf)
+        return self.gain(float("inf"))
 
 
 # The measured accuracies of docs/results/plan-check.csv: δ = 1e-5, one replaced row.
@@ -59,10 +62,8 @@ class Guess(NamedTuple):
     high: float
 
 
-def guessed(
-    target: Target,
-    accuracy: float | None,
-    references: Sequence[Reference] = REFERENCES,
+def guess_accuracy(
+    target: Target, accuracy: float | None, references: Sequence[Reference] = REFERENCES
 ) -> Guess:
     """Return the accuracy that students of other data sets reached with as much noise per class.
 
@@ -79,13 +80,13 @@ def guessed(
     """
     majority = 1 / target.classes
     per_class = target.epsilon * target.people / target.classes
-    gains = [one.gain(per_class) for one in references]
-    if accuracy is not None:
-        top = (accuracy - majority) / (1 - majority)
-        gains = [
-            top * gain / one.limit
-            for one, gain in zip(references, gains, strict=True)
-            if one.limit > 0
-        ]
+    gains = list[float]()
+    for reference in references:
+        gain = reference.gain(per_class)
+        if accuracy is None:
+            gains.append(gain)
+        elif reference.limit > 0:
+            top = (accuracy - majority) / (1 - majority)
+            gains.append(top * gain / reference.limit)
     bounds = [float(np.median(gains)), min(gains), max(gains)]
     return Guess(*(majority + (1 - majority) * gain for gain in bounds))

@@ -62,18 +62,17 @@ class Trial(NamedTuple):
     def gain(self, other: "Trial") -> tuple[float, float]:
         """Return how much better than another trial on the same rows it is expected to be, and the standard error."""
         differences = np.subtract(self.shares, other.shares)
-        return self.expected - other.expected, float(np.std(differences)) / len(differences) ** 0.5
+        error = float(np.std(differences)) / len(differences) ** 0.5
+        return self.expected - other.expected, error
 
-    def moved(self, by: float) -> "Trial":
+    def shift(self, by: float) -> "Trial":
         """Return the trial with a number added to every share."""
-
-        def all_moved(shares: tuple[float, ...]) -> tuple[float, ...]:
-            return tuple(np.clip(np.add(shares, by), 0, 1).tolist())
-
-        return self._replace(shares=all_moved(self.shares), halves=all_moved(self.halves))
+        shares = np.clip(np.add(self.shares, by), 0, 1)
+        halves = np.clip(np.add(self.halves, by), 0, 1)
+        return self._replace(shares=tuple(shares.tolist()), halves=tuple(halves.tolist()))
 
 
-def tried(
+def run_trials(
     method: Method,
     known: PublicLabels,
     people: int,
@@ -92,28 +91,29 @@ def tried(
     student = method.rehearsal(known, people)
     shares = list[float]()
     halves = list[float]()
-    taught = 0
-    # Fewer labels are dealt into fifths several times.
+    n_voters = 0
     for number in range(_deals_of(known, deals)):
-        for cast_by, held_out, scores, to_add in islice(_dealt(method, known, number), folds):
-            people_of_trial = rng.permutation(cast_by)[:people]
-            taught = len(people_of_trial)
-            predicted = student(people_of_trial, noise, scores)
-            shares.append(_right(predicted, known, held_out) + to_add)
+        for rows, held_out, scores, to_add in islice(_folds(method, known, number), folds):
+            voters = rng.permutation(rows)[:people]
+            n_voters = len(voters)
+            predicted = student(voters, noise, scores)
+            shares.append(_score(predicted, known, held_out) + to_add)
             if folds is None:
-                predicted = student(people_of_trial[: max(1, taught // 2)], noise, scores)
-                halves.append(_right(predicted, known, held_out) + to_add)
-    still_to_come = STILL_TO_COME if people > taught else 0.0
-    return Trial(tuple(shares), tuple(halves or shares), still_to_come, taught)
+                half = voters[: max(1, n_voters // 2)]
+                predicted = student(half, noise, scores)
+                halves.append(_score(predicted, known, held_out) + to_add)
+    still_to_come = STILL_TO_COME if people > n_voters else 0.0
+    return Trial(tuple(shares), tuple(halves or shares), still_to_come, n_voters)
 
 
 def labels_alone(known: PublicLabels) -> Trial | None:
     """Return the accuracy of a model of public labels on labels that it was not shown; None if there are too few."""
     shares = list[float]()
     for number in range(_deals_of(known, _DEALS)):
-        if start := known.start(number):
-            predicted = _by_scores(start.apart, known)
-            shares += [_right(predicted, known, part) for part in start.parts]
+        start = known.start(number)
+        if start is not None:
+            predicted = _classes_by_scores(start.apart, known)
+            shares += [_score(predicted, known, part) for part in start.parts]
     return Trial(tuple(shares), tuple(shares), 0.0) if shares else None
 
 
@@ -122,29 +122,36 @@ def _deals_of(known: PublicLabels, deals: int) -> int:
     return deals if len(known.classes) < _SMALL else 1
 
 
-def _dealt(
+def _folds(
     method: Method, known: PublicLabels, number: int
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray | None, float]]:
-    """Yield who casts ballots, which rows are scored, scores to start from, and what is to be added to the accuracy."""
+    """Yield the rows that cast ballots, those that score, scores to start from, and a number to add to the accuracy."""
     start = known.start(number)
     order = known.order(number)
-    parts = np.array_split(order, min(_FOLDS, len(order))) if start is None else start.parts
-    for fold, held_out in enumerate(parts):
+    parts = np.array_split(order, min(_FOLDS, len(order)))
+    if start is not None:
+        parts = start.parts
+    for place, held_out in enumerate(parts):
         if start is None or not method.needs.start:
             yield np.setdiff1d(order, held_out), held_out, None, 0.0
             continue
-        scores = start.pairs[fold]
-        fewer = _right(_by_scores(scores, known), known, held_out)
-        more = _right(_by_scores(start.apart, known), known, held_out)
-        yield start.partner(fold), held_out, scores, more - fewer
+        scores = start.pairs[place]
+        fewer = _score(_classes_by_scores(scores, known), known, held_out)
+        more = _score(_classes_by_scores(start.apart, known), known, held_out)
+        yield start.partner(place), held_out, scores, more - fewer
 
 
-def _by_scores(scores: FloatArray, known: PublicLabels) -> IntArray:
+def _classes_by_scores(scores: FloatArray, known: PublicLabels) -> IntArray:
     """Return the classes that a model of public labels predicts by its scores."""
+    # scores, chances: (labeled rows, classes); weights: (classes,)
     chances = chances_of(scores)
-    weights = 1.0 if known.weights is None else known.weights.of(chances.mean(axis=0))
-    return (chances * weights).argmax(axis=1)
+    weights = known.weights
+    if weights is not None:
+        chances = chances * weights.of(chances.mean(axis=0))
+    return chances.argmax(axis=1)
 
 
-def _right(predicted: IntArray, known: PublicLabels, places: IntArray) -> float:
-    return known.goal.score(known.classes[places], np.eye(known.n_classes)[predicted[places]])
+def _score(predicted: IntArray, known: PublicLabels, places: IntArray) -> float:
+    """Return how much of the goal predictions reach on the labels at these places."""
+    one_hot = np.eye(known.n_classes)[predicted[places]]  # (places, classes)
+    return known.goal.score(known.classes[places], one_hot)
