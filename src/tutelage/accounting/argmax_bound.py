@@ -34,12 +34,12 @@ _UPWARD = 1 + 1e-6  # covers the rounding of the tables
 
 def laplace_argmax(scale: float, order: float) -> float:
     """Return the largest Rényi divergence of a noisy argmax with discrete Laplace noise, rounded upward, or ∞."""
-    return _argmax(laplace_noise(scale, order), order)
+    return _argmax_divergence(laplace_noise(scale, order), order)
 
 
 def gaussian_argmax(sigma: float, order: float) -> float:
-    """Return the same with discrete Gaussian noise."""
-    return _argmax(gaussian_noise(sigma, order), order)
+    """Return the largest Rényi divergence of a noisy argmax with discrete Gaussian noise, rounded upward, or ∞."""
+    return _argmax_divergence(gaussian_noise(sigma, order), order)
 
 
 def gaussian_check(sigma: float, order: float) -> float:
@@ -47,8 +47,9 @@ def gaussian_check(sigma: float, order: float) -> float:
     noise = gaussian_noise(sigma, order)
     if noise is None or order < _LEAST_ORDER:
         return inf
-    excess = float(excess_of_one_count(noise, order).max())
-    return float(divergence(excess + noise.outside(order), order))
+
+    excess = float(excess_of_one_count(noise, order).max()) + noise.outside(order)
+    return float(divergence(excess, order))
 
 
 def gaussian_single_change(sigma: float, order: float) -> float:
@@ -94,28 +95,34 @@ class Positions:
         """How many positions the smallest cell has beyond its first one: none where each position is one vote."""
         return int(self.step > 1)
 
-    def three(self, x: IntArray, y: IntArray) -> FloatArray:
+    def log_law_of_three(self, x: IntArray, y: IntArray) -> FloatArray:
         """Return log probabilities before and after, shape (2, 3, …): loser, gainer, other."""
-        loser = self.loser[:, y - x + self.last, x]
-        gainer = self.gainer[:, x - y + self.last, y]
+        # x, y: any one shape (…), positions
+        difference = x - y
+        loser = self.loser[:, self.last - difference, x]
+        gainer = self.gainer[:, self.last + difference, y]
         other = self.other_x[:, x] + self.other_y[:, y]
         return np.stack([loser, gainer, other], axis=1)
 
-    def two(self, difference: IntArray) -> FloatArray:
+    def log_law_of_two(self, difference: IntArray) -> FloatArray:
         """Return the same, shape (2, 2, …), where the third is far behind, by x − y."""
+        # difference: (…), x − y in positions
         loser = self.loser[:, self.last - difference, 0]
         gainer = self.gainer[:, self.last + difference, 0]
         return np.stack([loser, gainer], axis=1)
 
 
-def _argmax(noise: Noise | None, order: float) -> float:
+def _argmax_divergence(noise: Noise | None, order: float) -> float:
+    """Return the largest Rényi divergence of the label over all histograms, or ∞ for noise that is not followed."""
     if noise is None or order < _LEAST_ORDER:
         return inf
+
     positions = positions_of(noise)
     one = float(excess_of_one_count(noise, order).max())
     two = float(excess_of_two(positions, order).max())
-    three = _worst_of_three_outcomes(positions, order, max(one, two))
-    return float(divergence(max(one, two, three) + noise.outside(order), order))
+    best = max(one, two)
+    worst = max(best, _worst_of_three_outcomes(positions, order, best))
+    return float(divergence(worst + noise.outside(order), order))
 
 
 def divergence(excess: FloatArray | float, order: float) -> FloatArray:
@@ -125,19 +132,31 @@ def divergence(excess: FloatArray | float, order: float) -> FloatArray:
 
 def excess_of_one_count(noise: Noise, order: float) -> FloatArray:
     """Return E[φ] of "noise ≥ x" against "noise ≥ x + 1", the larger direction, for x = 1 − reach .. reach."""
-    before, after = (
-        np.log([np.cumsum(density[::-1])[-2::-1], np.cumsum(density)[:-1]])  # at least x, and below
-        for density in (noise.here, noise.fewer)
-    )
+    # noise: (2·reach + 1,); before, after: (2, 2·reach), at least x and below it; returned: (2·reach,)
+    before = _log_law_of_check(noise.here)
+    after = _log_law_of_check(noise.fewer)
     ratio = before - after
-    return np.maximum(_excess(after, ratio, ratio, order), _excess(before, -ratio, -ratio, order))
+    forward = _excess(after, ratio, ratio, order)
+    backward = _excess(before, -ratio, -ratio, order)
+    return np.maximum(forward, backward)
+
+
+def _log_law_of_check(density: FloatArray) -> FloatArray:
+    """Return the log probabilities of "noise ≥ x" and "noise < x" for every x but the lowest."""
+    # density: (values,); returned: (2, values − 1)
+    at_least = np.cumsum(density[::-1])[-2::-1]
+    below = np.cumsum(density)[:-1]
+    return np.log([at_least, below])
 
 
 def excess_of_two(positions: Positions, order: float) -> FloatArray:
     """Return E[φ] where the third outcome is far behind, by x − y from −last on; of each cell, a bound."""
+    # returned: (2·last + 1 − finest,)
     low = np.arange(-positions.last, positions.last + 1 - positions.finest)
     high = low + positions.finest
-    return _cell_excess([positions.two(low), positions.two(high)], positions.largest_ratio, order)
+    favors_loser = positions.log_law_of_two(low)
+    favors_gainer = positions.log_law_of_two(high)
+    return _cell_excess([favors_loser, favors_gainer], positions.largest_ratio, order)
 
 
 def excess_at(
@@ -147,7 +166,7 @@ def excess_at(
     order: float,
 ) -> FloatArray:
     """Return E[φ] at positions (x, y), the larger direction; where positions are cells, a bound over each."""
-    return _bound(positions, x, y, positions.finest, order)
+    return _excess_bound(positions, x, y, positions.finest, order)
 
 
 def _worst_of_three_outcomes(
@@ -156,32 +175,38 @@ def _worst_of_three_outcomes(
     best: float,
 ) -> float:
     """Return the worst E[φ] over all positions, or the best known where it is larger, by branch and bound."""
+    # x, y, upper: (cells,), the lowest corner of each cell that is left, and the bound over it
     x, y = _square(positions.last + 1, _SPANS[0])
     upper = np.zeros(0)
     for span, next_span in zip(_SPANS, (*_SPANS[1:], 0), strict=True):
-        best = max(best, float(_bound(positions, x, y, 0, order).max(initial=0)))
-        upper = _bound(positions, x, y, span - 1 + positions.finest, order)
+        at_corners = _excess_bound(positions, x, y, 0, order)
+        best = max(best, float(at_corners.max(initial=0)))
+        upper = _excess_bound(positions, x, y, span - 1 + positions.finest, order)
+
         hopeful = upper > best * (1 + _TOLERANCE)
         x = x[hopeful]
         y = y[hopeful]
         upper = upper[hopeful]
-        if next_span:
-            right, up = _square(span, next_span)
-            x = np.add.outer(x, right).ravel()
-            y = np.add.outer(y, up).ravel()
-            inside = np.maximum(x, y) <= positions.last
-            x = x[inside]
-            y = y[inside]
+        if not next_span:
+            break
+
+        right, up = _square(span, next_span)
+        x = np.add.outer(x, right).ravel()
+        y = np.add.outer(y, up).ravel()
+        inside = np.maximum(x, y) <= positions.last
+        x = x[inside]
+        y = y[inside]
     return max(best * (1 + _TOLERANCE), float(upper.max(initial=0)))
 
 
 def _square(side: int, step: int) -> tuple[IntArray, IntArray]:
     """Return x and y of the points of a grid below `side` in both."""
+    # returned: (points,) each
     x, y = np.mgrid[:side:step, :side:step]
     return x.ravel(), y.ravel()
 
 
-def _bound(
+def _excess_bound(
     positions: Positions,
     x: IntArray,
     y: IntArray,
@@ -189,11 +214,13 @@ def _bound(
     order: float,
 ) -> FloatArray:
     """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
+    # x, y: (…); favors_*: (2, 3, …); returned: (…)
     far_x = np.minimum(x + span, positions.last)
     far_y = np.minimum(y + span, positions.last)
-    favors_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
-    favors_gainer = positions.three(far_x, y)
-    favors_other = positions.three(far_x, far_y)
+    # Where the loser wins most, all log ratios are smallest.
+    favors_loser = positions.log_law_of_three(x, far_y)
+    favors_gainer = positions.log_law_of_three(far_x, y)
+    favors_other = positions.log_law_of_three(far_x, far_y)
     return _cell_excess([favors_loser, favors_gainer, favors_other], positions.largest_ratio, order)
 
 
@@ -204,19 +231,23 @@ def _cell_excess(
 ) -> FloatArray:
     """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio.
 
-    `favoring` are the log probabilities, shape (2, outcomes, …), where each outcome wins most.
+    `favoring` are the log probabilities where each outcome wins most.
     """
+    # favoring: (2, outcomes, …) each; smallest, largest, before, after: (outcomes, …); returned: (…)
+    favors_loser = favoring[0]
+    favors_gainer = favoring[1]
     with np.errstate(invalid="ignore"):
-        smallest, largest = (before - after for before, after in favoring[:2])
-    smallest = np.where(
-        np.isfinite(smallest),
-        smallest,
-        -largest_ratio,
-    )  # an outcome that cannot be there
+        smallest = favors_loser[0] - favors_loser[1]
+        largest = favors_gainer[0] - favors_gainer[1]
+    # The ratio of an outcome that cannot happen is not a number.
+    smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)
     largest = np.where(np.isfinite(largest), largest, largest_ratio)
-    before, after = np.stack([each[:, outcome] for outcome, each in enumerate(favoring)], axis=1)
+
+    most_likely = [log_law[:, outcome] for outcome, log_law in enumerate(favoring)]
+    before, after = np.stack(most_likely, axis=1)
     forward = _excess(after, smallest, largest, order)
-    return np.maximum(forward, _excess(before, -largest, -smallest, order))
+    backward = _excess(before, -largest, -smallest, order)
+    return np.maximum(forward, backward)
 
 
 def _excess(
@@ -226,32 +257,41 @@ def _excess(
     order: float,
 ) -> FloatArray:
     """Return Σ_o Q_o max φ_λ(t) over t from smallest to largest; o is the first axis."""
+    # log_mass, smallest, largest: (outcomes, …); returned: (…)
     worst = np.maximum(_phi(smallest, order), _phi(largest, order))
-    return (np.exp(log_mass) * worst).sum(axis=0)
+    weighted = np.exp(log_mass) * worst
+    return weighted.sum(axis=0)
 
 
 def _phi(ratio: FloatArray, order: float) -> FloatArray:
-    return np.maximum(np.expm1(order * ratio) - order * np.expm1(ratio), 0)
+    """Return φ_λ(t) = e^{λt} − 1 − λ(e^t − 1) of log ratios t, which is never negative."""
+    # ratio: (…); returned: (…)
+    power = np.expm1(order * ratio)
+    linear = order * np.expm1(ratio)
+    return np.maximum(power - linear, 0)
 
 
 @lru_cache(maxsize=2)
 def positions_of(noise: Noise) -> Positions:
     """Return the probabilities of the three outcomes at every position that `noise` can reach."""
+    # pairs: (2, 2, width), loser and gainer, before and after the move; losing, gaining: (2, width)
     width = 2 * noise.reach + 1
     step = ceil(width / _LATTICE)
     last = ceil(width / step)
-    # Before and after, loser and gainer.
     pairs = np.array([[noise.here, noise.fewer], [noise.here, noise.more]])
     losing, gaining = pairs
     at = np.minimum(np.arange(last + 1) * step, width)
     with np.errstate(divide="ignore"):
         logs = np.log(pairs)
-        up_to = np.cumsum(np.pad(pairs, ((0, 0), (0, 0), (1, 0))), axis=2)
-        other_x, other_y = np.log(up_to[..., at])
+        after_none = np.pad(pairs, ((0, 0), (0, 0), (1, 0)))
+        below = np.cumsum(after_none, axis=2)
+        other_x, other_y = np.log(below[..., at])
+    ratios = np.abs(logs[:, 0] - logs[:, 1])
+    largest_ratios = ratios.max(axis=1)
     return Positions(
         step=step,
         last=last,
-        largest_ratio=float(np.abs(logs[:, 0] - logs[:, 1]).max(axis=1).sum()),
+        largest_ratio=float(largest_ratios.sum()),
         # The loser wins a tie of how far the two beat the other; the opposite tie-break is this one, roles swapped.
         loser=_log_wins(losing, gaining, 0, step, last),
         gainer=_log_wins(gaining, losing, 1, step, last),
@@ -267,31 +307,34 @@ def _log_wins(
     step: int,
     last: int,
 ) -> FloatArray:
-    """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x.
-
-    The first axis is that of the pairs of noises, before and after the move.
-    """
+    """Return log Σ_{w ≥ x} own(w)·P(rival noise ≤ w + e − strictly), for rows e from −last to last and columns x."""
+    # owns, rivals: (2, width), before and after the move; returned: (2, 2·last + 1, last + 1)
     length = last * step
     side = length + strictly
     wins = np.zeros((len(owns), 2 * last + 1, last + 1))
     for own, rival, table in zip(owns, rivals, wins, strict=True):
         padded = np.pad(own, (0, length - len(own)))
         below = np.pad(np.cumsum(rival), (side, 0))
-        below = np.pad(below, (0, side + 2 * length + 1 - len(rival)), mode="edge")
+        beyond = side + 2 * length + 1 - len(rival)
+        below = np.pad(below, (0, beyond), mode="edge")
         windows = sliding_window_view(below, length)[: 2 * length + 1 : step]
         for row, window in zip(table, windows, strict=True):
-            row[:last] = np.cumsum((padded * window).reshape(last, step).sum(axis=1)[::-1])[::-1]
+            by_cell = (padded * window).reshape(last, step).sum(axis=1)
+            row[:last] = np.cumsum(by_cell[::-1])[::-1]
     with np.errstate(divide="ignore"):
         return np.log(wins, out=wins)
 
 
 def laplace_noise(scale: float, order: float) -> Noise | None:
     """Return the law of discrete Laplace noise of this scale, in votes, for orders up to `order`, or None."""
-    return _laplace_of(scale) if order <= _LAPLACE_ORDER * scale else None
+    if order > _LAPLACE_ORDER * scale:
+        return None
+    return _laplace_law(scale)
 
 
 @lru_cache(maxsize=8)
-def _laplace_of(scale: float) -> Noise | None:
+def _laplace_law(scale: float) -> Noise | None:
+    # w: (2·reach + 3,), so that the laws of one vote less and more are its slices
     reach = ceil(_LAPLACE_REACH * scale) + 2
     if reach > _WIDEST or scale < _NARROWEST:
         return None
@@ -303,31 +346,50 @@ def _laplace_of(scale: float) -> Noise | None:
     def outside(order: float) -> float:
         return beyond * float(_phi(np.array([-2.0, 2.0]) / scale, order).max())
 
-    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(
+        reach=reach,
+        here=density[1:-1],
+        fewer=density[2:],
+        more=density[:-2],
+        outside=outside,
+    )
 
 
 def gaussian_noise(sigma: float, order: float) -> Noise | None:
     """Return the law of discrete Gaussian noise of this σ, in votes, for orders up to `order`, or None."""
     tilts = [tilt for tilt in _GAUSSIAN_ORDERS if order <= tilt * sigma]
-    if not tilts or (_GAUSSIAN_REACH + tilts[0]) * sigma > _WIDEST or sigma < _NARROWEST:
+    if not tilts or sigma < _NARROWEST:
         return None
-    return _gaussian_to(sigma, ceil((_GAUSSIAN_REACH + tilts[0]) * sigma) + 2)
+    reach = (_GAUSSIAN_REACH + tilts[0]) * sigma
+    if reach > _WIDEST:
+        return None
+    return _gaussian_law(sigma, ceil(reach) + 2)
 
 
 @lru_cache(maxsize=8)
-def _gaussian_to(sigma: float, reach: int) -> Noise:
+def _gaussian_law(sigma: float, reach: int) -> Noise:
+    # w: (2·reach + 3,), so that the laws of one vote less and more are its slices
     w = np.arange(-reach - 1, reach + 2)
     log_density = -(w**2) / (2 * sigma**2)
     density = np.exp(log_density - cast("float", special.logsumexp(log_density)))
     width = sigma * sqrt(2 * pi)
 
-    # P(Z ≥ distance) at most, for noise around any real number.
     def beyond(distance: float) -> float:
+        """Return an upper bound on P(Z ≥ distance), for noise around any real number."""
         first = exp(-(distance**2) / (2 * sigma**2))
-        return (first + width * special.ndtr(-distance / sigma)) / max(1.0, width)
+        rest = width * special.ndtr(-distance / sigma)
+        return (first + rest) / max(1.0, width)
 
-    def outside(order: float) -> float:  # φ(t) ≤ e^{λt} + λ − 1
+    def outside(order: float) -> float:
+        # φ(t) ≤ e^{λt} + λ − 1
         tilted = exp(order * (order - 1) / sigma**2) * beyond(reach - order)
-        return 4 * float(tilted + (order - 1) * beyond(reach - 1))
+        plain = (order - 1) * beyond(reach - 1)
+        return 4 * float(tilted + plain)
 
-    return Noise(reach, density[1:-1], density[2:], density[:-2], outside)
+    return Noise(
+        reach=reach,
+        here=density[1:-1],
+        fewer=density[2:],
+        more=density[:-2],
+        outside=outside,
+    )
