@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, final, get_args
 
 import msgspec
 
-from tutelage._internal.records import Entries, frozen
+from tutelage._internal.records import Entries, frozen, settle
 from tutelage._internal.validation import (
     integer_at_least,
     local_epsilon,
@@ -96,12 +96,12 @@ class Event:
         A field that a later version adds is left out where it is as it is by default.
         """
         # The one default there was when events were first stored.
-        written = settings_of(self).keys() | {"simulated"}
-        values = msgspec.to_builtins(self)
-        return {
-            "event": _stored_name(type(self)),
-            **{name: v for name, v in values.items() if name in written},
-        }
+        stored = settings_of(self).keys() | {"simulated"}
+        entries: Entries = {"event": _stored_name(type(self))}
+        for name, value in msgspec.to_builtins(self).items():
+            if name in stored:
+                entries[name] = value
+        return entries
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases of which the event is made, each with how often; the event happened `times` times.
@@ -124,10 +124,9 @@ class _Checked(Event):
     """One release; its parameters are checked by their names."""
 
     def __post_init__(self) -> None:
-        for name in (field.name for field in fields(self) if field.name in _RULES):
-            object.__setattr__(
-                self, name, _RULES[name](getattr(self, name), name, type(self).__name__)
-            )
+        for field in fields(self):
+            if field.name in _RULES:
+                settle(self, field.name, _RULES[field.name])
 
 
 @frozen
@@ -280,9 +279,8 @@ class PublicationTest(_Checked):
     def __post_init__(self) -> None:
         _Checked.__post_init__(self)
         chances = tuple(self.chances)
-        if len(chances) < 2 or not all(
-            type(chance) is int and 0 < chance < CERTAIN for chance in chances
-        ):
+        are_chances = all(type(chance) is int and 0 < chance < CERTAIN for chance in chances)
+        if len(chances) < 2 or not are_chances:
             raise InvalidParameterError(
                 "PublicationTest.chances", "be two or more whole numbers above 0 and below 2**60"
             )
@@ -319,9 +317,7 @@ class SummedNoise(Event):
                 "be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian",
                 f"a {type(self.event).__name__}",
             )
-        object.__setattr__(
-            self, "shares", integer_at_least(self.shares, 1, "shares", "SummedNoise")
-        )
+        settle(self, "shares", integer_at_least, 1)
         if self.shares > _MOST_SHARES:
             raise InvalidParameterError("SummedNoise.shares", f"be at most {_MOST_SHARES}")
         least = _LEAST_SHARE * sqrt(self.shares)
@@ -345,9 +341,13 @@ class SummedNoise(Event):
     @property
     def variables(self) -> int:
         """Number of noise variables: one per class of an answer, one per number of a sum, one in all of a check."""
-        if isinstance(self.event, NoisyArgmaxGaussian):
-            return self.event.classes
-        return self.event.dimension if isinstance(self.event, NoisySumGaussian) else 1
+        match self.event:
+            case NoisyArgmaxGaussian(classes=classes):
+                return classes
+            case NoisySumGaussian(dimension=dimension):
+                return dimension
+            case _:
+                return 1
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -380,7 +380,7 @@ class Repeated(Event):
     count: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "count", integer_at_least(self.count, 0, "count", "Repeated"))
+        settle(self, "count", integer_at_least, 0)
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases of which the event is made, each with how often it happened."""
@@ -456,12 +456,15 @@ def count_releases(events: Iterable[Event]) -> Counter[Event]:
 
 def of_queries(event: Event, queries: int) -> Repeated:
     """Return the largest event of `queries` queries, each at most `event`; a campaign is always one event."""
-    return Repeated(event, min(queries, 1) if isinstance(event, CappedArgmaxGaussian) else queries)
+    if isinstance(event, CappedArgmaxGaussian):
+        return Repeated(event, min(queries, 1))
+    return Repeated(event, queries)
 
 
 def event_of(times: Counter[Event]) -> Event:
     """Return kinds of events, each as often as it happened, as one event."""
-    return Composed(tuple(Repeated(part, count) for part, count in times.items()))
+    parts = [Repeated(part, count) for part, count in times.items()]
+    return Composed(tuple(parts))
 
 
 def settings_of(record: Any) -> Entries:

@@ -5,19 +5,20 @@ repeated; noise that can be replayed gives no protection, and every result of it
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import floor
-from typing import Any, final
+from types import ModuleType
+from typing import TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import IntArray
+from tutelage._internal.typing import IntArray, Mask
 from tutelage._internal.validation import integer_at_least, local_epsilon, noise_scale
 from tutelage.exceptions import InvalidParameterError
 
@@ -32,6 +33,8 @@ _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
 _AT_ONCE = 2**15
 _WIDE = 1e4  # simulated noise that is wider is drawn in steps of σ over this, evenly within a step
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
+
+_Part = TypeVar("_Part")
 
 
 @final
@@ -56,18 +59,16 @@ class SystemNoise:
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return self._draw(
-            lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale),
-            shape,
-        )
+        with _opendp() as dp:
+            add_noise = dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale)
+            return self._draw(add_noise, shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        return self._draw(
-            lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma),
-            shape,
-        )
+        with _opendp() as dp:
+            add_noise = dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma)
+            return self._draw(add_noise, shape)
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens: exact, for 60 uniform bits are compared."""
@@ -75,13 +76,17 @@ class SystemNoise:
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
+        # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        return self._draw_winners(lambda dp: dp.zero_concentrated_divergence(), counts, scale)
+        with _opendp() as dp:
+            return self._draw_winners(dp, dp.zero_concentrated_divergence(), counts, scale)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        # counts: (queries, classes); returned: (queries,)
         noise_scale(scale, "scale", "SystemNoise")
-        return self._draw_winners(lambda dp: dp.max_divergence(), counts, scale)
+        with _opendp() as dp:
+            return self._draw_winners(dp, dp.max_divergence(), counts, scale)
 
     def randomized_response(
         self,
@@ -93,36 +98,51 @@ class SystemNoise:
 
         Exact: 60 uniform bits are compared, and words that would favor some of the others are drawn again.
         """
+        # classes, returned: (…); kept: (classes.size,)
         chance = keep_chance(epsilon, n_classes)
-        kept = (_words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)) < np.uint64(chance)
+        uniform = _words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)
+        kept = uniform < np.uint64(chance)
         steps = _uniform_below(n_classes - 1, int(np.count_nonzero(~kept))) + 1
         return _respond(classes, n_classes, kept, steps)
 
-    def _draw(self, build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
-        """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
+    def _draw(
+        self,
+        add_noise: Callable[[list[int]], list[int]],
+        shape: tuple[int, ...],
+    ) -> IntArray:
+        """Draw one batch by adding noise to a vector of zeros."""
         zeros = [0] * int(np.prod(shape, dtype=np.int64))
-        with _opendp() as dp:
-            measurement = build(dp)
-            parts = [zeros[start : start + _AT_ONCE] for start in range(0, len(zeros), _AT_ONCE)]
-            drawn = [value for part in self._shown(parts) for value in measurement(part)]
+        parts = [zeros[start : start + _AT_ONCE] for start in range(0, len(zeros), _AT_ONCE)]
+        drawn = list[int]()
+        for part in self._with_progress(parts):
+            drawn.extend(add_noise(part))
         return np.asarray(drawn, dtype=np.int64).reshape(shape)
 
     def _draw_winners(
         self,
-        measure: Callable[[Any], Any],
+        dp: ModuleType,
+        divergence: object,
         counts: IntArray,
         scale: float,
     ) -> IntArray:
-        """Draw a noisy winner per row: Gumbel noise if `measure` is zCDP's divergence, exponential if it is pure."""
-        with _opendp() as dp:
-            distance: Any = dp.linf_distance(T="i64")  # pyright: ignore[reportPrivateImportUsage]
-            select: Any = dp.m.make_noisy_max(_integers(dp), distance, measure(dp), scale=scale)
-            parts = np.split(counts, range(_AT_ONCE, len(counts), _AT_ONCE))
-            drawn = [select(row) for part in self._shown(parts) for row in part.tolist()]
+        """Draw a noisy winner per row: Gumbel noise if the divergence is that of zCDP, exponential if it is pure."""
+        # counts: (queries, classes); returned: (queries,)
+        select: Callable[[list[int]], int] = dp.m.make_noisy_max(
+            _integers(dp),
+            dp.linf_distance(T="i64"),
+            divergence,
+            scale=scale,
+        )
+        parts = np.split(counts, range(_AT_ONCE, len(counts), _AT_ONCE))
+        drawn = list[int]()
+        for part in self._with_progress(parts):
+            drawn.extend(select(row) for row in part.tolist())
         return np.asarray(drawn, dtype=np.int64)
 
-    def _shown(self, parts: list[Any]) -> Iterator[Any]:
-        return progress_bar(parts, "noise", len(parts), shown=self._progress and len(parts) > 1)
+    def _with_progress(self, parts: list[_Part]) -> Iterator[_Part]:
+        """Yield the parts of a batch, under a progress bar if there is one to show."""
+        is_long = len(parts) > 1
+        return progress_bar(parts, "noise", len(parts), shown=self._progress and is_long)
 
 
 @final
@@ -153,18 +173,19 @@ class SimulationNoise:
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
+        # support, weights: (values,)
         noise_scale(sigma, "sigma", "SimulationNoise")
         step = max(1, int(sigma / _WIDE))
         reach = int(np.ceil(_TAIL * sigma / step))
         support = np.arange(-reach, reach + 1) * step
         weights = np.exp(-((support / sigma) ** 2) / 2)
+        chances = weights / weights.sum()
         with _DRAWING:
-            drawn = self._generator.choice(support, size=shape, p=weights / weights.sum())
-            return (
-                drawn
-                if step == 1
-                else drawn + self._generator.integers(-(step // 2), step - step // 2, shape)
-            )
+            drawn = self._generator.choice(support, size=shape, p=chances)
+            if step == 1:
+                return drawn
+            within_step = self._generator.integers(-(step // 2), step - step // 2, shape)
+            return drawn + within_step
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens."""
@@ -173,26 +194,30 @@ class SimulationNoise:
 
     def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
+        # counts, weights, up_to: (queries, classes); drawn: (queries, 1); returned: (queries,)
         noise_scale(scale, "scale", "SimulationNoise")
-        weights = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
+        most = counts.max(axis=1, keepdims=True)
+        weights = np.exp((counts - most) / scale)
         up_to = np.cumsum(weights, axis=1)
         with _DRAWING:
-            drawn = self._generator.random((len(counts), 1)) * up_to[:, -1:]
+            uniform = self._generator.random((len(counts), 1))
+        drawn = uniform * up_to[:, -1:]
         return np.argmax(drawn < up_to, axis=1)
 
     def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
         """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
+        # counts, order, uniform, chance, wins: (queries, classes); first: (queries, 1); returned: (queries,)
         noise_scale(scale, "scale", "SimulationNoise")
+        classes = np.indices(counts.shape)[1]
         # McKenna and Sheldon 2020, arXiv:2010.12603, Algorithm 1: in random order, the first to win a flip of its own.
         with _DRAWING:
-            order = self._generator.permuted(
-                np.broadcast_to(np.arange(counts.shape[1]), counts.shape),
-                axis=1,
-            )
-            drawn = self._generator.random(counts.shape)
-        chance = np.exp((counts - counts.max(axis=1, keepdims=True)) / scale)
-        won = drawn < np.take_along_axis(chance, order, axis=1)
-        return np.take_along_axis(order, np.argmax(won, axis=1)[:, None], axis=1)[:, 0]
+            order = self._generator.permuted(classes, axis=1)
+            uniform = self._generator.random(counts.shape)
+        most = counts.max(axis=1, keepdims=True)
+        chance = np.exp((counts - most) / scale)
+        wins = uniform < np.take_along_axis(chance, order, axis=1)
+        first = np.argmax(wins, axis=1, keepdims=True)
+        return np.take_along_axis(order, first, axis=1)[:, 0]
 
     def randomized_response(
         self,
@@ -201,6 +226,7 @@ class SimulationNoise:
         epsilon: float,
     ) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
+        # classes, returned: (…); kept: (classes.size,)
         chance = keep_chance(epsilon, n_classes)
         with _DRAWING:
             kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
@@ -225,9 +251,10 @@ def keep_chance(epsilon: float, n_classes: int) -> int:
             "SystemNoise.n_classes", f"be at most {_MOST_CLASSES}", f"{n_classes}"
         )
     # The 60 digits are those nearest to e^ε.
-    below = _DIGITS.next_minus(Decimal(epsilon).exp(_DIGITS))
-    odds = Fraction(below)
-    return floor(odds / (odds + n_classes - 1) * 2**_CHANCE_BITS)
+    nearest = Decimal(epsilon).exp(_DIGITS)
+    odds = Fraction(_DIGITS.next_minus(nearest))
+    chance = odds / (odds + n_classes - 1)
+    return floor(chance * 2**_CHANCE_BITS)
 
 
 def known_noise(noise: object, owner: str) -> NoiseSource:
@@ -248,10 +275,11 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
 def _respond(
     classes: IntArray,
     n_classes: int,
-    kept: npt.NDArray[np.bool_],
+    kept: Mask,
     steps: IntArray,
 ) -> IntArray:
     """Return the classes; those not kept move by `steps` around the circle of classes."""
+    # classes, returned: (…); kept, moved: (classes.size,); steps: (moved classes,)
     moved = np.zeros(classes.size, dtype=np.int64)
     moved[~kept] = steps
     return (classes.astype(np.int64) + moved.reshape(classes.shape)) % n_classes
@@ -264,19 +292,22 @@ def _words(count: int) -> npt.NDArray[np.uint64]:
 
 def _uniform_below(limit: int, count: int) -> IntArray:
     """Draw integers that are exactly uniform below `limit`: a word beyond the last whole multiple is drawn again."""
+    # words, returned: (count,)
     words = _words(count).copy()
     last = np.uint64((2**_WORD_BITS // limit) * limit - 1)
-    while (beyond := np.flatnonzero(words > last)).size:
+    beyond = np.flatnonzero(words > last)
+    while beyond.size:
         words[beyond] = _words(beyond.size)
+        beyond = np.flatnonzero(words > last)
     return (words % np.uint64(limit)).astype(np.int64)
 
 
-def _integers(dp: Any) -> Any:
+def _integers(dp: ModuleType) -> object:
     return dp.vector_domain(dp.atom_domain(T="i64"))
 
 
 @contextmanager
-def _opendp() -> Iterator[Any]:
+def _opendp() -> Generator[ModuleType]:
     """Yield OpenDP with its vetted-by-contributors constructors, which stay off for the rest of the process."""
     with _DRAWING:
         import opendp.prelude as dp  # over a second to import, so only when noise is really drawn

@@ -7,14 +7,13 @@ another rises by one, or a ballot turns from or into an abstention and one count
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn, Self, final
+from typing import NoReturn, Self, cast, final
 
 from tutelage._internal.drawing import printed_up, round_up, summary
 from tutelage._internal.records import frozen
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
-_TAINT = " (simulated noise: not private)"
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
 
@@ -73,17 +72,17 @@ class PrivacyUnit:
         return {"privacy unit": self.name, "neighboring data": self.neighboring.sentence}
 
     @classmethod
-    def from_dict(cls, record: Any) -> Self:
+    def from_dict(cls, record: object) -> Self:
         """Return the unit that `as_dict` wrote."""
-        if (
-            not isinstance(record, dict)
-            or set(record) != {"name", KEY}
-            or type(record["name"]) is not str
-        ):
+        entries = dict[object, object]()
+        if isinstance(record, dict):
+            entries = cast("dict[object, object]", record)
+        name = entries.get("name")
+        if set(entries) != {"name", KEY} or type(name) is not str:
             raise InvalidDataError(
                 f"The unit of privacy in a file must be a text `name` and a `{KEY}`, nothing else."
             )
-        return cls(record["name"], stored_relation(record[KEY]))
+        return cls(name, stored_relation(entries[KEY]))
 
 
 # Their names are in files too, and ledgers compare them.
@@ -141,12 +140,15 @@ class PublicEpsilon:
     output_dependent: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"ε = {round_up(self.epsilon)} at δ = {printed_up(self.delta)}{_TAINT * self.simulated}"
-        )
+        return f"ε = {round_up(self.epsilon)} at δ = {printed_up(self.delta)}{self._taint}"
 
     def __repr__(self) -> str:
-        return f"{round_up(self.epsilon)} (δ = {printed_up(self.delta)}){_TAINT * self.simulated}"
+        return f"{round_up(self.epsilon)} (δ = {printed_up(self.delta)}){self._taint}"
+
+    @property
+    def _taint(self) -> str:
+        """Note that is printed behind a number that seeded noise made."""
+        return " (simulated noise: not private)" if self.simulated else ""
 
     def __format__(self, format_spec: str) -> str:
         if not format_spec:
@@ -168,7 +170,7 @@ class PublicEpsilon:
     def __ge__(self, other: "float | PublicEpsilon") -> bool:
         return self.epsilon >= float(other)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]
         """Return what notebooks show."""
         rows = {**self.unit.facts, "proved by": self.method}
         return summary("Privacy guarantee:", str(self), rows)

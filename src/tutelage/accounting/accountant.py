@@ -56,7 +56,9 @@ class _Release(NamedTuple):
     @property
     def times_charged(self) -> int:
         """How many releases a cost that may be published charges."""
-        return self.times if self.at_most is None else self.at_most
+        if self.at_most is None:
+            return self.times
+        return self.at_most
 
 
 @final
@@ -133,7 +135,8 @@ class Accountant:
         if votes is None and offsets is not None:
             raise InvalidDataError("`offsets` go with `votes`. Pass them together.")
         if votes is not None:
-            if why := _WITHOUT_VOTES.get(type(kind)):
+            why = _WITHOUT_VOTES.get(type(kind))
+            if why:
                 raise UnsupportedEventError(f"{why} Add the event without `votes`.")
             if votes.n_queries != count:
                 raise InvalidDataError(
@@ -162,8 +165,12 @@ class Accountant:
         """
         for part in one.flatten():
             if isinstance(part.event, Check):
-                own = offsets if isinstance(part.event, InteractiveCheck) else None
-                self.add(Repeated(part.event, votes.n_queries), votes, offsets=own)
+                is_interactive = isinstance(part.event, InteractiveCheck)
+                self.add(
+                    Repeated(part.event, votes.n_queries),
+                    votes,
+                    offsets=offsets if is_interactive else None,
+                )
             elif answered is None:
                 self.add(Repeated(part.event, votes.n_queries), votes)
             else:
@@ -189,18 +196,16 @@ class Accountant:
             for release in self._releases
             if not isinstance(release.event.without_shares(), Check)
         ]
-        checks = sum(release.times_charged for release in self._releases) - sum(
-            release.times_charged for release in answers
-        )
+        n_answers = sum(release.times_charged for release in answers)
+        n_checks = sum(release.times_charged for release in self._releases) - n_answers
         unlimited = any(release.at_most is None for release in answers)
-        if unlimited and sum(release.times_charged for release in answers) < checks:
+        if unlimited and n_answers < n_checks:
             raise InvalidDataError(
                 "The number of answers depends on private checks, so it was not fixed in advance. Pass the largest "
                 "number that was allowed as `at_most`; the number of checks is always safe."
             )
-        return Composed(
-            tuple(Repeated(release.event, release.times_charged) for release in self._releases)
-        )
+        charged = [Repeated(release.event, release.times_charged) for release in self._releases]
+        return Composed(tuple(charged))
 
     def bound_2017(self, delta: float) -> PrivateEpsilon:
         """Return ε of Laplace answers as PATE 2017 computes it: Theorem 3 and Lemma 4, moments 1..8, its tail bound."""
@@ -213,9 +218,8 @@ class Accountant:
                     f"PATE 2017 has no bound for the event {type(event).__name__}."
                 )
             total += pate_bounds.total_cost_2017(votes, event.scale)
-        return self._private(
-            RenyiCurve(orders, total).to_epsilon(delta, classic), delta, pate_bounds.METHOD_2017
-        )
+        best = RenyiCurve(orders, total).to_epsilon(delta, classic)
+        return self._private(best, delta, pate_bounds.METHOD_2017)
 
     def bound_2018(self, delta: float) -> PrivateEpsilon:
         """Return ε as Scalable PATE 2018 computes it: Theorem 6 with Propositions 7 and 10, the classic conversion.
@@ -226,22 +230,24 @@ class Accountant:
         total = np.zeros(len(DEFAULT_ORDERS))
         for event, votes, _ in self.parts_with_votes():
             total += pate_bounds.total_cost_2018(event, votes, DEFAULT_ORDERS)
+        best = RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic)
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
-        return self._private(
-            RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method
-        )
+        return self._private(best, delta, method)
 
     def exact(self, delta: float) -> PrivateEpsilon:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
         probability(delta, "delta", "Accountant.exact")
         method = "exact Rényi divergence over all neighbors, both directions, conversion of CKS 2020 Proposition 12"
         costs = self._exact_costs()
-        found = search_epsilon(
-            total=lambda orders: np.sum([part.total(orders) for part in costs], axis=0),
-            delta=delta,
-            estimate=lambda orders: np.sum([part.estimate(orders) for part in costs], axis=0),
-        )
-        return self._private(found, delta, method)
+
+        def total(orders: FloatArray) -> FloatArray:
+            return np.sum([part.total(orders) for part in costs], axis=0)
+
+        def estimate(orders: FloatArray) -> FloatArray:
+            return np.sum([part.estimate(orders) for part in costs], axis=0)
+
+        best = search_epsilon(total, delta, estimate)
+        return self._private(best, delta, method)
 
     def parts_with_votes(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
         """Return each kind of release with its private votes, which none may lack, and its public offsets."""
@@ -265,13 +271,13 @@ class Accountant:
         if not self._releases:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
 
-    def _private(self, found: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
+    def _private(self, best: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
         units = {votes.unit for _, votes, _ in self.parts_with_votes()}
         if len(units) != 1:
             raise UnsupportedEventError(
                 "Releases with different units of privacy do not add up to one epsilon."
             )
-        return PrivateEpsilon(found.epsilon, found.order, delta, units.pop(), method)
+        return PrivateEpsilon(best.epsilon, best.order, delta, units.pop(), method)
 
 
 class SimulatedRuns(NamedTuple):
@@ -302,32 +308,30 @@ def confident_runs(
             f"`passed` must have shape (runs, {votes.n_queries}). Got {passed.shape}."
         )
 
+    # passed: (runs, queries); the costs of an event: (queries, orders); totals: (runs, orders)
     def runs_of(
         costs: Callable[[Event], FloatArray], conversion: Conversion, method: str
     ) -> list[PrivateEpsilon]:
         totals = costs(check).sum(axis=0) + passed @ costs(answer)
-        found = [RenyiCurve(_RUN_ORDERS, total).to_epsilon(delta, conversion) for total in totals]
-        how = "checks and answers as they happened"
-        return [
-            PrivateEpsilon(epsilon, order, delta, votes.unit, f"{method}, {how}")
-            for epsilon, order in found
-        ]
+        how = f"{method}, checks and answers as they happened"
+        runs = list[PrivateEpsilon]()
+        for total in totals:
+            epsilon, order = RenyiCurve(_RUN_ORDERS, total).to_epsilon(delta, conversion)
+            runs.append(PrivateEpsilon(epsilon, order, delta, votes.unit, how))
+        return runs
 
-    def for_every_query(event: Event) -> FloatArray:
-        return np.tile(
-            data_independent.rdp_of_three_outcomes(event, _RUN_ORDERS).values, (votes.n_queries, 1)
-        )
+    def worst_case(event: Event) -> FloatArray:
+        of_each = data_independent.rdp_of_three_outcomes(event, _RUN_ORDERS).values
+        return np.tile(of_each, (votes.n_queries, 1))
+
+    def by_theorem_6(event: Event) -> FloatArray:
+        return pate_bounds.costs_2018(event, votes, _RUN_ORDERS)
+
+    def exact(event: Event) -> FloatArray:
+        return ExactCosts(event, votes, progress=progress).per_query(_RUN_ORDERS)
 
     return SimulatedRuns(
-        data_independent=runs_of(for_every_query, cks2020, "data-independent"),
-        bound_2018=runs_of(
-            lambda event: pate_bounds.costs_2018(event, votes, _RUN_ORDERS),
-            classic,
-            "PATE 2018 Theorem 6",
-        ),
-        exact=runs_of(
-            lambda event: ExactCosts(event, votes, progress=progress).per_query(_RUN_ORDERS),
-            cks2020,
-            "exact Rényi divergence",
-        ),
+        data_independent=runs_of(worst_case, cks2020, "data-independent"),
+        bound_2018=runs_of(by_theorem_6, classic, "PATE 2018 Theorem 6"),
+        exact=runs_of(exact, cks2020, "exact Rényi divergence"),
     )

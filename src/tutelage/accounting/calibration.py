@@ -5,7 +5,6 @@ Plans, fits, audits and local responses all search here, so that they agree to t
 
 from collections.abc import Callable
 from math import ceil, exp, floor, inf, log
-from typing import NamedTuple
 
 import numpy as np
 
@@ -54,15 +53,18 @@ def noise_within(
 
 
 def repeated_event(event_of: _EventOf, releases: int) -> _EventOf:
-    """Return what so many releases with the same noise come to together."""
-    return event_of if releases == 1 else lambda noise: Repeated(event_of(noise), releases)
+    """Return the event of several releases with the same noise, by their noise."""
+    if releases == 1:
+        return event_of
+    return lambda noise: Repeated(event_of(noise), releases)
 
 
 def epsilon_of_each(budget: float, delta: float, releases: int) -> float:
     """Return the ε of each of so many equal releases of Gaussian noise that fill a budget."""
-    return (
-        budget if releases == 1 else epsilon_of_shifts(most_shifts(budget, delta) / releases, delta)
-    )
+    if releases == 1:
+        return budget
+    mu_squared = most_shifts(budget, delta) / releases
+    return epsilon_of_shifts(mu_squared, delta)
 
 
 def require_within(epsilon: float | None, limit: Filter) -> None:
@@ -79,15 +81,20 @@ def require_within(epsilon: float | None, limit: Filter) -> None:
 def epsilon_to_state(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
     """Return the ε to state of the only release within a limit: its own, or that of the limit where it is smaller."""
     alone = data_independent.epsilon(event, limit.delta)
-    held = limit.cost(event) <= limit.capacity
-    if held and alone.epsilon > limit.epsilon:
+    fits = limit.cost(event) <= limit.capacity
+    if fits and alone.epsilon > limit.epsilon:
         return limit.guarantee(unit, simulated=event.is_simulated)
     return alone
 
 
 def _noise_filling(limit: Filter, event_of: _EventOf) -> float:
     """Return the least noise at which a release spends a whole limit."""
-    return least_noise(lambda noise: limit.share(limit.cost(event_of(noise))) / limit.epsilon)
+
+    def share(noise: float) -> float:
+        spent = limit.share(limit.cost(event_of(noise)))
+        return spent / limit.epsilon
+
+    return least_noise(share)
 
 
 def least_noise(share: Share) -> float:
@@ -96,44 +103,50 @@ def least_noise(share: Share) -> float:
     `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
     If no noise is enough, `epsilon` is refused.
     """
+
+    def log_excess(place: float) -> float:
+        """Return how far the release is above the budget, as logarithms of both."""
+        return log(max(share(exp(place)), _NOTHING))
+
     low = log(_LEAST_NOISE)
     high = log(_MOST_NOISE)
-    before, here = (_Tried.at(place, share) for place in (high, high - 1))
-    if before.excess > 0:
+    place_before = high
+    excess_before = log_excess(high)
+    place = high - 1
+    excess = log_excess(place)
+    if excess_before > 0:
         raise InvalidParameterError("epsilon", "be larger, because no amount of noise meets it")
+
     secants = _SECANTS
     moved = inf
     while min(moved, high - low) > 10.0**-_DIGITS:
-        slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
-        place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
-        if (
-            not low < place < high or secants == 0
-        ):  # a bound may jump where another one takes its place
-            place = (low + high) / 2
+        slope = min((excess - excess_before) / (place - place_before), -_LEAST_SLOPE)
+        next_place = place + float(np.clip(-excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
+        # A bound may jump where another one takes its place.
+        if not low < next_place < high or secants == 0:
+            next_place = (low + high) / 2
         else:
             secants -= 1
-        moved = abs(place - here.place)
-        before = here
-        here = _Tried.at(place, share)
-        if here.excess > 0:
+        moved = abs(next_place - place)
+        place_before = place
+        excess_before = excess
+        place = next_place
+        excess = log_excess(place)
+        if excess > 0:
             low = place
         else:
             high = place
-    unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
-    whole = ceil(exp(here.place) / unit)
+
+    unit = 10.0 ** (floor(place / log(10)) - _DIGITS + 1)
+    whole = ceil(exp(place) / unit)
     more = 1
-    while share(noise := float(f"{whole * unit:.{_DIGITS}g}")) > 1:
+    noise = _rounded(whole * unit)
+    while share(noise) > 1:
         whole = whole + more
         more = 2 * more
+        noise = _rounded(whole * unit)
     return noise
 
 
-class _Tried(NamedTuple):
-    """A noise and how far its release is above the budget, as logarithms."""
-
-    place: float
-    excess: float
-
-    @classmethod
-    def at(cls, place: float, share: Share) -> "_Tried":
-        return cls(place, log(max(share(exp(place)), _NOTHING)))
+def _rounded(noise: float) -> float:
+    return float(f"{noise:.{_DIGITS}g}")

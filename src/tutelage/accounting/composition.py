@@ -39,12 +39,8 @@ _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
 def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward."""
-    count = integer_at_least(
-        count,
-        0,
-        "count",
-        "pure_dp_composition",
-    )  # a plain int: NumPy's would overflow
+    # losers, log_ways, mass, losses: (count + 1,)
+    count = integer_at_least(count, 0, "count", "pure_dp_composition")  # NumPy's would overflow
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
@@ -55,7 +51,8 @@ def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     )
     log_lie = special.log_expit(-epsilon)
     log_truth = special.log_expit(epsilon)
-    mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
+    log_mass = log_ways + losers * log_lie + (count - losers) * log_truth
+    mass = np.exp(log_mass) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
     # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomized responses.
     return _epsilon_of_losses(losses, mass, delta, upper=count * epsilon)
@@ -69,6 +66,7 @@ def lattice_composition(
     delta: float,
 ) -> float:
     """Return the exact ε of `count` adaptive releases, of dominating loss top − i·step with probability masses[i]."""
+    # masses: (losses,); mass, losses: (count·(losses − 1) + 1,)
     count = integer_at_least(count, 0, "count", "lattice_composition")
     if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
         return np.inf
@@ -88,17 +86,23 @@ def gaussian_composition(sigma: float, count: int, delta: float) -> float:
     One moved ballot shifts two counts by one, so the loss of all answers together is that of 2·count unit shifts, a
     function of the sum S of 2·count discrete Gaussians; its distribution comes from the characteristic function.
     """
+    # mass, sums, losses: (points,)
     sigma = noise_scale(sigma, "sigma", "gaussian_composition")
     count = integer_at_least(count, 0, "count", "gaussian_composition")
     if count == 0:
         return 0.0
+
     shifts = 2 * count
     reach = int(np.ceil(_FFT_REACH * sqrt(shifts) * sigma)) + 1
     points = 1 << (2 * reach).bit_length()
-    error = _FFT_ERROR + (_FFT_ERROR_PER_SHIFT * shifts if sigma < 2 else 0.0)
+    error = _FFT_ERROR
+    if sigma < 2:
+        error += _FFT_ERROR_PER_SHIFT * shifts
     if points > _FFT_MOST or delta <= 2 * error:
         return np.inf
-    mass = np.fft.irfft(np.exp(shifts * _log_characteristic(sigma, points)), points)
+
+    characteristic = np.exp(shifts * _log_characteristic(sigma, points))
+    mass = np.fft.irfft(characteristic, points)
     sums = np.fft.fftfreq(points, 1 / points)
     losses = (shifts - 2 * sums) / (2 * sigma**2)  # Σ log P(x)/P(x − 1) = Σ (1 − 2x)/(2σ²)
     return _epsilon_of_losses(
@@ -130,8 +134,12 @@ def gaussian_dp_epsilon(mu: float, delta: float, *, error: float = _TAIL_ERROR) 
         return 0.0
     if mu < _LEAST_MU:
         return np.inf
+
+    def delta_at(epsilon: float) -> float:
+        return _gaussian_dp_delta(mu, epsilon, error)
+
     upper = mu**2 / 2 + mu * sqrt(2 * log(1 / delta))
-    return _smallest_epsilon(lambda target: _gaussian_dp_delta(mu, target, error), delta, upper)
+    return _smallest_epsilon(delta_at, delta, upper)
 
 
 def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: float) -> float:
@@ -142,9 +150,8 @@ def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: flo
     each release, σ and the squared Euclidean distance of the integers on two neighbors. Where the distance depends on
     earlier releases, pass one σ and the most that the squared distances add up to.
     """
-    return epsilon_of_shifts(
-        fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts), delta
-    )
+    mu_squared = fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts)
+    return epsilon_of_shifts(mu_squared, delta)
 
 
 def shift_mu_squared(sigma: float, squared: int) -> float:
@@ -152,12 +159,15 @@ def shift_mu_squared(sigma: float, squared: int) -> float:
     if squared == 0:
         return 0.0
     rounding = rounding_variance(sigma)
-    return np.inf if sigma**2 < 2 * rounding else _UPWARD * squared / (sigma**2 - rounding)
+    if sigma**2 < 2 * rounding:
+        return np.inf
+    return _UPWARD * squared / (sigma**2 - rounding)
 
 
 def rounding_variance(sigma: float) -> float:
     """Return the s² with which rounded noise is near enough to discrete noise with parameter σ ≥ 1."""
-    return _UPWARD * log(_SERIES * max(sigma, 1.0) ** 2 / _APART) / (2 * pi**2)
+    largest_ratio = _SERIES * max(sigma, 1.0) ** 2 / _APART
+    return _UPWARD * log(largest_ratio) / (2 * pi**2)
 
 
 def epsilon_of_shifts(mu_squared: float, delta: float) -> float:
@@ -165,30 +175,31 @@ def epsilon_of_shifts(mu_squared: float, delta: float) -> float:
     if mu_squared == 0 or mu_squared == np.inf:
         return mu_squared
     apart = _APART * mu_squared
-    moved = moved_delta(delta, apart)
-    if moved <= 0:
+    delta_of_rounded = moved_delta(delta, apart)
+    if delta_of_rounded <= 0:
         return np.inf
-    return moved_epsilon(gaussian_dp_epsilon(sqrt(mu_squared * _UPWARD), moved), apart)
+    epsilon_of_rounded = gaussian_dp_epsilon(sqrt(mu_squared * _UPWARD), delta_of_rounded)
+    return moved_epsilon(epsilon_of_rounded, apart)
 
 
 def most_shifts(epsilon: float, delta: float) -> float:
     """Return the most that `shift_mu_squared` of all releases may add up to under (ε, δ), rounded downward."""
 
-    def holds(mu: float) -> bool:
+    def fits(mu: float) -> bool:
         apart = 2 * _APART * mu**2  # twice: covers its own rounding
-        moved = moved_delta(delta, apart)
-        left = epsilon - 2 * apart
-        if left < 0:
+        epsilon_of_rounded = epsilon - 2 * apart
+        if epsilon_of_rounded < 0:
             return False
-        return _gaussian_dp_delta(mu, left, _TAIL_ERROR * (1 + epsilon)) <= moved
+        found = _gaussian_dp_delta(mu, epsilon_of_rounded, _TAIL_ERROR * (1 + epsilon))
+        return found <= moved_delta(delta, apart)
 
     low = 0.0
     high = _LEAST_MU
-    while holds(high):
+    while fits(high):
         low = high
         high = 2 * high
     if low:
-        low, _ = _narrowed(holds, low, high)
+        low, _ = _bisect(fits, low, high)
     return low**2 / _UPWARD
 
 
@@ -207,7 +218,9 @@ def log_ratio(sigma: float, shares: int) -> float:
         return 0.0
     if sigma < _LEAST_SIGMA_OF_SHARE:
         return inf
-    return _SERIES * (exp(-((pi * sigma) ** 2)) + (shares - 2) * exp(-4 * (pi * sigma) ** 2 / 3))
+    first = exp(-((pi * sigma) ** 2))
+    further = exp(-4 * (pi * sigma) ** 2 / 3)
+    return _SERIES * (first + (shares - 2) * further)
 
 
 def log_distance(event: Event) -> float:
@@ -219,31 +232,39 @@ def log_distance(event: Event) -> float:
 
 def renyi_surcharge(distance: float, orders: FloatArray) -> FloatArray:
     """Return what must be added to a Rényi divergence where both laws move by e^±distance."""
+    # orders, returned: (orders,)
     return distance * (2 * orders - 1) / (orders - 1)
 
 
 def moved_delta(delta: float, distance: float) -> float:
     """Return the δ at which to compute ε with noise drawn whole, so that `moved_epsilon` of it holds at `delta`."""
-    return nextafter(delta * exp(-distance), 0) if distance else delta
+    if not distance:
+        return delta
+    return nextafter(delta * exp(-distance), 0)
 
 
 def moved_epsilon(epsilon: float, distance: float) -> float:
     """Return the ε that holds for summed noise, from one at `moved_delta` for noise drawn whole."""
-    return nextafter(epsilon + 2 * distance, inf) if distance else epsilon
+    if not distance:
+        return epsilon
+    return nextafter(epsilon + 2 * distance, inf)
 
 
 def _gaussian_dp_delta(mu: float, epsilon: float, error: float) -> float:
     """Return the δ of μ-Gaussian differential privacy at ε, rounded upward by the relative error of a normal tail."""
-    lost = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
-    return float(special.ndtr(-epsilon / mu + mu / 2) * (1 + error) - lost * (1 - error))
+    upper_tail = special.ndtr(-epsilon / mu + mu / 2)
+    scaled_tail = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
+    return float(upper_tail * (1 + error) - scaled_tail * (1 - error))
 
 
 def _log_characteristic(sigma: float, points: int) -> FloatArray:
     """Return log E[cos(θX)] of the discrete Gaussian at the frequencies of a real FFT of `points`."""
+    # theta, returned: (points/2 + 1,); images: (images,)
     # By Poisson summation both sums have positive terms only, so nothing cancels.
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
     # Farther images are below 1e-17.
-    images = 2 * np.pi * np.arange(1, 2 + int(np.ceil(9 / (2 * np.pi * sigma))))
+    farthest = 1 + int(np.ceil(9 / (2 * np.pi * sigma)))
+    images = 2 * np.pi * np.arange(1, farthest + 1)
 
     def log_theta_sum(angle: FloatArray) -> FloatArray:
         log_sum = -((sigma * angle) ** 2) / 2
@@ -252,7 +273,8 @@ def _log_characteristic(sigma: float, points: int) -> FloatArray:
                 log_sum = np.logaddexp(log_sum, -((sigma * shifted) ** 2) / 2)
         return log_sum
 
-    return np.minimum(log_theta_sum(theta) - log_theta_sum(np.zeros(1)), 0)
+    at_zero = log_theta_sum(np.zeros(1))
+    return np.minimum(log_theta_sum(theta) - at_zero, 0)
 
 
 def _epsilon_of_losses(
@@ -265,21 +287,27 @@ def _epsilon_of_losses(
 ) -> float:
     """Return the smallest ε with E[(1 − e^{ε − loss})₊] + error ≤ δ, from above."""
 
-    def delta_at(target: float) -> float:
-        return float(mass @ -np.expm1(np.minimum(0, target - losses))) + error
+    # losses, mass: (losses,)
+    def delta_at(epsilon: float) -> float:
+        beyond = -np.expm1(np.minimum(0, epsilon - losses))
+        return float(mass @ beyond) + error
 
     return _smallest_epsilon(delta_at, delta, upper)
 
 
 def _smallest_epsilon(delta_at: Callable[[float], float], delta: float, upper: float) -> float:
     """Return the smallest ε ≥ 0 with delta_at(ε) ≤ delta, from above, for a decreasing delta_at."""
-    if delta_at(0.0) <= delta:
+
+    def is_too_small(epsilon: float) -> bool:
+        return not delta_at(epsilon) <= delta
+
+    if not is_too_small(0.0):
         return 0.0
-    _, high = _narrowed(lambda target: not delta_at(target) <= delta, 0.0, upper)
+    _, high = _bisect(is_too_small, 0.0, upper)
     return high
 
 
-def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def _bisect(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Return an interval, as short as its relative rounding, at whose ends `is_below` is true and false."""
     while high - low > 1e-12 * high:
         middle = (low + high) / 2

@@ -5,7 +5,7 @@ holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.m
 """
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import fsum
 from typing import NamedTuple, assert_never
 
@@ -56,24 +56,26 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     """Return the smallest proved ε of `event` at `delta` that does not depend on any vote."""
     probability(delta, "delta", "epsilon")
     releases = event.flatten()
-    unit = _unit(releases)
-    whole, apart = _drawn_whole(event, releases)
-    at = composition.moved_delta(delta, apart)
-    by_renyi = rdp(whole).to_epsilon(at)
+    unit = _common_unit(releases)
+    whole, distance = _drawn_whole(event, releases)
+    delta_of_whole = composition.moved_delta(delta, distance)
     candidates = [
-        (
-            by_renyi.epsilon,
-            "Rényi composition, conversion of CKS 2020 Proposition 12",
-            by_renyi.order,
-        ),
-        *_by_three_outcomes(whole, releases, at),
-        *_by_exact_composition(releases, at),
-        *_by_rounded_noise(releases, at, _moved),
+        _by_renyi(whole, delta_of_whole),
+        *_by_three_outcomes(whole, releases, delta_of_whole),
+        *_by_exact_composition(releases, delta_of_whole),
+        *_by_rounded_noise(releases, delta_of_whole, _squared_distance),
     ]
-    value, method, order = min(candidates, key=lambda candidate: candidate[0])
-    summed = "; noise summed from shares" if apart else ""
-    value = composition.moved_epsilon(value, apart)
-    return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
+    epsilon_of_whole, method, order = min(candidates, key=lambda candidate: candidate[0])
+    if distance:
+        method += "; noise summed from shares"
+    return PublicEpsilon(
+        epsilon=composition.moved_epsilon(epsilon_of_whole, distance),
+        delta=delta,
+        unit=unit,
+        method=method,
+        order=order,
+        simulated=event.is_simulated,
+    )
 
 
 def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
@@ -85,7 +87,7 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     """
     probability(delta, "delta", "epsilon_if_added_or_removed")
     releases = event.flatten()
-    _unit(releases)
+    _common_unit(releases)
     parts = [(kind, times) for kind, times in releases if isinstance(kind, _OfBallots)]
     if len(parts) < len(releases):
         raise UnsupportedEventError(
@@ -94,28 +96,33 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
         )
 
     def cost(orders: FloatArray) -> FloatArray:
-        return sum(
-            (times * _rdp_if_added(kind, orders) for kind, times in parts), np.zeros(len(orders))
-        )
+        total = np.zeros(len(orders))
+        for kind, times in parts:
+            total += times * _rdp_if_added(kind, orders)
+        return total
 
-    rounded = [value for value, _, _ in _by_rounded_noise(releases, delta, _moved_if_added)]
-    return min(search_epsilon(cost, delta).epsilon, *rounded)
+    by_rounded_noise = _by_rounded_noise(releases, delta, _squared_distance_if_added)
+    smallest = search_epsilon(cost, delta).epsilon
+    for candidate, _, _ in by_rounded_noise:
+        smallest = min(smallest, candidate)
+    return smallest
 
 
 def epsilon_at(event: Event, delta: float, order: float) -> float:
     """Return the worst-case ε of `event` at `delta` from its Rényi cost at one order, in milliseconds."""
     releases = event.flatten()
-    _unit(releases)
-    whole, apart = _drawn_whole(event, releases)
+    _common_unit(releases)
+    whole, distance = _drawn_whole(event, releases)
     curve = rdp_of_three_outcomes(whole, np.array([order]))
-    found = curve.to_epsilon(composition.moved_delta(delta, apart)).epsilon
-    return composition.moved_epsilon(found, apart)
+    delta_of_whole = composition.moved_delta(delta, distance)
+    epsilon_of_whole = curve.to_epsilon(delta_of_whole).epsilon
+    return composition.moved_epsilon(epsilon_of_whole, distance)
 
 
 def mu_squared(event: Event) -> float:
     """Return the worst-case amount that `event` adds to the total μ² of Gaussian differential privacy; or ∞."""
     releases = event.flatten()
-    _unit(releases)
+    _common_unit(releases)
     amounts = list[float]()
     for kind, times in releases:
         if not isinstance(kind, _IntegerGaussian):
@@ -123,54 +130,50 @@ def mu_squared(event: Event) -> float:
                 f"A budget with `accounting` gaussian holds integer Gaussian noise on sums of ballots only: NoisySum, "
                 f"CappedGNMax, GNMax. Got a {type(kind).__name__}; spend it from a ledger with `accounting` renyi."
             )
-        amounts.append(times * composition.shift_mu_squared(kind.sigma, _moved(kind)))
+        amount = composition.shift_mu_squared(kind.sigma, _squared_distance(kind))
+        amounts.append(times * amount)
     return fsum(amounts)
 
 
 def basic_epsilon(event: Event) -> PublicEpsilon:
     """Return the sum of the pure losses of all releases, T·ε, at δ = 0; `epsilon` is smaller at any δ worth naming."""
     releases = event.flatten()
-    unit = _unit(releases)
-    total = fsum(times * _pure_loss(kind) for kind, times in releases)
     return PublicEpsilon(
-        total,
-        0.0,
-        unit,
-        "basic composition of pure losses",
-        None,
-        event.is_simulated,
+        epsilon=fsum(times * _pure_loss(kind) for kind, times in releases),
+        delta=0.0,
+        unit=_common_unit(releases),
+        method="basic composition of pure losses",
+        simulated=event.is_simulated,
     )
 
 
 def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
     """Return a bound on the Rényi divergence of `event` at each order that holds for all votes, in closed form."""
-    return _summed(event, orders, _rdp_of_one_release)
+    # orders: (orders,)
+    return _curve(event, orders, _rdp_of_one_release)
 
 
 def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
     """Return the smaller bound that the three outcomes of a moved ballot give: docs/proofs/argmax_bound.md."""
 
-    def smaller(one: Single, orders: FloatArray) -> FloatArray:
-        return np.minimum(
-            _at_each(orders, partial(_rdp_by_search, one)), _rdp_of_one_release(one, orders)
-        )
+    # orders: (orders,)
+    def smaller_cost(release: Single, orders: FloatArray) -> FloatArray:
+        by_search = [_rdp_by_search(release, order) for order in orders.tolist()]
+        return np.minimum(np.array(by_search), _rdp_of_one_release(release, orders))
 
-    return _summed(event, orders, smaller)
+    return _curve(event, orders, smaller_cost)
 
 
-def _summed(
+def _curve(
     event: Event,
     orders: FloatArray,
     cost: Callable[[Single, FloatArray], FloatArray],
 ) -> RenyiCurve:
+    """Return the sum of the costs of all releases at each order."""
     values = np.zeros(len(orders))
     for kind, times in event.flatten():
         values += times * cost(kind, orders)
     return RenyiCurve(orders, values)
-
-
-def _at_each(orders: FloatArray, cost: Callable[[float], float]) -> FloatArray:
-    return np.array([cost(order) for order in orders.tolist()])
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
@@ -180,6 +183,7 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the
     λε²/2 behind Theorem 2 of PATE 2017.
     """
+    # orders, returned: (orders,)
     # p^λ q^(1−λ) + q^λ p^(1−λ) = cosh((λ−½)ε)/cosh(ε/2) for p = e^ε/(1+e^ε), q = 1 − p. Written by the product formula
     # for a difference of cosh where it is close to 1, so that nothing cancels.
     small = np.minimum(orders * epsilon, 1.0)
@@ -189,24 +193,26 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
         * np.sinh(small * (1 - 1 / orders) / 2)
         / np.cosh(min(epsilon, 1) / 2)
     )
-    far = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
-    divergence = np.where(orders * epsilon < 1, near_one, far) / (orders - 1)
-    return np.minimum(divergence, epsilon)
+    far = np.logaddexp(orders * epsilon, (1 - orders) * epsilon)
+    far = far - np.logaddexp(0, epsilon)
+    log_moment = np.where(orders * epsilon < 1, near_one, far)
+    return np.minimum(log_moment / (orders - 1), epsilon)
 
 
-def _gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
-    """Return the Rényi cost of Gaussian noise on counts, `changed` of which change by one vote each.
+def _gaussian_rdp(sigma: float, squared_distance: int, orders: FloatArray) -> FloatArray:
+    """Return the Rényi cost of Gaussian noise on integers that move by a distance.
 
     Discrete noise costs no more: Proposition 5 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4.
     """
-    return moved * orders / (2 * sigma**2)
+    # orders, returned: (orders,)
+    return squared_distance * orders / (2 * sigma**2)
 
 
 # One entity's own perturbed vote: the worst pair of votes dominates every other pair, so its divergence is the largest
 # and its law composes, even if votes depend on earlier outcomes. Proofs: docs/proofs/local.md.
 
 
-class LossLaw(NamedTuple):
+class _LossLaw(NamedTuple):
     """Privacy loss of one response: top − i·step with probability exp(log_mass[i]); −inf where it does not occur."""
 
     log_mass: FloatArray
@@ -214,19 +220,22 @@ class LossLaw(NamedTuple):
     step: float
 
 
-def loss_law(event: _PureResponse) -> LossLaw:
+def loss_law(event: _PureResponse) -> _LossLaw:
     """Return the law of the privacy loss at the worst pair of votes."""
     match event:
         case RandomizedResponse(epsilon=epsilon, classes=classes):
             # Any two votes: kept, one of the classes that are neither vote, or the other vote.
             keep = -np.log1p((classes - 1) * np.exp(-epsilon))
-            neither = np.log(classes - 2) + keep - epsilon if classes > 2 else -np.inf
-            return LossLaw(np.array([keep, neither, keep - epsilon]), epsilon, epsilon)
+            neither = -np.inf
+            if classes > 2:
+                neither = np.log(classes - 2) + keep - epsilon
+            log_mass = np.array([keep, neither, keep - epsilon])
+            return _LossLaw(log_mass, epsilon, epsilon)
         case TruncatedGeometricResponse(scale=scale, classes=classes):
             # The first class against the last.
             log_mass = -np.arange(classes) / scale - np.log1p(np.exp(-1 / scale))
             log_mass[1:-1] += np.log(-np.expm1(-1 / scale))
-            return LossLaw(log_mass, (classes - 1) / scale, 2 / scale)
+            return _LossLaw(log_mass, (classes - 1) / scale, 2 / scale)
 
 
 def pure_epsilon(event: _PureResponse) -> float:
@@ -236,33 +245,39 @@ def pure_epsilon(event: _PureResponse) -> float:
 
 def response_rdp(event: _PureResponse, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
+    # losses: (losses,); orders, returned: (orders,)
     law = loss_law(event)
     losses = law.top - law.step * np.arange(len(law.log_mass))
-    log_moments = np.logaddexp.reduce(
-        law.log_mass[:, None] + losses[:, None] * (orders - 1),
-        axis=0,
-    )
+    log_terms = law.log_mass[:, None] + losses[:, None] * (orders - 1)
+    log_moments = np.logaddexp.reduce(log_terms, axis=0)
     return np.maximum(log_moments + _ROUNDING * orders, 0) / (orders - 1)
 
 
 def response_composition(event: _PureResponse, count: int, delta: float) -> float:
     """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
     law = loss_law(event)
-    return composition.lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
+    masses = np.exp(law.log_mass)
+    return composition.lattice_composition(masses, law.top, law.step, count, delta)
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:
     """Return the largest Rényi divergence of the test between shortfalls that differ by one, either direction."""
+    # log_chances: (2, shortfalls, 1), pass and fail; p, q: (2, shortfalls − 1, 1); orders, returned: (orders,)
     passing = np.array(event.chances)
-    here = np.log(np.stack([passing, CERTAIN - passing]) / CERTAIN)[:, :, None]
-    worst = [
-        np.logaddexp.reduce(orders * p - (orders - 1) * q, axis=0).max(axis=0)
-        for p, q in ((here[:, :-1], here[:, 1:]), (here[:, 1:], here[:, :-1]))
-    ]
-    return np.maximum(np.max(worst, axis=0) + _ROUNDING * orders, 0) / (orders - 1)
+    chances = np.stack([passing, CERTAIN - passing]) / CERTAIN
+    log_chances = np.log(chances)[:, :, None]
+    here = log_chances[:, :-1]
+    there = log_chances[:, 1:]
+    worst = list[FloatArray]()
+    for p, q in ((here, there), (there, here)):
+        log_moments = np.logaddexp.reduce(orders * p - (orders - 1) * q, axis=0)
+        worst.append(log_moments.max(axis=0))
+    largest = np.max(worst, axis=0) + _ROUNDING * orders
+    return np.maximum(largest, 0) / (orders - 1)
 
 
-def _unit(releases: list[Releases]) -> PrivacyUnit:
+def _common_unit(releases: list[Releases]) -> PrivacyUnit:
+    """Return the unit of privacy of all releases."""
     unit = releases[0].event.unit
     if any(part.event.unit != unit for part in releases):
         raise UnsupportedEventError(
@@ -273,26 +288,27 @@ def _unit(releases: list[Releases]) -> PrivacyUnit:
 
 def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
     """Return the event with noise drawn whole instead of summed, and how far the two are apart."""
-    apart = sum(times * composition.log_distance(kind) for kind, times in releases)
-    if not apart:
+    distance = sum(times * composition.log_distance(kind) for kind, times in releases)
+    if not distance:
         return event, 0.0
-    return Composed(
-        tuple(Repeated(kind.without_shares(), times) for kind, times in releases)
-    ), apart
+    parts = [Repeated(kind.without_shares(), times) for kind, times in releases]
+    return Composed(tuple(parts)), distance
 
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
+    """Return a bound on the Rényi divergence of one release at each order, in closed form."""
+    # orders, returned: (orders,)
     match event:
         case SummedNoise(event=whole):
             surcharge = composition.renyi_surcharge(composition.log_distance(event), orders)
             return _rdp_of_one_release(whole, orders) + surcharge
         case RandomizedResponse() | TruncatedGeometricResponse():
-            return np.minimum(
-                response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders)
-            )
+            by_pure_loss = pure_dp_renyi(pure_epsilon(event), orders)
+            return np.minimum(response_rdp(event, orders), by_pure_loss)
         case ExponentialArgmax(scale=scale):
             # Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
-            return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
+            by_range = orders / (2 * scale**2)
+            return np.minimum(pure_dp_renyi(2 / scale, orders), by_range)
         case NoisyArgmaxLaplace(scale=scale) | PermuteAndFlipArgmax(scale=scale):
             return pure_dp_renyi(2 / scale, orders)
         case PublicationTest():
@@ -300,34 +316,44 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return _gaussian_rdp(sigma, 1, orders)
         case NoisySumGaussian() | CappedArgmaxGaussian() | NoisyArgmaxGaussian() | NoisyBallot():
-            return _gaussian_rdp(event.sigma, _moved(event), orders)
+            return _gaussian_rdp(event.sigma, _squared_distance(event), orders)
         case _:
             assert_never(event)
 
 
-def _moved(event: _IntegerGaussian) -> int:
+def _squared_distance(event: _IntegerGaussian) -> int:
     """Return the squared distance that one replaced ballot moves the integers of `event`, over all its queries."""
-    if isinstance(event, NoisySumGaussian):
-        return (2 if event.nonnegative else 4) * event.norm_squared
-    return 2 * event.cap if isinstance(event, CappedArgmaxGaussian) else 2
+    match event:
+        case NoisySumGaussian(norm_squared=norm_squared, nonnegative=True):
+            return 2 * norm_squared
+        case NoisySumGaussian(norm_squared=norm_squared):
+            return 4 * norm_squared
+        case CappedArgmaxGaussian(cap=cap):
+            return 2 * cap
+        case _:
+            return 2
 
 
-def _moved_if_added(event: _IntegerGaussian) -> int:
+def _squared_distance_if_added(event: _IntegerGaussian) -> int:
     """Return the same for one ballot that is added or removed."""
-    return event.norm_squared if isinstance(event, NoisySumGaussian) else _moved(event) // 2
+    if isinstance(event, NoisySumGaussian):
+        return event.norm_squared
+    return _squared_distance(event) // 2
 
 
 def _rdp_if_added(event: _OfBallots, orders: FloatArray) -> FloatArray:
     """Return the Rényi cost of one added or removed ballot, on each query an abstention or a single changed count."""
-    changed = _moved_if_added(event)
-    closed = _gaussian_rdp(event.sigma, changed, orders)
+    # orders, returned: (orders,)
+    changed = _squared_distance_if_added(event)
+    in_closed_form = _gaussian_rdp(event.sigma, changed, orders)
     if isinstance(event, NoisySumGaussian):
-        return closed
-    searched = _at_each(orders, partial(_gaussian_single, event.sigma))
-    return np.minimum(closed, changed * searched)
+        return in_closed_form
+    by_search = [_gaussian_single(event.sigma, order) for order in orders.tolist()]
+    return np.minimum(in_closed_form, changed * np.array(by_search))
 
 
 def _pure_loss(event: Single) -> float:
+    """Return the ε of one release at δ = 0."""
     if isinstance(event, PureArgmax):
         return 2 / event.scale
     if isinstance(event, _PureResponse):
@@ -345,6 +371,7 @@ _gaussian_single = lru_cache(maxsize=2**14)(argmax_bound.gaussian_single_change)
 
 @lru_cache(maxsize=2**14)
 def _rdp_by_search(event: Single, order: float) -> float:
+    """Return a bound on the Rényi divergence of one release by the search over its three outcomes, or ∞."""
     match event:
         case NoisyArgmaxLaplace(scale=scale):
             return _laplace_argmax(scale, order)
@@ -352,16 +379,22 @@ def _rdp_by_search(event: Single, order: float) -> float:
             return _gaussian_argmax(sigma, order)
         case CappedArgmaxGaussian(sigma=sigma, cap=cap):
             # Of the votes of both ballots, two make a swap and one makes a single change.
-            return cap * max(_gaussian_argmax(sigma, order), 2 * _gaussian_single(sigma, order))
+            swap = _gaussian_argmax(sigma, order)
+            single = _gaussian_single(sigma, order)
+            return cap * max(swap, 2 * single)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
-            (surcharge,) = composition.renyi_surcharge(
-                composition.log_distance(event), np.array([order])
-            )
-            return _rdp_by_search(whole, order) + float(surcharge)
+            distance = composition.log_distance(event)
+            surcharge = composition.renyi_surcharge(distance, np.array([order]))
+            return _rdp_by_search(whole, order) + float(surcharge[0])
         case _:
             return np.inf
+
+
+def _by_renyi(event: Event, delta: float) -> _Candidate:
+    value, order = rdp(event).to_epsilon(delta)
+    return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
 
 
 def _by_three_outcomes(
@@ -369,32 +402,32 @@ def _by_three_outcomes(
     releases: list[Releases],
     delta: float,
 ) -> Iterator[_Candidate]:
-    if any(isinstance(kind, _Searched) for kind, _ in releases):
-        value, order = search_epsilon(
-            lambda orders: rdp_of_three_outcomes(event, orders).values, delta
-        )
-        yield (
-            value,
-            "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12",
-            order,
-        )
+    """Yield the bound that the three outcomes of a moved ballot give, if any release has them."""
+    if not any(isinstance(kind, _Searched) for kind, _ in releases):
+        return
+
+    def cost(orders: FloatArray) -> FloatArray:
+        return rdp_of_three_outcomes(event, orders).values
+
+    value, order = search_epsilon(cost, delta)
+    method = "Rényi divergence of three outcomes, conversion of CKS 2020 Proposition 12"
+    yield value, method, order
 
 
 def _by_rounded_noise(
     releases: list[Releases],
     delta: float,
-    moved: Callable[[_IntegerGaussian], int],
+    squared_distance: Callable[[_IntegerGaussian], int],
 ) -> Iterator[_Candidate]:
     """Yield the bound that applies where all noise is discrete Gaussian noise on sums of ballots."""
-    kinds = [(kind.without_shares(), times) for kind, times in releases]
-    shifts = [
-        (kind.sigma, times * moved(kind))
-        for kind, times in kinds
-        if isinstance(kind, _IntegerGaussian)
-    ]
-    if len(shifts) == len(releases):
-        value = composition.shifted_gaussian_composition(shifts, delta)
-        yield value, "Gaussian differential privacy of discrete Gaussian noise", None
+    shifts = list[tuple[float, int]]()
+    for release, times in releases:
+        kind = release.without_shares()
+        if not isinstance(kind, _IntegerGaussian):
+            return
+        shifts.append((kind.sigma, times * squared_distance(kind)))
+    value = composition.shifted_gaussian_composition(shifts, delta)
+    yield value, "Gaussian differential privacy of discrete Gaussian noise", None
 
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> Iterator[_Candidate]:
@@ -402,15 +435,14 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> Iterator[_C
     kind, *others = {kind.without_shares() for kind, _ in releases}
     if others:
         return
+
     count = sum(times for _, times in releases)
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
-        yield (
-            composition.gaussian_composition(kind.sigma, count, delta),
-            "exact composition of discrete Gaussian noise",
-            None,
-        )
+        value = composition.gaussian_composition(kind.sigma, count, delta)
+        yield value, "exact composition of discrete Gaussian noise", None
     if isinstance(kind, _PureResponse):
-        yield response_composition(kind, count, delta), "exact composition of local responses", None
+        value = response_composition(kind, count, delta)
+        yield value, "exact composition of local responses", None
     if isinstance(kind, PureArgmax | _PureResponse):
         value = composition.pure_dp_composition(_pure_loss(kind), count, delta)
         yield value, "optimal composition of pure differential privacy (KOV 2015 Theorem 3.3)", None

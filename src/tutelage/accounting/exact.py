@@ -20,7 +20,7 @@ import numpy as np
 from scipy import special
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
+from tutelage._internal.typing import FloatArray, IntArray, Mask, NeverPickled
 from tutelage._internal.validation import MOST_VOTES
 from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp
@@ -54,25 +54,30 @@ def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
 
     Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
+    # orders: (orders,); returned: (queries, sources, orders)
     sources = laws.possible.shape[1]
     step = max(1, _NUMBERS_AT_ONCE * sources // max(1, laws.log_ratio.size))
     parts = [laws.from_sources(slice(start, start + step)) for start in range(0, sources, step)]
     any_in_doubt = any(_in_doubt(part).any() for part in parts)
-    return np.hstack([_worst_of(part, orders, any_in_doubt=any_in_doubt) for part in parts])
+    worst = [_worst_of(part, orders, any_in_doubt=any_in_doubt) for part in parts]
+    return np.hstack(worst)
 
 
 def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> FloatArray:
+    """Return the largest divergence of the moves from these sources."""
+    # log_mass, away: (queries, sources, targets, outcomes); reachable, there, back: (queries, sources, targets);
+    # returned: (queries, sources, orders)
     log_mass, away, reachable = _away_from_zero(laws, any_in_doubt=any_in_doubt)
     forward = _Terms.of(log_mass, away)
     backward = _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
-    aside = (
-        None if laws.remainder is None else (laws.remainder.log_mass, *laws.remainder.log_ratios())
-    )
+    aside: tuple[FloatArray, ...] = ()
+    if laws.remainder is not None:
+        aside = laws.remainder.log_mass, *laws.remainder.log_ratios()
     for column, order in enumerate(orders.tolist()):
         there = forward.log_moment(order)
         back = backward.log_moment(order)
-        if aside is not None:
+        if aside:
             from_here, to_here = _remainders(*aside, order)
             there = _add_in_logs(there, from_here)
             back = _add_in_logs(back, to_here)
@@ -81,17 +86,19 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
     return worst
 
 
-def _in_doubt(laws: MoveLaws) -> np.ndarray:
+def _in_doubt(laws: MoveLaws) -> Mask:
     """Return which log ratios may lie on the other side of 0."""
+    # furthest, returned: (queries, sources, targets, outcomes)
     furthest = laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)
     reachable = np.isfinite(furthest).all(axis=-1, keepdims=True)
-    return (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & reachable
+    hides_sign = (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT)
+    return hides_sign & reachable
 
 
-def _away_from_zero(
-    laws: MoveLaws, *, any_in_doubt: bool
-) -> tuple[FloatArray, FloatArray, np.ndarray]:
+def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, FloatArray, Mask]:
     """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
+    # log_mass, away: (queries, sources, targets, outcomes), twice as many outcomes where signs are in doubt;
+    # reachable: (queries, sources, targets)
     slack = np.copysign(_WIDER * laws.slack, laws.log_ratio)
     away = laws.log_ratio + slack
     log_mass = laws.log_mass
@@ -101,8 +108,9 @@ def _away_from_zero(
         in_doubt = _in_doubt(laws)
         other_end = np.subtract(laws.log_ratio, slack, out=np.zeros_like(slack), where=in_doubt)
         away = np.concatenate([away, other_end], axis=-1)
-        both = np.broadcast_to(log_mass, slack.shape)
-        log_mass = np.concatenate([both, np.where(in_doubt, both, -np.inf)], axis=-1)
+        log_mass = np.broadcast_to(log_mass, slack.shape)
+        log_mass_of_other_end = np.where(in_doubt, log_mass, -np.inf)
+        log_mass = np.concatenate([log_mass, log_mass_of_other_end], axis=-1)
     return log_mass, away, reachable
 
 
@@ -118,10 +126,11 @@ class _Terms(NamedTuple):
 
     @classmethod
     def of(cls, log_mass: FloatArray, log_ratio: FloatArray) -> "_Terms":
+        # log_mass, log_ratio: (queries, sources, targets, outcomes)
         linear = np.expm1(np.minimum(log_ratio, _LARGEST_EXPONENT))
         return cls(
-            log_mass,
-            log_ratio,
+            log_mass=log_mass,
+            log_ratio=log_ratio,
             mass=np.exp(np.maximum(log_mass, _LEAST_LOG_MASS)),
             linear=linear,
             rounding=4 * _EPS * np.abs(linear),
@@ -130,6 +139,7 @@ class _Terms(NamedTuple):
 
     def log_moment(self, order: float) -> FloatArray:
         """Return log(1 + Σ_j mass_j φ(log_ratio_j)), an upper bound on log E[ratio^order]."""
+        # exponents, terms, huge: (queries, sources, targets, outcomes); returned: (queries, sources, targets)
         exponents = order * self.log_ratio
         linear = self.linear
         rounding = self.rounding
@@ -139,29 +149,38 @@ class _Terms(NamedTuple):
             exponents[huge] = 0
             linear = np.where(huge, 0, linear)
             rounding = np.where(huge, 0, rounding)
+
         terms = np.expm1(exponents, out=exponents)
         terms -= order * linear
         np.maximum(terms, 0, out=terms)
         terms += order * rounding
         terms *= self.mass
         total = np.log1p(terms.sum(axis=-1) * _UPWARD)
-        if huge is not None:  # φ(t) ≤ e^{λt} for t ≥ 0
-            upward = 1 + _EXPONENT_ROUNDING
-            in_logs = np.where(
-                huge,
-                self.log_mass / upward + order * upward * self.log_ratio,
-                -np.inf,
-            )
-            total = _add_in_logs(total, log_sum_exp(in_logs, axis=-1))
-        return total
+        if huge is None:
+            return total
+
+        # φ(t) ≤ e^{λt} for t ≥ 0
+        upward = 1 + _EXPONENT_ROUNDING
+        in_logs = np.where(
+            huge,
+            self.log_mass / upward + order * upward * self.log_ratio,
+            -np.inf,
+        )
+        return _add_in_logs(total, log_sum_exp(in_logs, axis=-1))
 
 
-def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
-    """Return log(e^one + e^other), rounded upward; exact digits are kept where `other` is far below."""
-    share = log_other - log_one
-    below_one = np.exp(np.minimum(share, 0))
-    grown = np.where(share < 0, log_one + np.log1p(below_one), np.logaddexp(log_one, log_other))
-    return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * below_one
+def _add_in_logs(log_sum: FloatArray, log_term: FloatArray) -> FloatArray:
+    """Return log(e^sum + e^term), rounded upward; exact digits are kept where the term is far below."""
+    # log_sum: (queries, sources, targets); log_term: the same, or (queries, 1, 1)
+    log_share = log_term - log_sum
+    share = np.exp(np.minimum(log_share, 0))
+    total = np.where(
+        log_share < 0,
+        log_sum + np.log1p(share),
+        np.logaddexp(log_sum, log_term),
+    )
+    rounding = np.where(log_share > -40, 1e-11 * (1 + np.abs(total)), 0)
+    return total + rounding * share
 
 
 def _remainders(
@@ -171,11 +190,12 @@ def _remainders(
     order: float,
 ) -> Iterator[FloatArray]:
     """Yield upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
+    # mass, more, less: (queries, values); each yielded: (queries, 1, 1)
     # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
     here = np.logaddexp(order * more, np.log(order - 1))
     there = np.logaddexp((1 - order) * less, np.log(order - 1) + more)
-    for sums in (here, there):
-        yield log_sum_exp(mass + sums, axis=1)[:, None, None]
+    for log_moment in (here, there):
+        yield log_sum_exp(mass + log_moment, axis=1)[:, None, None]
 
 
 _NUMBERS_KEPT = 3 * 2**24  # laws kept between calls: 384 MiB; beyond it they are computed again
@@ -204,26 +224,24 @@ class ExactCosts(NeverPickled):
         *,
         progress: bool = False,
     ) -> None:
-        offsets = None if offsets is None else np.asarray(offsets, dtype=np.float64)
-        event = _fitting(event, votes, offsets)
-        self._event = event
+        # votes, offsets, needed: (queries, classes); entering: (queries,); rows: (distinct, 1 + 2·classes)
+        if offsets is not None:
+            offsets = np.asarray(offsets, dtype=np.float64)
+        self._event = event = _require_fit(event, votes, offsets)
         self._progress = progress
         counts = votes.counts
         entering = counts.sum(axis=1) < votes.n_teachers
         needed = np.zeros(counts.shape, dtype=np.int64)
         # Votes that each class needs for the check to pass without noise.
         if isinstance(event, Check):
-            needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(
-                np.int64
-            )
+            shift = 0 if offsets is None else offsets
+            needed += np.ceil(event.threshold + shift).astype(np.int64)
         # Class order plays no part: more rows are equal.
         if isinstance(event, ExponentialArgmax | PermuteAndFlipArgmax):
             counts = np.sort(counts, axis=1)
-        rows, self._inverse = np.unique(
-            np.column_stack([entering, counts, needed]),
-            axis=0,
-            return_inverse=True,
-        )
+
+        queries = np.column_stack([entering, counts, needed])
+        rows, self._inverse = np.unique(queries, axis=0, return_inverse=True)
         self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
         self._entering = rows[:, 0].astype(bool)
         self._known, self._needed = np.split(rows[:, 1:], 2, axis=1)
@@ -239,10 +257,11 @@ class ExactCosts(NeverPickled):
         """Return about the total, from every eighth chunk of alike histograms: to find an order, never a cost."""
         if len(self._chunks) < 2 * _SAMPLED_CHUNKS:
             return self.total(orders)
-        some = slice(_SAMPLED_CHUNKS // 2, None, _SAMPLED_CHUNKS)
-        rows = np.concatenate([rows for rows, _ in self._chunks[some]])
+
+        every_eighth = slice(_SAMPLED_CHUNKS // 2, None, _SAMPLED_CHUNKS)
+        rows = np.concatenate([rows for rows, _ in self._chunks[every_eighth]])
         times = self._multiplicity[rows]
-        sampled = times @ self._costs(orders, some)[rows]
+        sampled = times @ self._costs(orders, every_eighth)[rows]
         return sampled * (self._multiplicity.sum() / times.sum())
 
     def per_query(self, orders: FloatArray) -> FloatArray:
@@ -252,25 +271,28 @@ class ExactCosts(NeverPickled):
     def _costs(self, orders: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Return the costs of the distinct histograms, or of those in some chunks, shape (distinct, orders)."""
         limit = rdp(self._event, orders).values
-        out = np.full((len(self._known), len(orders)), np.inf)
+        costs = np.full((len(self._known), len(orders)), np.inf)
         numbers = range(len(self._chunks))[some]
         work = sum(len(rows) * kept**3 for rows, kept in self._chunks[some]) * len(orders)
 
         def evaluate(number: int) -> None:
             rows, _ = self._chunks[number]
-            out[rows] = worst_divergences(self._law(number), orders).max(axis=1)
+            costs[rows] = worst_divergences(self._law(number), orders).max(axis=1)
 
         pool = ThreadPoolExecutor(os.cpu_count())
         try:
             done = pool.map(evaluate, numbers)
-            shown = self._progress and work > _LONG_WORK
-            for _ in progress_bar(done, "exact cost", len(numbers), shown=shown):
+            is_long = work > _LONG_WORK
+            for _ in progress_bar(
+                done, "exact cost", len(numbers), shown=self._progress and is_long
+            ):
                 pass
         finally:
             pool.shutdown(cancel_futures=True)  # on Ctrl-C, do not finish the rest first
-        return np.minimum(out, limit)
+        return np.minimum(costs, limit)
 
     def _law(self, number: int) -> MoveLaws:
+        """Return the laws of one chunk, kept for the next call while there is room."""
         if number in self._laws:
             return self._laws[number]
         rows, kept = self._chunks[number]
@@ -290,7 +312,7 @@ class ExactCosts(NeverPickled):
         return laws
 
 
-def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> _Known:
+def _require_fit(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> _Known:
     """Return the event, if its cost is known and it is about these votes."""
     # A subclass may release something else.
     if not isinstance(event, _Known) or type(event) not in get_args(_Known):
@@ -305,9 +327,9 @@ def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> 
         raise InvalidDataError(
             "`offsets` belong to an InteractiveCheck, and it needs them. Pass them with it only."
         )
-    if offsets is not None and (
-        offsets.shape != votes.counts.shape or not np.all(np.abs(offsets) <= MOST_VOTES)
-    ):
+    if offsets is None:
+        return event
+    if offsets.shape != votes.counts.shape or not np.all(np.abs(offsets) <= MOST_VOTES):
         raise InvalidDataError(
             f"`offsets` must be finite votes in the shape of the votes, {votes.counts.shape}. Got {offsets.shape}."
         )
@@ -316,6 +338,7 @@ def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> 
 
 def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
     """Return rows worked on together, and the number of classes kept apart; rows not to be followed are in none."""
+    # known, needed: (distinct, classes); kept, spread, width: (distinct,)
     reach = 0.0
     if isinstance(event, NoisyArgmaxGaussian | Check):
         too_little = event.sigma < _LEAST_SIGMA
@@ -324,42 +347,52 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
         too_little = event.scale < _LEAST_SCALE
     if too_little:
         return []
+
     kept = np.full(len(known), known.shape[1])
     spread = np.ptp(known, axis=1)
-    tabulated = isinstance(event, _Tabulated)
-    if tabulated:
+    if isinstance(event, _Tabulated):
         law = _noise_of(event)
         kept = _number_kept(event, known, kept)
         width = (law.below + law.above + spread) + reach
     else:
         width = 2.0 * np.abs(known - needed).max(axis=1) + reach
-    chunks: list[tuple[IntArray, int]] = []
+
+    chunks = list[tuple[IntArray, int]]()
     for number in np.unique(kept).tolist():
-        rows = np.flatnonzero((kept == number) & (width * (number + 1) <= _MOST_NUMBERS))
+        can_be_followed = width * (number + 1) <= _MOST_NUMBERS
+        rows = np.flatnonzero((kept == number) & can_be_followed)
         rows = rows[np.argsort(spread[rows], kind="stable")]
-        values = int(np.median(width[rows])) if tabulated and rows.size else 1
+        values = 1
+        if isinstance(event, _Tabulated) and rows.size:
+            values = int(np.median(width[rows]))
         step = max(1, _NUMBERS_AT_ONCE // (number * max(values, (number + 1) ** 2)))
-        chunks += [(rows[start : start + step], number) for start in range(0, len(rows), step)]
+        for start in range(0, len(rows), step):
+            chunks.append((rows[start : start + step], number))
     return chunks
 
 
 def _number_kept(event: _Tabulated, known: IntArray, kept: IntArray) -> IntArray:
     """Return how many classes to keep apart: enough that the others hardly ever win; only tightness rests on it."""
+    # known, behind: (distinct, classes); kept, second, others: (distinct,)
     classes = known.shape[1]
     if classes <= _ALL_KEPT:
         return kept
+
     behind = known.max(axis=1, keepdims=True) - known
     behind.sort(axis=1)
     second = _log_chance(event, behind[:, 1])
     for number in (64, 32, 16, 8, 4, 2):
-        if number < classes:
-            others = _log_chance(event, behind[:, number]) + log(classes - number)
-            kept[(others < log(_FAR_MASS)) | (others < second + log(_FAR_SHARE))] = number
+        if number >= classes:
+            continue
+        others = _log_chance(event, behind[:, number]) + log(classes - number)
+        is_far = (others < log(_FAR_MASS)) | (others < second + log(_FAR_SHARE))
+        kept[is_far] = number
     return kept
 
 
 def _log_chance(event: _Tabulated, gap: IntArray) -> FloatArray:
     """Return an approximate log probability that a class with this many votes less is reported."""
+    # gap, returned: (distinct,)
     if isinstance(event, NoisyArgmaxLaplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
     return special.log_ndtr(-gap / (2**0.5 * event.sigma))
@@ -374,10 +407,12 @@ def _noise_of(event: _Tabulated) -> NoiseLaw:
 def _law_of(
     event: _Known,
     counts: IntArray,
-    entering: np.ndarray,
+    entering: Mask,
     needed: IntArray,
     kept: int,
 ) -> MoveLaws:
+    """Return the laws of a chunk of distinct histograms."""
+    # counts, needed: (chunk, classes); entering: (chunk,)
     match event:
         case ExponentialArgmax(scale=scale):
             return outcome_probabilities.exponential_mechanism(counts, entering, scale)

@@ -74,22 +74,25 @@ class _Filter(ABC):
         """Return a larger budget, in the same grains, which may be chosen in view of all answers so far."""
 
     def _check(self) -> None:
-        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", _require_epsilon(self.epsilon))
         object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
 
     def as_dict(self) -> Entries:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
-        kind = (
-            {"order": self.order}
-            if isinstance(self, RenyiFilter)
-            else {"accounting": self.accounting.value}
-        )
-        return {"epsilon": self.epsilon, "delta": self.delta, **kind, "capacity": self.capacity}
+        entries: Entries = {"epsilon": self.epsilon, "delta": self.delta}
+        if isinstance(self, RenyiFilter):
+            entries["order"] = self.order
+        else:
+            entries["accounting"] = self.accounting.value
+        entries["capacity"] = self.capacity
+        return entries
 
     def fitting(self, event: Event, spent: int) -> int:
         """Return how many more times `event` fits after `spent` grains."""
         cost = self.cost(event)
-        return max(0, self.capacity - spent) // cost if cost else _MANY
+        if not cost:
+            return _MANY
+        return max(0, self.capacity - spent) // cost
 
     def share(self, grains: int) -> float:
         """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
@@ -130,24 +133,30 @@ class RenyiFilter(_Filter):
     @classmethod
     def suited_to(cls, epsilon: float, delta: float, event: Event | None = None) -> Self:
         """Return the budget at the order that holds the most of `event`, or of Gaussian noise where none is named."""
-        epsilon = _epsilon(epsilon)
+        epsilon = _require_epsilon(epsilon)
         delta = probability(delta, "delta", "the budget")
         # Gaussian noise costs in proportion to the order, whatever its σ.
-        best = float(_ORDERS[np.argmax((epsilon - _of_conversion(_ORDERS, delta)) / _ORDERS)])
-        if event is not None:
-            orders = np.append(_SEARCHED, best)
-            costs = data_independent.rdp_of_three_outcomes(event, orders).values
-            best = float(orders[np.argmax((epsilon - _of_conversion(orders, delta)) / costs)])
+        room = epsilon - _conversion_terms(_ORDERS, delta)
+        best = float(_ORDERS[np.argmax(room / _ORDERS)])
+        if event is None:
+            return cls(epsilon, delta, best)
+
+        orders = np.append(_SEARCHED, best)
+        costs = data_independent.rdp_of_three_outcomes(event, orders).values
+        room = epsilon - _conversion_terms(orders, delta)
+        best = float(orders[np.argmax(room / costs)])
         return cls(epsilon, delta, best)
 
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-        order = search_epsilon(
-            lambda at: data_independent.rdp_of_three_outcomes(event, at).values, delta
-        ).order
+
+        def total(orders: FloatArray) -> FloatArray:
+            return data_independent.rdp_of_three_outcomes(event, orders).values
+
+        order = search_epsilon(total, delta).order
         bare = cls(_MOST_EPSILON, delta, order)
-        epsilon = bare.cost(event) * GRAIN * _UPWARD + _of_conversion_at(order, delta)
+        epsilon = bare.cost(event) * GRAIN * _UPWARD + _conversion_term(order, delta)
         return cls(max(epsilon, 0.0) * _UPWARD + 2 * GRAIN, delta, order)
 
     @property
@@ -161,7 +170,7 @@ class RenyiFilter(_Filter):
 
     def larger_budget(self, epsilon: float) -> "RenyiFilter":
         """Return a larger budget at the same order and δ."""
-        return replace(self, epsilon=_more(epsilon, self.epsilon))
+        return replace(self, epsilon=_require_more(epsilon, self.epsilon))
 
 
 @final
@@ -186,12 +195,9 @@ class GaussianFilter(_Filter):
     def __post_init__(self) -> None:
         self._check()
         if self.first is not None:
-            object.__setattr__(self, "first", _epsilon(self.first))
-        object.__setattr__(
-            self,
-            "mu_squared",
-            _most_mu_squared(self.epsilon, self.delta, self.first),
-        )
+            object.__setattr__(self, "first", _require_epsilon(self.first))
+        mu_squared = _most_mu_squared(self.epsilon, self.delta, self.first)
+        object.__setattr__(self, "mu_squared", mu_squared)
         if not self.mu_squared:
             raise InvalidParameterError(
                 "the budget.epsilon",
@@ -203,12 +209,16 @@ class GaussianFilter(_Filter):
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-        least = epsilon_of_shifts(_payable(data_independent.mu_squared(event), event), delta)
+        mu_squared = _require_payable(data_independent.mu_squared(event), event)
+        least = epsilon_of_shifts(mu_squared, delta)
+        if not isfinite(least):
+            least = 0.0
         more = 1e-9
-        least = least if isfinite(least) else 0.0
-        while (found := cls(least * (1 + more) + more, delta)).cost(event) > found.capacity:
+        limit = cls(least * (1 + more) + more, delta)
+        while limit.cost(event) > limit.capacity:
             more *= 4
-        return found
+            limit = cls(least * (1 + more) + more, delta)
+        return limit
 
     def larger_budget(self, epsilon: float) -> "GaussianFilter":
         """Return a larger budget; the first time, its δ is twice as large."""
@@ -219,7 +229,7 @@ class GaussianFilter(_Filter):
             delta /= 2
         order, added = _after_raise(first, delta)
         least = max(self.epsilon, order * self.mu_squared / 2 + added)
-        return GaussianFilter(_more(epsilon, least), 2 * delta, first)
+        return GaussianFilter(_require_more(epsilon, least), 2 * delta, first)
 
     @property
     def capacity(self) -> int:
@@ -232,9 +242,8 @@ class GaussianFilter(_Filter):
         return sum(times * self._grains(kind) for kind, times in event.flatten())
 
     def _grains(self, event: Event) -> int:
-        return ceil(
-            _payable(data_independent.mu_squared(event), event) * _UPWARD / _GRAIN_OF_MU_SQUARED
-        )
+        mu_squared = _require_payable(data_independent.mu_squared(event), event)
+        return ceil(mu_squared * _UPWARD / _GRAIN_OF_MU_SQUARED)
 
 
 Filter = RenyiFilter | GaussianFilter
@@ -245,14 +254,16 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
 
     `limit` is the budget as it was before the first release. Proof: docs/proofs/ledger.md.
     """
-    if not +released:
+    # orders, above, costs, logs: (orders of the odometer,)
+    happened = +released
+    if not happened:
         return 0.0
     orders = _orders_of_odometer(limit.epsilon, limit.delta)
     delta = limit.delta / len(_SHARES)
-    costs = data_independent.rdp_of_three_outcomes(event_of(+released), orders).values * _UPWARD
+    costs = data_independent.rdp_of_three_outcomes(event_of(happened), orders).values * _UPWARD
     above = orders - 1
 
-    def martingales(loss: float) -> tuple[float, float]:
+    def martingale(loss: float) -> tuple[float, float]:
         """Return log(δ M) at a privacy loss, and its slope there."""
         logs = log(delta) + above * (loss - costs)
         total = float(np.logaddexp.reduce(logs))
@@ -263,21 +274,26 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
     high = float(np.min(costs - log(delta) / above))
     while high - low > _UPWARD - 1 + 1e-12 * abs(high):
         middle = (low + high) / 2
-        total, slope = martingales(middle)
+        total, slope = martingale(middle)
         if total + np.log1p(slope) <= 0:
             low = middle
         else:
             high = middle
-    found = low + float(np.log1p(-np.exp(martingales(low)[0]))) + (high - low)
-    return max(0.0, found) * (1 + 1e-9) + 1e-9
+    total, _ = martingale(low)
+    epsilon = low + float(np.log1p(-np.exp(total))) + (high - low)
+    return max(0.0, epsilon) * (1 + 1e-9) + 1e-9
 
 
 @lru_cache(maxsize=256)
 def _orders_of_odometer(epsilon: float, delta: float) -> FloatArray:
     """Return its orders, each the best for Gaussian noise that spends one of the shares."""
-    conversion = _of_conversion(_ORDERS, delta / len(_SHARES))
+    conversion = _conversion_terms(_ORDERS, delta / len(_SHARES))
     whole = most_shifts(epsilon, delta) / 2
-    return np.array([_ORDERS[np.argmin(share * whole * _ORDERS + conversion)] for share in _SHARES])
+    best = list[float]()
+    for share in _SHARES:
+        costs = share * whole * _ORDERS
+        best.append(_ORDERS[np.argmin(costs + conversion)])
+    return np.array(best)
 
 
 def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
@@ -289,9 +305,9 @@ def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
 
 def holding(event: Event, delta: float, accounting: Accounting) -> Filter:
     """Return the smallest limit in which everything of an event fits."""
-    return (GaussianFilter if accounting is Accounting.GAUSSIAN else RenyiFilter).holding(
-        event, delta
-    )
+    if accounting is Accounting.GAUSSIAN:
+        return GaussianFilter.holding(event, delta)
+    return RenyiFilter.holding(event, delta)
 
 
 def filter_of(record: Entries) -> Filter:
@@ -316,18 +332,21 @@ def accounting_of(value: object) -> Accounting:
     )
 
 
-def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
+def _conversion_terms(orders: FloatArray, delta: float) -> FloatArray:
     """Return what the conversion to (ε, δ) adds at each order (CKS 2020, Proposition 12)."""
+    # orders, returned: (orders,)
     return RenyiCurve(orders, np.zeros(len(orders))).at(delta)
 
 
-def _of_conversion_at(order: float, delta: float) -> float:
-    return float(_of_conversion(np.array([order]), delta)[0])
+def _conversion_term(order: float, delta: float) -> float:
+    """Return what the conversion to (ε, δ) adds at one order."""
+    terms = _conversion_terms(np.array([order]), delta)
+    return float(terms[0])
 
 
 @lru_cache(maxsize=256)
 def _capacity(epsilon: float, delta: float, order: float) -> int:
-    room = epsilon - _of_conversion_at(order, delta)
+    room = epsilon - _conversion_term(order, delta)
     return floor(room / _UPWARD / GRAIN)
 
 
@@ -344,28 +363,29 @@ def _after_raise(first: float, delta: float) -> tuple[float, float]:
     """Return the order at which a Gaussian budget is kept once it is raised, and what the conversion adds to ε."""
     # Twice: there is room after it is raised.
     order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order
-    return order, _of_conversion_at(order, delta)
+    return order, _conversion_term(order, delta)
 
 
-def _more(epsilon: object, least: float) -> float:
+def _require_more(epsilon: object, least: float) -> float:
     """Return the ε of a budget that is raised, if it is more than the present one holds."""
-    found = _epsilon(epsilon)
-    if found <= least * (1 + 1e-9):  # so that it holds more after all rounding
+    larger = _require_epsilon(epsilon)
+    if larger <= least * (1 + 1e-9):  # so that it holds more after all rounding
         raise InvalidParameterError(
             "a raised budget.epsilon",
             f"be above {round_up(least)}; a budget is never lowered",
-            f"{found:g}",
+            f"{larger:g}",
         )
-    return found
+    return larger
 
 
 @lru_cache(maxsize=4096)
 def _grains(event: Event, order: float) -> int:
-    cost = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
-    return ceil(_payable(cost, event) * _UPWARD / GRAIN)
+    curve = data_independent.rdp_of_three_outcomes(event, np.array([order]))
+    cost = float(curve.values[0])
+    return ceil(_require_payable(cost, event) * _UPWARD / GRAIN)
 
 
-def _payable(cost: float, event: Event) -> float:
+def _require_payable(cost: float, event: Event) -> float:
     if not isfinite(cost) or cost > _MOST_EPSILON:
         raise UnsupportedEventError(
             f"One {type(event).__name__} costs more than any budget allows. Take more noise."
@@ -373,11 +393,11 @@ def _payable(cost: float, event: Event) -> float:
     return cost
 
 
-def _epsilon(value: object) -> float:
+def _require_epsilon(value: object) -> float:
     """Return the ε of a budget, if it is one."""
-    found = positive(value, "epsilon", "the budget")
-    if found > _MOST_EPSILON:
+    epsilon = positive(value, "epsilon", "the budget")
+    if epsilon > _MOST_EPSILON:
         raise InvalidParameterError(
-            "the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{found:g}"
+            "the budget.epsilon", f"be at most {_MOST_EPSILON:g}", f"{epsilon:g}"
         )
-    return found
+    return epsilon

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from scipy import special
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import FloatArray, Mask
 from tutelage._internal.validation import noise_scale
 from tutelage.ballots import VoteHistogram
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
@@ -37,6 +37,7 @@ def log_moments(
     moments: FloatArray,
 ) -> FloatArray:
     """Return a bound on α(l), in nats, private, per query and moment: the smaller of Theorems 2 and 3."""
+    # log_q: (queries,), from here on (queries, 1); moments: (moments,); returned: (queries, moments)
     gamma = 1 / noise_scale(scale, "scale", "log_moments")
     log_q = log_q[:, None]
     independent = 2 * gamma**2 * moments * (moments + 1)  # Theorem 2, arXiv:1610.05755v4
@@ -44,13 +45,20 @@ def log_moments(
     valid = log_q < -np.logaddexp(0, 2 * gamma)
     safe = np.where(valid, log_q, -np.inf)
     # Theorem 3: log((1−q)((1−q)/(1−e^{2γ}q))^l + q e^{2γl}), in the log domain so that q may underflow.
-    kept = (moments + 1) * np.log1p(-np.exp(safe)) - moments * np.log1p(-np.exp(safe + 2 * gamma))
-    dependent = np.logaddexp(kept, safe + 2 * gamma * moments)
-    return np.where(valid, np.clip(dependent, 0, independent), independent)
+    log_same = (moments + 1) * np.log1p(-np.exp(safe))
+    log_same = log_same - moments * np.log1p(-np.exp(safe + 2 * gamma))
+    log_another = safe + 2 * gamma * moments
+    dependent = np.logaddexp(log_same, log_another)
+    return np.where(
+        valid,
+        np.clip(dependent, 0, independent),
+        independent,
+    )
 
 
 def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return log q per query, private, by Lemma 4 for continuous Laplace noise: q ≤ Σ_j (2 + γΔ_j)/(4 e^{γΔ_j})."""
+    # behind, scaled, log_each: (queries, classes − 1); returned: (queries,)
     behind, _ = gaps(votes)
     scaled = behind / noise_scale(scale, "scale", "log_q_laplace")
     log_each = np.log((2 + scaled) / 4) - scaled
@@ -59,6 +67,7 @@ def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
 
 def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
+    # behind, wins_ties, needed, log_tail: (queries, classes − 1); returned: (queries,)
     behind, wins_ties = gaps(votes)
     # Z_j − Z_{j*} must reach this for class j to be reported.
     needed = np.where(wins_ties, behind, behind + 1)
@@ -68,23 +77,27 @@ def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
 
 def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
     """Return the summed Rényi cost α(l)/l of all queries at l = 1..8 with continuous noise, in nats; private."""
+    # log_q: (queries,); total, returned: (moments,)
     log_q = log_q_laplace(votes, scale)
     total = np.zeros(len(MOMENTS_2017))
     step = max(1, _CHUNK_2017 // len(MOMENTS_2017))
     for start in range(0, len(log_q), step):
-        total += log_moments(log_q[start : start + step], scale, MOMENTS_2017).sum(axis=0)
+        chunk = log_q[start : start + step]
+        total += log_moments(chunk, scale, MOMENTS_2017).sum(axis=0)
     return total / MOMENTS_2017
 
 
-def gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
+def gaps(votes: VoteHistogram) -> tuple[FloatArray, Mask]:
     """Return n_{j*} − n_j for every other class j, and whether j wins a tie against the plurality j*."""
+    # counts, others: (queries, classes); winner: (queries, 1); returned: (queries, classes − 1) each
     counts = votes.counts.astype(np.float64)
     winner = counts.argmax(axis=1)[:, None]
     places = np.arange(votes.n_classes)
     others = places != winner
     shape = (votes.n_queries, votes.n_classes - 1)
     behind = counts.max(axis=1, keepdims=True) - counts
-    return behind[others].reshape(shape), (places < winner)[others].reshape(shape)
+    wins_ties = places < winner
+    return behind[others].reshape(shape), wins_ties[others].reshape(shape)
 
 
 def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
@@ -93,6 +106,7 @@ def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
     With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is
     a^d (d(1−a) + (1+a+2a²)/(1+a)) / (1+a)².
     """
+    # needed, returned: (…)
     a = np.exp(-1 / scale)
     rest = -np.expm1(-1 / scale)
     at_zero = (1 + a + 2 * a**2) / (1 + a)
@@ -105,6 +119,7 @@ def total_cost_2018(
     orders: FloatArray,
 ) -> FloatArray:
     """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private."""
+    # orders, total, returned: (orders,)
     step = max(1, _CHUNK_2018 // len(orders))
     rows = np.arange(votes.n_queries)
     total = np.zeros(len(orders))
@@ -123,17 +138,15 @@ def costs_2018(
     match event:
         case NoisyArgmaxLaplace(scale=scale):
             log_q = log_q_laplace(votes, scale)
-            return log_moments(log_q, scale, orders - 1) / (orders - 1)
+            moments = orders - 1
+            return log_moments(log_q, scale, moments) / moments
         case NoisyArgmaxGaussian(sigma=sigma):
             return answer_costs(log_q_gaussian(votes, sigma), sigma, orders)
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma
-            return check_costs(
-                special.log_ndtr(above),
-                special.log_ndtr(-above),
-                sigma,
-                orders,
-            )
+            log_passes = special.log_ndtr(above)
+            log_fails = special.log_ndtr(-above)
+            return check_costs(log_passes, log_fails, sigma, orders)
         case _:
             raise UnsupportedEventError(
                 f"Scalable PATE 2018 has no bound for the event {type(event).__name__}."
@@ -146,6 +159,8 @@ def answer_costs(
     orders: FloatArray,
 ) -> FloatArray:
     """Return the smaller of Theorem 6 and λ/σ² for each query and order, in nats; private."""
+    # log_q: (queries,), from here on (queries, 1) like all that depends on it alone; orders: (orders,);
+    # returned: (queries, orders)
     sigma = noise_scale(sigma, "sigma", "answer_costs")
     log_q = np.minimum(log_q, 0)[:, None]
     independent = orders / sigma**2
@@ -156,19 +171,25 @@ def answer_costs(
     epsilon_2 = mu_2 / sigma**2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Theorem 6's conditions: λ ≤ μ₁ and q̃ ≤ e^{(μ₂−1)ε₂} / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}.
-        most = (mu_2 - 1) * epsilon_2 - mu_2 * (
-            np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1))
-        )
-        valid = (orders <= mu_1) & (mu_2 > 1) & (log_q <= most) & (log_q + epsilon_2 < 0)
-        log_kept = np.log1p(-np.exp(log_q))
-        log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
+        log_base = np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1))
+        most = (mu_2 - 1) * epsilon_2 - mu_2 * log_base
+        valid = (orders <= mu_1) & (mu_2 > 1)
+        valid = valid & (log_q <= most) & (log_q + epsilon_2 < 0)
+
+        log_same = np.log1p(-np.exp(log_q))
+        log_a = log_same - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
         log_b = epsilon_1 - log_q / (mu_1 - 1)
         above = orders - 1
-        dependent = np.logaddexp(log_kept + above * log_a, log_q + above * log_b) / above
+        log_moment = np.logaddexp(log_same + above * log_a, log_q + above * log_b)
+        dependent = log_moment / above
         dependent += _ROUNDING * orders / above
-    dependent = np.where(np.isneginf(log_q), 0, dependent)
-    valid |= np.isneginf(log_q)
-    return np.where(valid, np.clip(dependent, 0, independent), independent)
+    is_certain = np.isneginf(log_q)
+    dependent = np.where(is_certain, 0, dependent)
+    return np.where(
+        valid | is_certain,
+        np.clip(dependent, 0, independent),
+        independent,
+    )
 
 
 def check_costs(
@@ -178,11 +199,15 @@ def check_costs(
     orders: FloatArray,
 ) -> FloatArray:
     """Return the cost of each confidence check: Theorem 6 with the less likely outcome as q, at most λ/2σ²."""
-    return answer_costs(np.minimum(log_passes, log_fails), sigma * 2**0.5, orders)
+    # log_passes, log_fails: (queries,); orders: (orders,); returned: (queries, orders)
+    log_q = np.minimum(log_passes, log_fails)
+    return answer_costs(log_q, sigma * 2**0.5, orders)
 
 
 def log_q_gaussian(votes: VoteHistogram, sigma: float) -> FloatArray:
     """Return log q per query, private, by Proposition 7 for continuous noise: q ≤ ½ Σ_j erfc(Δ_j/2σ)."""
+    # behind, scaled: (queries, classes − 1); returned: (queries,)
     behind, _ = gaps(votes)
     scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_gaussian"))
-    return np.minimum(cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1)), 0)
+    log_sum = cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1))
+    return np.minimum(log_sum, 0)

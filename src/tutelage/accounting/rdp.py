@@ -40,11 +40,8 @@ class RenyiCurve:
     def __post_init__(self) -> None:
         if self.orders.ndim != 1 or self.orders.shape != self.values.shape or not self.orders.size:
             raise InvalidParameterError("RenyiCurve.orders", "have as many entries as $values")
-        if not (
-            np.all(self.orders > 1)
-            and np.all(np.isfinite(self.orders))
-            and np.all(self.values >= 0)
-        ):
+        are_orders = np.all(self.orders > 1) and np.all(np.isfinite(self.orders))
+        if not are_orders or not np.all(self.values >= 0):
             raise InvalidParameterError(
                 "RenyiCurve.orders",
                 "be finite numbers above 1; $values must be at least 0, and not NaN",
@@ -59,7 +56,9 @@ class RenyiCurve:
 
     def at(self, delta: float, conversion: Conversion | None = None) -> FloatArray:
         """Return ε at δ by each order alone, shape (orders,); it may be negative, which counts as 0."""
-        return (conversion or cks2020)(self, delta)
+        if conversion is None:
+            return cks2020(self, delta)
+        return conversion(self, delta)
 
 
 class EpsilonAtOrder(NamedTuple):
@@ -79,17 +78,14 @@ def search_epsilon(
     Any order gives a valid ε, so a coarse search is never wrong, only wasteful; this one ends about 0.01 % above the
     best. `estimate` is a cheaper stand-in for `total` that says where to look.
     """
+    # offsets: (orders,), λ − 1 of each
     offsets = np.geomspace(*_SEARCHED, _COARSE)
     if estimate is None:
         return _narrow_in(total, delta, offsets, _FINE, _REFINEMENTS)
+
     near = _narrow_in(estimate, delta, offsets, _FINE, _REFINEMENTS).order - 1
-    return _narrow_in(
-        total,
-        delta,
-        near * np.geomspace(1 / _NEAR, _NEAR, _FEW),
-        _FEW - 1,
-        _REFINEMENTS - 1,
-    )
+    offsets = near * np.geomspace(1 / _NEAR, _NEAR, _FEW)
+    return _narrow_in(total, delta, offsets, _FEW - 1, _REFINEMENTS - 1)
 
 
 def _narrow_in(
@@ -101,35 +97,42 @@ def _narrow_in(
 ) -> EpsilonAtOrder:
     """Return the best of the orders 1 + offsets, moved on while the best is at an end, and of finer ones around it."""
 
+    # offsets: (orders,), λ − 1 of each
     def best_of(offsets: FloatArray) -> EpsilonAtOrder:
         return RenyiCurve(1 + offsets, total(1 + offsets)).to_epsilon(delta)
 
-    found = best_of(offsets)
+    best = best_of(offsets)
     span = offsets[-1] / offsets[0]
     ratio: float = offsets[1] / offsets[0]
     low = offsets[0]
     high = offsets[-1]
-    while found.order == 1 + low > 1 + _SEARCHED[0] or found.order == 1 + high < 1 + _SEARCHED[1]:
-        offsets = offsets * (span if found.order == 1 + high else 1 / span)
+    while True:
+        if best.order == 1 + high < 1 + _SEARCHED[1]:
+            offsets = offsets * span
+        elif best.order == 1 + low > 1 + _SEARCHED[0]:
+            offsets = offsets * (1 / span)
+        else:
+            break
         low = min(low, offsets[0])
         high = max(high, offsets[-1])
-        found = min(found, best_of(offsets))
+        best = min(best, best_of(offsets))
+
     for _ in range(refinements):
-        offset = found.order - 1
-        found = min(
-            found,
-            best_of(np.geomspace(offset / ratio, offset * ratio, fine + 2)[1:-1]),
-        )
+        offset = best.order - 1
+        around = np.geomspace(offset / ratio, offset * ratio, fine + 2)
+        best = min(best, best_of(around[1:-1]))
         ratio **= 2 / (fine + 1)
-    return found
+    return best
 
 
 def cks2020(curve: RenyiCurve, delta: float) -> FloatArray:
     """Return ε per order by Proposition 12 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4."""
+    # returned: (orders,)
     lam = curve.orders
     return curve.values + np.log1p(-1 / lam) - (np.log(delta) + np.log(lam)) / (lam - 1)
 
 
 def classic(curve: RenyiCurve, delta: float) -> FloatArray:
     """Return ε per order by Proposition 3 of Mironov 2017, arXiv:1702.07476v3: Theorem 1.2 of PATE 2017."""
+    # returned: (orders,)
     return curve.values - np.log(delta) / (curve.orders - 1)

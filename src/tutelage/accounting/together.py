@@ -5,11 +5,12 @@ from typing import final
 
 from tutelage._internal.forks import BriefLock
 from tutelage.accounting import data_independent
-from tutelage.events import Composed, Event, Repeated
+from tutelage.events import Event, event_of
+from tutelage.privacy import ROW
 
 
 @final
-class FitsWithoutLedger:
+class _FitsWithoutLedger:
     """Counts the fits without a ledger in this process; public."""
 
     def __init__(self) -> None:
@@ -18,26 +19,25 @@ class FitsWithoutLedger:
         self._units = set[str]()
         self._lock = BriefLock()
 
-    def count(self, one: Event, queries: int, unit: str) -> int:
+    def count(self, event: Event, queries: int, unit: str) -> int:
         """Count a fit before its labels are drawn, and return how many there were before.
 
-        `one` is the most that one query can be, of one teacher; `unit` is the unit that the fit protects.
+        `event` is the most that one query can be, of one teacher; `unit` is the unit that the fit protects.
         """
         with self._lock:
             self._fits += 1
-            self._queries[one] += queries
+            self._queries[event] += queries
             self._units.add(unit)
             return self._fits - 1
 
     def total(self, delta: float) -> tuple[str, float]:
         """Return the unit that all fits protect, and their worst-case ε together."""
         with self._lock:
-            event = Composed(
-                tuple(Repeated(one, queries) for one, queries in self._queries.items())
-            )
-            # Protection of all rows of an entity covers each row. The reverse does not hold.
-            unit = next(iter(self._units)) if len(self._units) == 1 else "row"
+            event = event_of(self._queries)
+            units = list(self._units)
+        # Protection of all rows of an entity covers each row. The reverse does not hold.
+        unit = units[0] if len(units) == 1 else ROW
         return unit, data_independent.epsilon(event, delta).epsilon
 
 
-WITHOUT_LEDGER = FitsWithoutLedger()
+WITHOUT_LEDGER = _FitsWithoutLedger()
