@@ -10,7 +10,7 @@ from tutelage.privacy import ROW
 
 
 @final
-class _FitsWithoutLedger:
+class FitsWithoutLedger:
     """Counts the fits without a ledger in this process; public."""
 
     def __init__(self) -> None:
@@ -40,4 +40,4 @@ class _FitsWithoutLedger:
         return unit, data_independent.epsilon(event, delta).epsilon
 
 
-WITHOUT_LEDGER = _FitsWithoutLedger()
+WITHOUT_LEDGER = FitsWithoutLedger()

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from math import nan
 from numbers import Integral, Real
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -51,7 +51,9 @@ class Release:
     @property
     def voted(self) -> Mask:
         """Mask of shape (queries,): which queries got an answer under noise."""
-        return self.answered if self.by_vote is None else self.by_vote
+        if self.by_vote is None:
+            return self.answered
+        return self.by_vote
 
 
 class Mechanism(ABC):
@@ -79,7 +81,7 @@ class Mechanism(ABC):
     noises_votes_as_given: ClassVar[bool] = False
     shows_every_answer: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for promise in ("noises_votes_as_given", "shows_every_answer"):
             if promise not in vars(cls):
@@ -93,9 +95,9 @@ class Mechanism(ABC):
         """
         kind = type(self)
         if "key_name" in vars(kind):  # never an inherited one
-            settings = (
-                f"{name}={_spelled(setting)}" for name, setting in settings_of(self).items()
-            )
+            settings = list[str]()
+            for name, setting in settings_of(self).items():
+                settings.append(f"{name}={_setting_text(setting)}")
             return f"{self.key_name}({','.join(settings)})"
         if kind.__repr__ is object.__repr__:
             raise InvalidParameterError(
@@ -123,14 +125,14 @@ class Mechanism(ABC):
                 "be votes, because the cost of this mechanism is proved only for votes",
                 fix="For vectors, use NoisySum.",
             )
-        one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
-        if isinstance(one, CappedArgmaxGaussian) and (form.cap is None or form.cap > one.cap):
+        of_one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
+        if isinstance(of_one, CappedArgmaxGaussian) and (form.cap is None or form.cap > of_one.cap):
             raise InvalidParameterError(
                 f"{type(self).__name__}.ballots",
-                f"come from teachers that cast at most {one.cap} votes each",
+                f"come from teachers that cast at most {of_one.cap} votes each",
                 fix="Use CappedVotes, or another mechanism.",
             )
-        return one
+        return of_one
 
     @abstractmethod
     def release(
@@ -151,32 +153,39 @@ class Mechanism(ABC):
     def check(self, votes: VoteHistogram, predictions: FloatArray | None = None) -> None:
         """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it."""
         name = type(self).__name__
-        one = self.event_of_one(votes.n_classes, votes.unit, simulated=False)
-        if isinstance(one, CappedArgmaxGaussian) and (votes.cap is None or votes.cap > one.cap):
+        of_one = self.event_of_one(votes.n_classes, votes.unit, simulated=False)
+        if isinstance(of_one, CappedArgmaxGaussian) and (
+            votes.cap is None or votes.cap > of_one.cap
+        ):
+            cap = "none" if votes.cap is None else votes.cap
             raise InvalidDataError(
-                f"Votes for {name} must have a `cap` of at most {one.cap} votes per teacher. Got "
-                f"{'none' if votes.cap is None else votes.cap}; count capped ballots with `tally(..., cap={one.cap})`."
+                f"Votes for {name} must have a `cap` of at most {of_one.cap} votes per teacher. Got {cap}; count "
+                f"capped ballots with `tally(..., cap={of_one.cap})`."
             )
         if not self.takes_predictions:
             if predictions is not None:
                 raise InvalidDataError(f"{name} takes no predictions. Leave them out.")
             return
-        found = np.zeros(0) if predictions is None else np.asarray(predictions)
-        fits = found.shape == votes.counts.shape and np.all(found >= 0)
-        if not fits or not np.allclose(found.sum(axis=1), 1, atol=1e-6):
+        # predictions: (queries, classes), as the votes
+        if predictions is None:
+            predictions = np.zeros(0)
+        chances = np.asarray(predictions)
+        fits = chances.shape == votes.counts.shape and np.all(chances >= 0)
+        if not fits or not np.allclose(chances.sum(axis=1), 1, atol=1e-6):
             raise InvalidDataError(
                 f"`predictions` of {name} must be the student's probabilities, rows summing to 1, of shape "
-                f"{votes.counts.shape}. Got shape {found.shape}."
+                f"{votes.counts.shape}. Got shape {chances.shape}."
             )
 
     @final
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return the most that answering all queries of `votes` can be, from its shape and unit, never its counts."""
-        one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
-        return of_queries(one, votes.n_queries)
+        of_one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
+        return of_queries(of_one, votes.n_queries)
 
 
-def _spelled(setting: object) -> str:
+def _setting_text(setting: object) -> str:
+    """Return a setting as it is written in a key."""
     match setting:
         case Mechanism():
             return setting.key()

@@ -44,19 +44,21 @@ class _WithThreshold(Mechanism):
 
     def _release(self, votes: VoteHistogram, offsets: IntArray, noise: NoiseSource) -> Release:
         """Check every query, where max_j (n_j − o_j) + Z ≥ T in whole votes, and answer those that pass."""
+        # votes, offsets: (queries, classes); drawn, passed, labels: (queries,); counts: (queries that pass, classes)
         drawn = noise.discrete_gaussian(self.sigma_threshold, (votes.n_queries,))
-        passed = (votes.counts - offsets).max(axis=1) + drawn >= np.ceil(self.threshold)
+        margins = (votes.counts - offsets).max(axis=1)
+        passed = margins + drawn >= np.ceil(self.threshold)
         labels = np.full(votes.n_queries, ABSTAIN, np.int64)
         counts = votes.counts[passed]
-        labels[passed] = noisy_argmax(
-            counts, noise.discrete_gaussian(self.sigma_vote, counts.shape)
-        )
-        check, answer = self.event_of_one(
-            votes.n_classes, votes.unit, simulated=noise.simulated
-        ).flatten()
+        noise_of_answers = noise.discrete_gaussian(self.sigma_vote, counts.shape)
+        labels[passed] = noisy_argmax(counts, noise_of_answers)
+
+        of_one = self.event_of_one(votes.n_classes, votes.unit, simulated=noise.simulated)
+        check, answer = of_one.flatten()
         # The events that were run, which are spent.
-        happened = Repeated(check.event, votes.n_queries), Repeated(answer.event, int(passed.sum()))
-        return Release(labels, Composed(happened), by_vote=passed)
+        checks = Repeated(check.event, votes.n_queries)
+        answers = Repeated(answer.event, int(passed.sum()))
+        return Release(labels, Composed((checks, answers)), by_vote=passed)
 
 
 @final
@@ -133,10 +135,12 @@ class InteractiveGNMax(_WithThreshold):
         self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None
     ) -> Release:
         """Check every query of `votes` against the predictions, which are needed, and answer those that pass."""
+        # votes, student: (queries, classes); is_sure, confirmed: (queries,)
         self.check(votes, predictions)
         student = np.asarray(predictions, np.float64)
         release = self._release(votes, self.offsets(student, votes.n_teachers), noise)
-        confirmed = ~release.voted & (student.max(axis=1) > self.confidence)
+        is_sure = student.max(axis=1) > self.confidence
+        confirmed = ~release.voted & is_sure
         release.labels[confirmed] = student[confirmed].argmax(axis=1)
         return release
 

@@ -38,13 +38,12 @@ class _ReportsWinner(Mechanism):
     ) -> Release:
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
         self.check(votes, predictions)
-        return Release(
-            self._labels(votes.counts, noise), self.event(votes, simulated=noise.simulated)
-        )
+        labels = self._labels(votes.counts, noise)
+        return Release(labels, self.event(votes, simulated=noise.simulated))
 
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that answering one query can be."""
-        settings = (getattr(self, field.name) for field in fields(self))
+        settings = [getattr(self, field.name) for field in fields(self)]
         return self._event(*settings, n_classes, unit, simulated)
 
     @abstractmethod
@@ -188,4 +187,5 @@ class PermuteAndFlip(_ReportsWinner):
 
 def noisy_argmax(counts: IntArray, noise: IntArray) -> IntArray:
     """Return the first index of the largest noisy count of each query; the accounting assumes this tie-break."""
+    # counts, noise: (queries, classes); returned: (queries,)
     return np.argmax(counts + noise, axis=1)

@@ -12,7 +12,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.noise import NoiseSource
 
 
-class ReleasedSum(NamedTuple):
+class _ReleasedSum(NamedTuple):
     """The public outcome of one noisy sum."""
 
     values: IntArray  # shape (classes, numbers)
@@ -74,8 +74,9 @@ class NoisySum:
 
     def release(
         self, ballots: BallotSum, noise: NoiseSource, _predictions: object = None, /
-    ) -> ReleasedSum:
+    ) -> _ReleasedSum:
         """Return the sum with fresh `noise`; calling again is another release and costs again."""
         event = self.most(ballots.form, simulated=noise.simulated)
+        # ballots.totals, drawn: (classes, numbers)
         drawn = noise.discrete_gaussian(event.sigma, ballots.totals.shape)
-        return ReleasedSum(ballots.totals + drawn, event)
+        return _ReleasedSum(ballots.totals + drawn, event)

@@ -130,4 +130,7 @@ SUMS: Mapping[str, RegistryEntry[NoisySum]] = {
 
 def entry_of(mechanism: Mechanism) -> RegistryEntry[Mechanism] | None:
     """Return the entry of a mechanism's class; None for a mechanism of the user's own, even a subclass of one here."""
-    return next((entry for entry in CENTRAL.values() if entry.kind is type(mechanism)), None)
+    for entry in CENTRAL.values():
+        if entry.kind is type(mechanism):
+            return entry
+    return None

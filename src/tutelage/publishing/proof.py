@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Self
 
 import msgspec
 from msgspec import Meta
@@ -56,7 +56,9 @@ def prove(
     """Refuse a card whose numbers disagree with what its event, its ledger and, `with_proposal`, its proposal prove."""
     stated = card.guarantee
     budget = card.budget
-    paying = history and history.until_head(budget.head, where)
+    paying = None
+    if history:
+        paying = history.until_head(budget.head, where)
     units = {part.event.unit for part in card.event.flatten()}
     if units != {stated.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
@@ -69,16 +71,14 @@ def prove(
     for name, cost in (("ε", stated.epsilon), ("ε of this release by itself", stated.alone)):
         # The budget, which holds for more, was checked.
         if cost is not None and (cost.epsilon < budget.budget or cost.delta < budget.delta):
-            by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
-            _check_stated(
-                cost.epsilon, _proved(_at_limits(card.event), cost.delta, cost.order), by, where
-            )
+            proved = _proved_epsilon(_at_limits(card.event), cost.delta, cost.order)
+            by = "" if cost.order is None else f" by order {cost.order:.4g}"
+            _check_stated(cost.epsilon, proved, name + by, where)
     if stated.if_added_or_removed is not None:
         # Beside an ε of other releases too; or where one who leaves changes a teacher's ballot.
         proved = inf
-        if not card.covers_ledger and all(
-            isinstance(part.event, NoisySumGaussian) for part in card.event.flatten()
-        ):
+        are_sums = all(isinstance(part.event, NoisySumGaussian) for part in card.event.flatten())
+        if are_sums and not card.covers_ledger:
             proved = data_independent.epsilon_if_added_or_removed(card.event, stated.epsilon.delta)
         _check_stated(
             stated.if_added_or_removed, proved, "if units are only added or removed an ε", where
@@ -121,15 +121,14 @@ def _check_recorded_as(
 ) -> None:
     """Refuse a file's proposal that the ledger did not record: its order and caps, which the test does not tell."""
     matching = _recorded_with(test, history)
-    if proposal not in matching:
-        recorded = (
-            f", of ε = {proposal.epsilon:.6g} instead of {matching[0].epsilon:.6g}"
-            if matching
-            else ""
-        )
-        raise InvalidDataError(
-            f"{where} holds another proposal than the ledger recorded{recorded}. {_ORIGINAL}"
-        )
+    if proposal in matching:
+        return
+    difference = ""
+    if matching:
+        difference = f", of ε = {proposal.epsilon:.6g} instead of {matching[0].epsilon:.6g}"
+    raise InvalidDataError(
+        f"{where} holds another proposal than the ledger recorded{difference}. {_ORIGINAL}"
+    )
 
 
 def _check_stated(stated: float, proved: float, name: str, where: str) -> None:
@@ -146,19 +145,19 @@ _ORIGINAL = "Use the original file."
 
 def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
     """Return the proposals that a ledger recorded and whose test is this one."""
-    recorded = [proposal_of(one) for one in history.proposals]
-    return [one for one in recorded if one.event(simulated=test.simulated) == test]
+    recorded = [proposal_of(entries) for entries in history.proposals]
+    return [proposal for proposal in recorded if proposal.event(simulated=test.simulated) == test]
 
 
 def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card of another budget than the ledger's at its head, or of other labels; of fewer with its own ε."""
-    stated_there = plain(card.budget)
+    entries = plain(card.budget)
     for name, right in history.state.as_dict().items():
-        stated = stated_there.get(name, right)
-        same = stated == right
+        stated = entries.get(name, right)
+        is_same = stated == right
         if isinstance(right, float):
-            same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12)
-        if not same:
+            is_same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12)
+        if not is_same:
             _disagree(where, f"`{name}` of the budget", stated, right, "its ledger")
     done = count_releases([card.event])
     if not card.covers_ledger and card.guarantee.alone is None:
@@ -185,10 +184,10 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         cost = limit.share(limit.cost(card.event))
         _check_stated(most, cost, "the budget", where)
         _check_stated(spent, cost, "the spent share", where)
-        first = next((one.before for one in budget.raised), most)
-        delta = (
-            limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
-        )
+        first = budget.raised[0].before if budget.raised else most
+        delta = limit.delta
+        if isinstance(limit, GaussianFilter) and limit.first:
+            delta /= 2
         # An odometer takes its orders from the first budget.
         opened = limit_of(first, delta, limit.accounting)
         so_far = epsilon_so_far(opened, count_releases([card.event]))
@@ -197,7 +196,7 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
-        _check_stated(most, _proved(card.event, budget.delta, None), "the budget", where)
+        _check_stated(most, _proved_epsilon(card.event, budget.delta, None), "the budget", where)
     if budget.remaining is not None and not isclose(spent + budget.remaining, most, rel_tol=_SLACK):
         _disagree(where, "spent + remaining", spent + budget.remaining, most, "its budget")
     shares = sum(batch.share for batch in budget.batches)
@@ -216,19 +215,16 @@ def _check_tested(
         )
     proposal = proposal_of(plain(recorded))
     if paying is None:
-        published = tuple(
-            part
-            for part in count_releases([card.event]).elements()
-            if isinstance(part, PublicationTest)
-        )
-        test = next(
-            (one for one in published if replace(one, simulated=False) == proposal.event()), None
-        )
-        if test is None:
+        parts = count_releases([card.event]).elements()
+        published = [part for part in parts if isinstance(part, PublicationTest)]
+        matching = [
+            test for test in published if replace(test, simulated=False) == proposal.event()
+        ]
+        if not matching:
             raise InvalidDataError(
                 f"{where} holds a proposal whose test is not in its event. {_ORIGINAL}"
             )
-        earlier = all_but(published, test)
+        earlier = all_but(published, matching[0])
     else:
         test, passed, number = _last_test(proposal.event(), paying, where)
         # The first ε of a card may be of everything; the second is then of what was released until its test.
@@ -248,15 +244,10 @@ def _check_tested(
         earlier = all_but(until.publications.values(), test)
     _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     _check_stated(recorded.epsilon, proposal.epsilon, "in its proposal an ε", where)
+    at = stated.delta, stated.order
     right = card.budget.delta, proposal.order
-    if (stated.delta, stated.order) != right:
-        _disagree(
-            where,
-            "δ and order of the second ε",
-            (stated.delta, stated.order),
-            right,
-            "its proposal",
-        )
+    if at != right:
+        _disagree(where, "δ and order of the second ε", at, right, "its proposal")
 
 
 def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> None:
@@ -268,21 +259,19 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
     )
     if paying is None:
         checks, answers = _checks_and_answers(count_releases([card.event]))
-        ones: list[Event] = [Composed(pair) for pair in product(checks, answers)]
+        of_one_query: list[Event] = [Composed(pair) for pair in product(checks, answers)]
         if not checks or len(answers) > 1:
-            ones += answers
+            of_one_query += answers
     else:
         # The last first.
-        ones = list(dict.fromkeys(charge.event for charge in reversed(paying.batches)))
-    for one in ones:
+        of_one_query = list(dict.fromkeys(charge.event for charge in reversed(paying.batches)))
+    for event in of_one_query:
         try:
             for point in card.budget.frontier:
-                proved = _proved(
-                    Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order
-                )
-                _check_stated(
-                    point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where
-                )
+                queries = Repeated(event, point.queries)
+                stated = point.epsilon
+                proved = _proved_epsilon(queries, stated.delta, stated.order)
+                _check_stated(stated.epsilon, proved, f"for {point.queries:,} queries an ε", where)
         except InvalidDataError as error:
             refusal = error
         else:
@@ -290,7 +279,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
     raise refusal
 
 
-def _proved(event: Event, delta: float, order: float | None) -> float:
+def _proved_epsilon(event: Event, delta: float, order: float | None) -> float:
     """Return the ε that an event proves: at the order that is named, which takes milliseconds, or at the best."""
     if not any(part.times for part in event.flatten()):
         return 0.0
@@ -304,12 +293,15 @@ def _proved(event: Event, delta: float, order: float | None) -> float:
 
 def _labels_in(times: Counter[Event]) -> Counter[Event]:
     """Return the kinds of events that are no publication."""
-    return Counter(
-        {part: number for part, number in times.items() if not isinstance(part, PublicationTest)}
-    )
+    labels = Counter[Event]()
+    for part, number in times.items():
+        if not isinstance(part, PublicationTest):
+            labels[part] = number
+    return labels
 
 
 def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]]:
+    """Return the kinds of checks, and those of answers."""
     labels = list(_labels_in(times))
     checks = [part for part in labels if isinstance(part.without_shares(), Check)]
     return checks, [part for part in labels if part not in checks]
@@ -328,7 +320,7 @@ def _disagree(
 
 
 @frozen
-class Claimed:
+class _StoredEpsilon:
     """An ε in a claim file."""
 
     epsilon: Annotated[float, Meta(ge=0)]
@@ -336,14 +328,18 @@ class Claimed:
     order: float | None
     method: str
 
+    @classmethod
+    def of(cls, epsilon: PublicEpsilon) -> Self:
+        return cls(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
+
 
 @frozen
-class ClaimRecord:
+class _ClaimFile:
     """A claim file; `labels` is an event, and `ledger` its head."""
 
     passed: bool
-    tested: Claimed | None
-    data_independent: Claimed
+    tested: _StoredEpsilon | None
+    data_independent: _StoredEpsilon
     labels: Entries
     proposal: Entries
     ledger: str
@@ -357,22 +353,17 @@ def write_claim(
     ledger: Ledger,
 ) -> None:
     """Write what was published to a file that `read_claim` reads; all of it is public."""
-
-    def stored(epsilon: PublicEpsilon) -> Claimed:
-        return Claimed(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
-
-    content = ClaimRecord(
+    tested = publication.smaller
+    content = _ClaimFile(
         passed=publication.passed,
-        tested=publication.smaller and stored(publication.smaller),
-        data_independent=stored(publication.data_independent),
+        tested=None if tested is None else _StoredEpsilon.of(tested),
+        data_independent=_StoredEpsilon.of(publication.data_independent),
         labels=released.event_at_limits().as_dict(),
         proposal=proposal.as_dict(),
         ledger=ledger.state().head,
     )
-    path.write_text(
-        json.dumps(file_entries("claim", content), indent=1, ensure_ascii=False) + "\n",
-        encoding="utf-8",
-    )
+    text = json.dumps(file_entries("claim", content), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
@@ -381,7 +372,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
         f"{path} is not a claim that `tutelage publish test --output` wrote."
     )
     try:
-        record = record_in(read_input(path), "claim", ClaimRecord, damaged)
+        record = record_in(read_input(path), "claim", _ClaimFile, damaged)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     try:
@@ -401,7 +392,8 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     delta = history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
     _check_claimed(record.data_independent, independent, "worst-case ε", path)
-    tested = proposed = None
+    tested = None
+    proposed = None
     if record.tested is not None:
         _check_recorded_as(proposal, test, history, str(path))
         earlier = all_but(published, test)
@@ -418,7 +410,7 @@ def read_claim(path: Path, history: History, **beside: Any) -> Guarantee:
     )
 
 
-def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:
+def _check_claimed(stated: _StoredEpsilon, proved: PublicEpsilon, name: str, path: Path) -> None:
     """Refuse a number of a file that is below what is proved."""
     epsilon = stated.epsilon
     delta = stated.delta

@@ -9,14 +9,14 @@ way that differential privacy allows. The guarantee, with its proof: docs/proofs
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, exp, floor, inf, log, log1p
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 from scipy import optimize
 
 from tutelage._internal.gate import AnyPath, read_input
 from tutelage._internal.outputs import json_form
-from tutelage._internal.records import FORMAT, as_record, parse, plain
+from tutelage._internal.records import FORMAT, Entries, as_record, parse, plain
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
@@ -32,7 +32,9 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
 # Shares of δ: passes, passes by luck, and what is claimed otherwise.
-PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1
+PASSING = 0.8
+TAIL = 0.1
+REFUSED = 0.1
 # Nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half.
 _REFUSALS = 0.4
 PROPOSAL = json_form("a proposal", "proposal", "kind")
@@ -73,9 +75,12 @@ class Proposal:
         probability(self.delta, "delta", "Proposal")
         object.__setattr__(self, "caps", tuple(float(cap) for cap in self.caps))
         object.__setattr__(self, "chances", self.event().chances)
-        rising = all(0 <= earlier <= later < inf for earlier, later in pairwise((0.0, *self.caps)))
-        fitting = 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS
-        if not (1 < self.order <= _MOST_ORDER and rising and fitting):
+        is_order = 1 < self.order <= _MOST_ORDER
+        are_rising = all(
+            0 <= earlier <= later < inf for earlier, later in pairwise((0.0, *self.caps))
+        )
+        are_as_many = 1 <= len(self.caps) == len(self.chances) - 1 <= _MOST_LEVELS
+        if not (is_order and are_rising and are_as_many):
             raise InvalidParameterError(
                 "Proposal.order",
                 f"be above 1 and at most {_MOST_ORDER:g}; $caps must be finite, at least 0 and "
@@ -92,11 +97,11 @@ class Proposal:
         # Pass at shortfall i while a neighbor is at i + 1: docs/proofs/release.md, Theorem 1.
         logs = [log(chance / CERTAIN) for chance in self.chances]
         tail = _log_kappa(self.order) - log(PASSING * self.delta)
-        needed = (
-            cap + here - below + (here + tail) / (self.order - 1)
-            for cap, (here, below) in zip(self.caps, pairwise(logs), strict=True)
-        )
-        return max(0.0, *needed) + _UPWARD
+        largest = 0.0
+        for cap, here, below in zip(self.caps, logs[:-1], logs[1:], strict=True):
+            needed = cap + here - below + (here + tail) / (self.order - 1)
+            largest = max(largest, needed)
+        return largest + _UPWARD
 
     @property
     def withheld_epsilon(self) -> float:
@@ -106,9 +111,8 @@ class Proposal:
         publication: otherwise what decides the bit depends on the answers kept back.
         """
         fails = [log((CERTAIN - chance) / CERTAIN) for chance in self.chances]
-        return max(
-            self.epsilon, max(later - earlier for earlier, later in pairwise(fails)) + _UPWARD
-        )
+        steepest = max(later - earlier for earlier, later in pairwise(fails))
+        return max(self.epsilon, steepest + _UPWARD)
 
     @property
     def refusal(self) -> float:
@@ -124,13 +128,14 @@ class Proposal:
 
         Private, and moved by one teacher by one. There are at least as many U as caps.
         """
+        # reach: (teachers,); first_above, needed: (levels,)
         # s is the least with U_j ≤ cap_{j+s} for all j; caps do not fall, so each U_j asks for the first cap above it.
-        needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(
-            len(self.caps)
-        )
+        levels = len(self.caps)
+        first_above = np.searchsorted(self.caps, reach[:levels], side="left")
+        needed = first_above - np.arange(levels)
         return int(max(0, needed.max()))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Entries:
         """Return the proposal as plain JSON-ready values; what follows from them is left out but for ε, to be read."""
         return {"kind": "proposal", "format": FORMAT, "epsilon": self.epsilon, **plain(self)}
 
@@ -168,25 +173,29 @@ def best_chances(
     caps: FloatArray, order: float, delta: float, refusal: float
 ) -> tuple[float, list[int]]:
     """Return the smallest ε for which the caps can be tested, or ∞, and the probabilities of that test."""
+    # caps: (levels,)
     low = 0.0
     high = 1.0
-    while (found := _falling(caps, order, delta, refusal, high)) is None:
+    best = _fastest_chances(caps, order, delta, refusal, high)
+    while best is None:
         low = high
         high = 2 * high
         if high > caps[-1] + 100 * (1 - log(delta)):
             return inf, []
+        best = _fastest_chances(caps, order, delta, refusal, high)
+
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        chances = _falling(caps, order, delta, refusal, middle)
+        chances = _fastest_chances(caps, order, delta, refusal, middle)
         if chances is None:
             low = middle
         else:
             high = middle
-            found = chances
-    return high, found
+            best = chances
+    return high, best
 
 
-def _falling(
+def _fastest_chances(
     caps: FloatArray,
     order: float,
     delta: float,
@@ -194,6 +203,7 @@ def _falling(
     epsilon: float,
 ) -> list[int] | None:
     """Return chances that fall as fast as ε allows, down to a tenth of δ; None if that takes more levels than caps."""
+    # caps: (levels,)
     tail = _log_kappa(order) - log(PASSING * delta)
     chances = [floor((1 - refusal) * CERTAIN)]
     for cap in caps.tolist():
@@ -202,8 +212,9 @@ def _falling(
         if step <= 0:
             return None
         # Not so fast that refusals tell neighbors apart: the test is charged for the larger of both.
-        least = CERTAIN - floor(exp(min(epsilon, _REFUSALS)) * (CERTAIN - chances[-1]))
-        chances.append(max(ceil(chances[-1] * exp(-step)), least, 1))
+        most_refusals = floor(exp(min(epsilon, _REFUSALS)) * (CERTAIN - chances[-1]))
+        by_passing = ceil(chances[-1] * exp(-step))
+        chances.append(max(by_passing, CERTAIN - most_refusals, 1))
         if chances[-1] <= TAIL * delta * CERTAIN:
             return chances
     return None
@@ -271,11 +282,17 @@ def propose(
         tried[order] = (epsilon, caps.tolist(), chances)
         return min(epsilon, _NONE)
 
-    coarse = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7)
-    best = int(np.argmin([epsilon_at(float(at)) for at in coarse]))
-    bounds = float(coarse[max(best - 1, 0)]), float(coarse[min(best + 1, len(coarse) - 1)])
+    coarse: list[float] = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7).tolist()
+    best = int(np.argmin([epsilon_at(log_offset) for log_offset in coarse]))
+    lower = coarse[max(best - 1, 0)]
+    upper = coarse[min(best + 1, len(coarse) - 1)]
     # Within 0.1 %
-    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": 7})
+    optimize.minimize_scalar(
+        epsilon_at,
+        bounds=(lower, upper),
+        method="bounded",
+        options={"maxiter": 7},
+    )
     order, (epsilon, caps, chances) = min(tried.items(), key=lambda item: item[1][0])
     if epsilon >= published.epsilon:
         raise NothingToGainError(

@@ -24,7 +24,7 @@ from tutelage.noise import NoiseSource, SystemNoise, known_noise
 from tutelage.privacy import PublicEpsilon
 from tutelage.publishing.cost_envelope import reach_of
 from tutelage.publishing.proposal import REFUSED, Proposal
-from tutelage.publishing.recording import accounted_in, all_but, check_covered, check_recorded
+from tutelage.publishing.recording import all_but, check_covered, check_recorded, count_accounted
 
 _TESTED_METHOD = (
     "exact Rényi cost within a cap that was fixed in advance, borne out by a private test that passed; it holds for "
@@ -54,10 +54,10 @@ class Publication:
     @property
     def smaller(self) -> PublicEpsilon | None:
         """The tested ε, where the test passed and it is below the worst case; None otherwise."""
-        is_smaller = (
-            self.epsilon.output_dependent and self.epsilon.epsilon < self.data_independent.epsilon
-        )
-        return self.epsilon if self.passed and is_smaller else None
+        is_tested = self.passed and self.epsilon.output_dependent
+        if is_tested and self.epsilon < self.data_independent:
+            return self.epsilon
+        return None
 
 
 @on_one_day()
@@ -107,23 +107,22 @@ def publish_epsilon(
         If the costs of something released cannot be bounded around the votes.
     """
     boundary = Boundary(ledger, known_noise(noise, "publish_epsilon"), released)
-    return _published(boundary, proposal, queries, question)
+    return _run_test(boundary, proposal, queries, question)
 
 
-def _published(
+def _run_test(
     boundary: Boundary, proposal: Proposal, queries: npt.ArrayLike, question: str
 ) -> Publication:
     """Return what may be claimed of what was released, after the test."""
     released: Accountant = boundary.prepared
-    request = _asked(released, boundary.ledger, proposal, queries, question)
+    request = _test_request(released, boundary.ledger, proposal, queries, question)
 
     def check(history: History) -> None:
         check_recorded(proposal, history)
-        check_covered(accounted_in(released), history)
+        check_covered(count_accounted(released), history)
 
-    return _claimed(
-        boundary, request, proposal, passed=bool(boundary.release(request, check).labels[0])
-    )
+    release = boundary.release(request, check)
+    return _publication_now(boundary, request, proposal, passed=bool(release.labels[0]))
 
 
 def recalled_publication(
@@ -136,9 +135,9 @@ def recalled_publication(
 ) -> Publication | None:
     """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
     boundary = Boundary(ledger, SystemNoise(), released)
-    request = _asked(released, ledger, proposal, queries, question)
+    request = _test_request(released, ledger, proposal, queries, question)
     for (label,) in boundary.recall(request).values():
-        return _claimed(boundary, request, proposal, passed=bool(label))
+        return _publication_now(boundary, request, proposal, passed=bool(label))
     return None
 
 
@@ -153,7 +152,8 @@ class _Test:
     def cast(self, prepared: Accountant, request: Any, _places: IntArray, /) -> Missing:
         """Return how many teachers are missing until the releases cost no more than what was proposed."""
         reach = reach_of(prepared, self.proposal.order, len(self.proposal.caps))
-        return Missing(self.proposal.shortfall(reach.reveal()), request.form)
+        shortfall = self.proposal.shortfall(reach.reveal())
+        return Missing(shortfall, request.form)
 
     def key(self) -> str:
         """Return the name of the mechanism."""
@@ -171,17 +171,19 @@ class _Test:
     ) -> Release:
         """Return whether the test passes, by a fresh draw; calling again is another release and costs again."""
         event = self.most(missing.form, simulated=noise.simulated)
-        passed = noise.happens(event.chances[min(missing.teachers, len(event.chances) - 1)])
+        last = len(event.chances) - 1
+        passed = noise.happens(event.chances[min(missing.teachers, last)])
         return Release(np.array([int(passed)]), event)
 
 
-def _asked(
+def _test_request(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str
 ) -> Request:
     """Return the request for a test; public."""
     labels = released.event_at_limits()
     rows = np.asarray(queries)
-    if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
+    units = {part.event.unit for part in labels.flatten()}
+    if units != {proposal.unit}:
         raise LedgerMismatchError(
             "The proposal and what was released have different units of privacy. Make a new one."
         )
@@ -200,18 +202,18 @@ def _asked(
     )
 
 
-def _claimed(
+def _publication_now(
     boundary: Boundary, request: Request, proposal: Proposal, *, passed: bool
 ) -> Publication:
     """Return what may be claimed, after checking that a drawn test covers all present releases of the ledger."""
     test: Any = boundary.event_of_one(request)
     released: Accountant = boundary.prepared
-    history = boundary.ledger.history()
-    check_covered(accounted_in(released), history)
+    ledger = boundary.ledger
+    history = ledger.history()
+    check_covered(count_accounted(released), history)
     earlier = all_but(history.publications.values(), test)
-    return publication_of(
-        proposal, passed, released.event_at_limits(), test, earlier, boundary.ledger.limit.delta
-    )
+    labels = released.event_at_limits()
+    return publication_of(proposal, passed, labels, test, earlier, ledger.limit.delta)
 
 
 def publication_of(
@@ -224,39 +226,32 @@ def publication_of(
 ) -> Publication:
     """Return what may be claimed after a test, at the ledger's δ: that of the proposal is one share of it."""
     whole = Composed((labels, test, *earlier))
-    otherwise = data_independent.epsilon(whole, REFUSED * proposal.delta)
-    claims = [
-        replace(
-            otherwise,
-            delta=delta,
-            method=f"{otherwise.method}; a smaller one was tested and refused",
-        )
-    ]
-    if passed:
-        proposed = proposed_epsilon(proposal, earlier)
-        claims = [
-            PublicEpsilon(
-                proposed,
-                delta,
-                proposal.unit,
-                _TESTED_METHOD,
-                proposal.order,
-                whole.is_simulated,
-                True,
-            ),
-            replace(otherwise, delta=delta),
-        ]
     independent = data_independent.epsilon(whole, delta)
-    return Publication(passed, min(claims, key=lambda claim: claim.epsilon), independent)
+    claim = replace(data_independent.epsilon(whole, REFUSED * proposal.delta), delta=delta)
+    if not passed:
+        method = f"{claim.method}; a smaller one was tested and refused"
+        return Publication(False, replace(claim, method=method), independent)
+
+    tested = PublicEpsilon(
+        epsilon=proposed_epsilon(proposal, earlier),
+        delta=delta,
+        unit=proposal.unit,
+        method=_TESTED_METHOD,
+        order=proposal.order,
+        simulated=whole.is_simulated,
+        output_dependent=True,
+    )
+    if tested <= claim:
+        claim = tested
+    return Publication(True, claim, independent)
 
 
 def proposed_epsilon(proposal: Proposal, earlier: tuple[Event, ...]) -> float:
     """Return the ε of a proposal whose test passed, where these other publications are in the ledger."""
     if not earlier:
         return proposal.epsilon
-    return proposal.epsilon + float(
-        data_independent.rdp(Composed(earlier), np.array([proposal.order])).values[0]
-    )
+    curve = data_independent.rdp(Composed(earlier), np.array([proposal.order]))
+    return proposal.epsilon + float(curve.values[0])
 
 
 def publication_after_test(
@@ -273,16 +268,17 @@ def publication_after_test(
     noise: NoiseSource,
 ) -> Publication:
     """Return what may be claimed of labels after the test, which `account` pays for; `n_drawn` of them are new."""
-    once = sorted(first_places(row_bytes(np.asarray(rows))).values())  # equal rows are one query
+    # Equal rows are one query.
+    places = sorted(first_places(row_bytes(np.asarray(rows))).values())
     released = Accountant()
-    released.add_release(most.event, votes.select(np.array(once)), release.answered[once])
-    found = recalled_publication(released, ledger, proposal, rows, question=question)
-    if found is not None:
-        return found
-    if n_drawn < len(once):
+    released.add_release(most.event, votes.select(np.array(places)), release.answered[places])
+    recalled = recalled_publication(released, ledger, proposal, rows, question=question)
+    if recalled is not None:
+        return recalled
+    if n_drawn < len(places):
         raise LedgerMismatchError(
             "A proposal must be left out here: an earlier run released these labels."
         )
     boundary = Boundary(ledger, noise, released)
     boundary.account = account
-    return _published(boundary, proposal, rows, question)
+    return _run_test(boundary, proposal, rows, question)

@@ -41,19 +41,18 @@ def check_complete(accounted: Counter[Event], history: History) -> None:
         )
 
 
-def accounted_in(released: Accountant) -> Counter[Event]:
+def count_accounted(released: Accountant) -> Counter[Event]:
     """Return how often each kind of answer happened of which an accountant holds the votes."""
-    return count_releases(
-        Repeated(event, votes.n_queries) for event, votes, _ in released.parts_with_votes()
-    )
+    parts = released.parts_with_votes()
+    return count_releases(Repeated(event, votes.n_queries) for event, votes, _ in parts)
 
 
 def all_but(
-    published: Iterable[PublicationTest], one: PublicationTest
+    published: Iterable[PublicationTest], test: PublicationTest
 ) -> tuple[PublicationTest, ...]:
-    """Return publications without one that equals `one`, which is among them."""
+    """Return publications without one that equals `test`, which is among them."""
     others = list(published)
-    others.remove(one)
+    others.remove(test)
     return tuple(others)
 
 
@@ -84,11 +83,13 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
     """
     check_unit(proposal, ledger)
     history = ledger.history()
-    mine = proposal.as_dict()
+    entries = proposal.as_dict()
     history.check_share(proposal.delta)
     recorded = history.proposals
-    _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.limit.delta)
-    ledger.register.propose(mine)
+    if entries not in recorded:
+        recorded = (*recorded, entries)
+    _check_orders(recorded, ledger.limit.delta)
+    ledger.register.propose(entries)
 
 
 def proposal_of(recorded: Entries) -> Proposal:
@@ -99,16 +100,17 @@ def proposal_of(recorded: Entries) -> Proposal:
 def check_recorded(proposal: Proposal, history: History) -> None:
     """Refuse a proposal that the ledger does not hold: labels could have shaped it."""
     recorded = history.proposals
-    mine = proposal.as_dict()
-    if mine not in recorded:
+    entries = proposal.as_dict()
+    if entries not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
             "been shaped by labels. Record it with `tutelage.publishing.record`, or `tutelage publish propose "
             "--ledger`, before the first label is asked for; publish the worst-case epsilon of these labels."
         )
-    _check_orders(recorded[: recorded.index(mine) + 1], history.state.delta)
+    up_to_this = recorded[: recorded.index(entries) + 1]
+    _check_orders(up_to_this, history.state.delta)
     drawn = {replace(event, simulated=False) for event in history.publications.values()}
-    if len({one["order"] for one in recorded}) > 1 and proposal.event() in drawn:
+    if _has_several_orders(recorded) and proposal.event() in drawn:
         raise PublicationsExhaustedError(
             "The ledger holds proposals of several orders. Each can be tested once, and this one was tested already. "
             "Publish the worst-case epsilon of these labels."
@@ -120,12 +122,16 @@ def _check_orders(recorded: tuple[Entries, ...], delta: float) -> None:
 
     One order has one supermartingale, whichever of its proposals is tested (docs/proofs/release.md, Theorem 3).
     """
-    taken = sum(one["delta"] for one in recorded)
-    if len({one["order"] for one in recorded}) > 1 and taken > delta * (1 + 1e-9):
+    taken = sum(entries["delta"] for entries in recorded)
+    if _has_several_orders(recorded) and taken > delta * (1 + 1e-9):
         raise PublicationsExhaustedError(
             f"`delta` of proposals of different orders must add up to at most the δ of the ledger, {delta:g}, because "
             f"labels may decide which is tested. With this one, the sum is {taken:g}. Propose with a smaller `delta`."
         )
+
+
+def _has_several_orders(recorded: tuple[Entries, ...]) -> bool:
+    return len({entries["order"] for entries in recorded}) > 1
 
 
 def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledger: Ledger) -> None:
@@ -147,5 +153,8 @@ def check_testable(proposal: Proposal, most: Repeated, rows: npt.ArrayLike, ledg
     else:
         # Twins are one query; without them, labels that the test was not about would be asked for now.
         keys = row_bytes(np.asarray(rows))
-        check = check_complete if len(set(keys)) < len(keys) else check_covered
-        check(count_releases([most]), history)
+        accounted = count_releases([most])
+        if len(set(keys)) < len(keys):
+            check_complete(accounted, history)
+        else:
+            check_covered(accounted, history)
