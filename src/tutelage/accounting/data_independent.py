@@ -138,10 +138,11 @@ def mu_squared(event: Event) -> float:
 def basic_epsilon(event: Event) -> PublicEpsilon:
     """Return the sum of the pure losses of all releases, T·ε, at δ = 0; `epsilon` is smaller at any δ worth naming."""
     releases = event.flatten()
+    unit = _common_unit(releases)
     return PublicEpsilon(
         epsilon=fsum(times * _pure_loss(kind) for kind, times in releases),
         delta=0.0,
-        unit=_common_unit(releases),
+        unit=unit,
         method="basic composition of pure losses",
         simulated=event.is_simulated,
     )

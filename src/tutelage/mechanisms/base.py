@@ -154,9 +154,8 @@ class Mechanism(ABC):
         """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it."""
         name = type(self).__name__
         of_one = self.event_of_one(votes.n_classes, votes.unit, simulated=False)
-        if isinstance(of_one, CappedArgmaxGaussian) and (
-            votes.cap is None or votes.cap > of_one.cap
-        ):
+        is_capped = isinstance(of_one, CappedArgmaxGaussian)
+        if is_capped and (votes.cap is None or votes.cap > of_one.cap):
             cap = "none" if votes.cap is None else votes.cap
             raise InvalidDataError(
                 f"Votes for {name} must have a `cap` of at most {of_one.cap} votes per teacher. Got {cap}; count "
