@@ -24,7 +24,7 @@ from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage_consortium.entity import ballots_of
 from tutelage_consortium.mpc.session import _coefficients
-from tutelage_consortium.sums import Round, Sums, _bound
+from tutelage_consortium.sums import Round, Sums, _bound_of_projection
 from tutelage_consortium.terms_file import TermsFile
 from tutelage_reproductions.datasets.diabetes import (
     FEATURES,
@@ -70,7 +70,7 @@ def sum_of(sums: Sums, asked: Round, stays: HospitalStays, labels: np.ndarray) -
 
 def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) -> tuple[Any, bool]:
     """Return the student of three sums, and whether a liar was found; found liars are left out."""
-    asked, noise, found = sums.begun("trial"), SystemNoise(), False
+    asked, noise, found = sums.first_round("trial"), SystemNoise(), False
     names, people = list(asked.opened.people), asked.opened.people
     for _ in sums.events:
         event, totals = sums.event_asked(asked.request), dict[str, np.ndarray]()
@@ -83,7 +83,7 @@ def release(sums: Sums, hospitals: list[HospitalStays], lie: Lie, liars: int) ->
             tests = np.abs(
                 vector @ _coefficients(vector.size, secrets.token_bytes(32)).astype(np.int64)
             )
-            if tests.max() <= _bound(people[name], event):
+            if tests.max() <= _bound_of_projection(people[name], event):
                 totals[name] = total
             else:
                 found = True

@@ -106,7 +106,7 @@ THEOREMS = {
             "View of two computing parties: votes",
             "tutelage_consortium.schemes:epsilon_for_two_computing_parties",
         ),
-        ("View of two computing parties: sums", "tutelage_consortium.sharing:added"),
+        ("View of two computing parties: sums", "tutelage_consortium.sharing:open_sum"),
         ("Bits of secure comparisons", "tutelage_consortium.schemes:SharedVotes"),
         ("Size of an honest sum of ballots", "tutelage_consortium.sums:SharedSums"),
     ],

@@ -364,7 +364,7 @@ def test_a_member_that_finds_other_words_is_told_what_follows(folder, monkeypatc
             "Roster 0 was not accepted, so hospital-0 takes no part under it. To be asked again, type"
             in said
         )
-    assert Home(folder / "hospital-0").joined() is None
+    assert Home(folder / "hospital-0").latest_roster() is None
 
 
 def roster_with(folder: Path, *homes: Home) -> Consortium:

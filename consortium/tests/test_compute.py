@@ -78,7 +78,7 @@ def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(computed):
         value for line in lines for name in ("elements", "opened") for value in line.get(name, ())
     ]
     members.aggregator().collect(batch, members.mailbox)
-    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+    held, _ = ComputingParty(members.home("left"))._usable_shares(batch, members.mailbox)
     seen += [int(value) for shares in held.values() for value in shares.blocks.ravel()]
     for shares in members.aggregator()._answers(batch, members.mailbox).values():
         for share in shares.values():
@@ -153,7 +153,7 @@ def test_an_envelope_that_is_not_what_was_signed_is_left_out(members):
         right[:-1] + bytes([right[-1] ^ 1]),
     ):
         forge(members, batch, "hospital-3", forged)
-        held, left_out = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+        held, left_out = ComputingParty(members.home("left"))._usable_shares(batch, members.mailbox)
         assert sorted(held) == HOSPITALS[:3]
         assert list(left_out) == ["hospital-3"]
     # The others leave it out too.
@@ -172,7 +172,7 @@ def test_shares_of_two_splittings_are_never_mixed(members):
         "hospital-3",
         members.sealed(batch, Kind.SHARES, "hospital-3", "left", payload),
     )
-    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+    held, _ = ComputingParty(members.home("left"))._usable_shares(batch, members.mailbox)
     assert len(held) == 4  # each envelope is well formed by itself
     outcomes = all_ended(members, batch)
     assert {one.entities for one in outcomes} == {tuple(HOSPITALS[:3])}
@@ -243,7 +243,7 @@ def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp
     """Votes far beyond honest ones would wrap in comparisons sized for honest votes, and open what is no label."""
     members = found(tmp_path, ConfidentGNMax(60.0, 20.0, 10.0), epsilon=900.0)
     batch, terms = voted(members, entities=3), members.consortium
-    size = terms.scheme.bound(batch.n_queries) // 5  # type: ignore[union-attr]
+    size = terms.scheme.projection_bound(batch.n_queries) // 5  # type: ignore[union-attr]
     assert size > 2**8  # of the honest: 100 votes and their noise
     votes = np.zeros((2, len(LABELS), 3), dtype=int)
     votes[:, 0, 0], votes[:, 0, 1] = size, -size

@@ -235,13 +235,13 @@ def test_a_member_sends_again_what_may_be_lost(tmp_path):
     client, server = MailClient(str(tmp_path / "h1")), MailServer(str(tmp_path / "server"))
     client._name = "h1"
     write_once(tmp_path / "h1" / "members" / "h1.json", b"one")
-    assert not client.take(server.exchange("h1", client.asked()))
-    assert list(client.asked()["put"]) == ["members/h1.json"]
+    assert not client.take(server.exchange("h1", client.next_request()))
+    assert list(client.next_request()["put"]) == ["members/h1.json"]
     client._seen = ["", 0]  # as after an exchange that failed
-    assert not client.take(server.exchange("h1", client.asked()))
-    assert client.take(server.exchange("h1", client.asked()))
+    assert not client.take(server.exchange("h1", client.next_request()))
+    assert client.take(server.exchange("h1", client.next_request()))
     assert (tmp_path / "server" / "members" / "h1.json").read_bytes() == b"one"
-    assert not client.asked()["put"]
+    assert not client.next_request()["put"]
 
 
 def test_kits_are_made_once_and_members_can_be_added(tmp_path):

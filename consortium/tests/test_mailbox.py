@@ -301,16 +301,16 @@ def test_a_roster_is_accepted_by_those_who_signed_it(tmp_path):
         replace(CONSORTIUM, roster=1),
         tmp_path / "accepted" / "0",
     )
-    assert box.accepted(CONSORTIUM) == ()
+    assert box.names_of_accepting(CONSORTIUM) == ()
     for identity in (PARTIES[1], ENTITY):
         box.put_acceptance(identity, CONSORTIUM)
     # Another roster of the same number.
-    assert box.accepted(replace(CONSORTIUM, name="Others")) == ()
+    assert box.names_of_accepting(replace(CONSORTIUM, name="Others")) == ()
     shutil.copytree(folder, folder.with_name("1"))
-    assert box.accepted(after) == ()
+    assert box.names_of_accepting(after) == ()
     shutil.copy(folder / "north.signature", folder / "south.signature")
     (folder / "party0.signature").write_bytes(b"")
-    assert box.accepted(CONSORTIUM) == ("north", "party1")
+    assert box.names_of_accepting(CONSORTIUM) == ("north", "party1")
 
 
 def test_a_batch_under_the_name_of_another_is_refused(tmp_path):

@@ -136,8 +136,8 @@ def computed():
     labels["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
     tasks: dict[str, list[Any]] = {name: task for name, (task, _) in labels.items()}
     vectors, bounds, _ = bounded()
-    tasks["oversized"] = [
-        ("oversized", share, bounds, SEED) for share in summands_of_elements(vectors)
+    tasks["find_oversized"] = [
+        ("find_oversized", share, bounds, SEED) for share in summands_of_elements(vectors)
     ]
     tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
     given = [([task[place] for task in tasks.values()],) for place in range(3)]
@@ -163,7 +163,7 @@ def test_totals_outside_the_range_open_no_number_but_a_class():
 
 def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_tested(computed):
     *_, beyond = bounded()
-    assert computed.results["oversized"] == (beyond,) * 3
+    assert computed.results["find_oversized"] == (beyond,) * 3
 
 
 def test_a_bound_too_large_to_be_tested_is_refused():
@@ -171,7 +171,7 @@ def test_a_bound_too_large_to_be_tested_is_refused():
     with pytest.raises(
         InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {ENDS}"
     ):
-        asyncio.run(session.oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
+        asyncio.run(session.find_oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
 
 
 def test_projections_are_those_of_whole_numbers():
@@ -201,7 +201,7 @@ def roots(at_one, at_two, at_three):
 async def zero_test(session, say, summand, masked):
     """Test a secret for zero, and return what this party can make of the opened polynomial."""
     runtime = session._runtime
-    share = await runtime.shared(summand)
+    share = await runtime.share(summand)
     seen, receive = {}, runtime._received
 
     async def remember(place, *given):
@@ -211,8 +211,8 @@ async def zero_test(session, say, summand, masked):
     runtime._received, zeros = remember, runtime.zeros
     if not masked:
         runtime.zeros = lambda count: 0 * zeros(count)
-    opened, mine = runtime.opened, []
-    runtime.opened = lambda shares, degree: mine.append(int(shares[0])) or opened(shares, degree)
+    opened, mine = runtime.open, []
+    runtime.open = lambda shares, degree: mine.append(int(shares[0])) or opened(shares, degree)
     array = runtime._secure.array(share)
     is_zero = await runtime.np_is_zero_public(array)
     points = {place: int(found[0]) for place, found in seen.items()} | {runtime.pid: mine[0]}

@@ -111,7 +111,7 @@ def test_the_bits_hold_all_votes_that_pass_the_test(
             mechanism, honest, n_classes=n_classes, teachers=teachers, entities=honest + more
         )
         bits = scheme.bits(queries)
-        total = 2 * (honest + more) * scheme.bound(queries)
+        total = 2 * (honest + more) * scheme.projection_bound(queries)
         largest = max(
             2 * total, total + (abs(math.ceil(threshold)) if mechanism != GNMax(sigma) else 0)
         )
@@ -131,5 +131,5 @@ def test_honest_votes_are_far_below_the_bound_and_not_out_of_proportion(mechanis
     assert len(parts) == blocks
     coefficients = rng.choice([0, 0, 1, -1], size=(4000, blocks * counts.size))
     largest = np.abs(coefficients @ np.stack(parts).ravel()).max()
-    bound = votes(mechanism, honest, teachers=teachers).bound(queries)
+    bound = votes(mechanism, honest, teachers=teachers).projection_bound(queries)
     assert bound / 16 < largest < bound / 2

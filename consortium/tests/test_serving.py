@@ -35,7 +35,7 @@ from tutelage_consortium.computing_party import agreed_pins, read_statement, sta
 from tutelage_consortium.mailbox import consortium_status
 from tutelage_consortium.messages import Kind
 from tutelage_consortium.serving import Serving, question_of
-from tutelage_consortium.sharing import HEAD_BYTES, added, split
+from tutelage_consortium.sharing import HEAD_BYTES, open_sum, split
 from tutelage_consortium.sums import REHEARSAL, SharedSums
 
 SCHEMA = Schema({"ward": ["surgery", "medicine"], "age": (20, 95)})
@@ -189,7 +189,7 @@ def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_wor
     play.serving("hospital-1")._accept()
     assert play.asked == []
     assert any("other terms or members than the invite" in text for text in play.told)
-    assert not Home(home).joined()
+    assert not Home(home).latest_roster()
 
 
 def test_hospitals_cast_only_once_all_three_parties_have_accepted(play):
@@ -202,7 +202,7 @@ def test_hospitals_cast_only_once_all_three_parties_have_accepted(play):
 
 def test_numbers_of_people_that_were_not_agreed_on_are_refused_by_all(play):
     terms, identity = play.members.consortium, play.members.home("aggregator").identity
-    first = terms.sums().begun("first").opened
+    first = terms.sums().first_round("first").opened
     for people in (dict.fromkeys(HOSPITALS, 1), dict.fromkeys(HOSPITALS[:2], PEOPLE)):
         batch = Batch.make(identity, terms, replace(first, people=people).to_row())
         play.members.mailbox.put_batch(batch, terms)
@@ -267,7 +267,7 @@ def outcome(play: Play, name: str, batch: Any) -> list[Any]:
     found.append(sorted(re.sub("[0-9a-f]{32}", "0", path) for path in files))
     if name == "hospital-0":
         shares = [payload[HEAD_BYTES:] for payload in play.members.payloads(batch, name)]
-        found.append(added(shares, sums.round_of(batch).shape).tolist())
+        found.append(open_sum(shares, sums.round_of(batch).shape).tolist())
     elif batch is not None:
         found.append(recall(ledger, play.members.consortium.scheme.hashes(ledger, batch)))
     return found
@@ -410,7 +410,9 @@ def test_lost_keys_lose_no_sum_and_cost_nothing(after_one):
             play.members.home(renewed).consortium_as(play.members.member(renewed).role)
         play.accept(*HOSPITALS, *PARTIES, "aggregator")
         assert any(f"{renewed} has new keys" in question for question in play.asked)
-        assert set(play.members.mailbox.accepted(after)) == {one.name for one in after.members}
+        assert set(play.members.mailbox.names_of_accepting(after)) == {
+            one.name for one in after.members
+        }
         play = Play(replace(play.members, consortium=after))
     again = play.ask()
     assert again.identifier == batch.identifier
@@ -470,9 +472,9 @@ def test_a_roster_that_is_declined_or_older_changes_nothing(play):
     assert home.consortium().roster_hash == play.members.consortium.roster_hash
     play.answer = True
     play.serving("hospital-0")._accept()  # and it died before it said so
-    assert "hospital-0" not in play.members.mailbox.accepted(after)
+    assert "hospital-0" not in play.members.mailbox.names_of_accepting(after)
     play.step("hospital-0")
-    assert "hospital-0" in play.members.mailbox.accepted(after)
+    assert "hospital-0" in play.members.mailbox.names_of_accepting(after)
     home = play.members.home("hospital-0")
     assert home.consortium().roster_hash == after.roster_hash
     with pytest.raises(FederationError, match="must be above 1"):

@@ -45,9 +45,9 @@ from tutelage_consortium.sharing import (
     MODULUS,
     SALT_BYTES,
     SPLIT_NAME_BYTES,
-    added,
     decode,
     encode,
+    open_sum,
 )
 from tutelage_consortium.sums import OpenedSum, SharedSums, _answer
 
@@ -113,7 +113,7 @@ def sums(founded):
 
 
 def first_of(sums):
-    return sums.begun("first")
+    return sums.first_round("first")
 
 
 def asked_by(members):
@@ -141,7 +141,7 @@ def sent(members, batch, name):
     """Return what all three computing parties together would open of one hospital."""
     payloads = members.payloads(batch, name)
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
-    return added(
+    return open_sum(
         [payload[HEAD_BYTES:] for payload in payloads],
         members.consortium.sums().round_of(batch).shape,
     )
@@ -345,8 +345,8 @@ def test_the_hash_of_a_partys_shares_confirms_no_guess_of_a_hospitals_sum(member
     batch, asked = asked_by(members)
     cast_one(members, batch)
     payloads, numbers = members.payloads(batch, NAMES[0]), (math.prod(asked.shape),)
-    total = added([payload[HEAD_BYTES:] for payload in payloads], numbers)
-    held, _ = ComputingParty(members.home(PARTIES[2]))._held(batch, members.mailbox)
+    total = open_sum([payload[HEAD_BYTES:] for payload in payloads], numbers)
+    held, _ = ComputingParty(members.home(PARTIES[2]))._usable_shares(batch, members.mailbox)
     name, digest = json.loads(statement_of(members.consortium, batch, held, None))["held"][NAMES[0]]
     known = sum(decode(payload[HEAD_BYTES:], numbers) for payload in payloads[:2])
     share = encode((total.astype(object) - known) % MODULUS)

@@ -13,10 +13,10 @@ from tutelage_consortium import sharing
 from tutelage_consortium.sharing import (
     ELEMENT_BYTES,
     MODULUS,
-    added,
     decode,
     encode,
     from_random,
+    open_sum,
     recombine,
     split,
 )
@@ -29,7 +29,7 @@ Split = Callable[[np.ndarray], tuple[bytes, bytes, bytes]]
 def test_shares_add_up_to_the_values(votes, numbers):
     for values, summed in ((votes, False), (numbers, True)):
         shares = split(np.array(values, dtype=np.int64), summed=summed)
-        assert added(shares, (len(values),)).tolist() == values
+        assert open_sum(shares, (len(values),)).tolist() == values
 
 
 def departure_from_uniform(method: Split, values: np.ndarray, bins: int = 8) -> float:
@@ -156,4 +156,4 @@ def test_opening_takes_three_shares_of_the_right_length_that_belong_together():
         recombine([*shares[:2], shares[2][:-1]], (2,))
     one, other = (split(np.zeros(9, dtype=np.int64), summed=True) for _ in range(2))
     with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
-        added([*one[:2], other[2]], (9,))
+        open_sum([*one[:2], other[2]], (9,))

@@ -101,7 +101,7 @@ def test_it_takes_a_schema_as_well_as_public_rows_and_no_numbers():
 
 def test_a_consortium_agrees_on_it_and_opens_its_sum(tmp_path):
     sums = agreed(tmp_path / "founded", method="class-frequencies").consortium.sums()
-    asked = sums.begun("first")
+    asked = sums.first_round("first")
     assert asked.shape == (2, 1)
     total = np.sum(
         [ballots_of(sums, asked, *people(seed)).totals for seed in range(ENTITIES)], axis=0

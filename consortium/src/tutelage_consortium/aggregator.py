@@ -95,15 +95,15 @@ class Aggregator:
             )
         # Of two processes, the second finds what the first one announced.
         with self._boundary.turn():
-            return self._announced(asked, mailbox, new_batch=new_batch)
+            return self._announce(asked, mailbox, new_batch=new_batch)
 
     def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
         self.consortium.sums()
         with self._boundary.turn():
-            return self._announced(release, mailbox, new_batch=new_batch)
+            return self._announce(release, mailbox, new_batch=new_batch)
 
-    def released(self, release: str) -> Round:
+    def final_round(self, release: str) -> Round:
         """Return what follows the last sum of a release: its `classifier` is the final student."""
         self.consortium.sums()
         earlier = self._earlier(self.consortium.scheme.drafts(release, self._boundary)[-1].name)
@@ -113,7 +113,7 @@ class Aggregator:
             )
         return self._following(earlier[-1])
 
-    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
+    def _announce(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
         before = None
         for draft in self.consortium.scheme.drafts(asked, self._boundary):
             earlier = self._earlier(draft.name)
@@ -140,7 +140,7 @@ class Aggregator:
     def _earlier(self, name: str) -> list[Batch]:
         """Return the batches that were asked for a draft, signed by the present keys."""
         found: list[Batch] = []
-        while (kept := self._home.kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
+        while (kept := self._home.read_kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
             asked = Batch.from_bytes(kept[_BATCH], self.consortium, own=True)
             found.append(asked.signed_by(self._home.identity))
         return found
@@ -153,18 +153,18 @@ class Aggregator:
         if isinstance(self.consortium.scheme, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
         found, entities = self._opened_together(batch, mailbox)
-        return Collected(self._settled(batch, found, mailbox), entities)
+        return Collected(self._settle(batch, found, mailbox), entities)
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
         """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
         self.consortium.sums().round_of(batch)
         opened, entities = self._opened_together(batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        return CollectedSum(self._settled(batch, opened, mailbox), entities, self._following(batch))
+        return CollectedSum(self._settle(batch, opened, mailbox), entities, self._following(batch))
 
     def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
-        kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
+        kept = self._home.read_kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
             raise StaleBatchError(
                 f"The list of hospitals in batch {batch.identifier} is missing. Collect it again."
@@ -172,7 +172,7 @@ class Aggregator:
         sums = self.consortium.sums()
         entities = msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
-        return sums.round_after(asked, self._remembered(batch, asked.shape), entities)
+        return sums.round_after(asked, self._stored_outcome(batch, asked.shape), entities)
 
     def _opened_together(self, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, Names]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
@@ -183,7 +183,7 @@ class Aggregator:
         for run, shares in runs.items():
             if len(shares) == len(parties):
                 try:
-                    return terms.scheme.opened(
+                    return terms.scheme.open(
                         [shares[party] for party in parties], batch
                     ), run.entities
                 except ForgedMessageError as error:
@@ -215,7 +215,7 @@ class Aggregator:
                     found[record_in(head, "opened", Opened, damaged)][party.name] = share
         return found
 
-    def _settled(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
+    def _settle(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         paid = self._boundary.payment_for(batch)
         if paid is None:
@@ -226,12 +226,12 @@ class Aggregator:
         answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
         hashes = scheme.hashes(self._boundary.ledger, batch)
         self._boundary.close(
-            paid, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch)
+            paid, dict(zip(hashes, answers, strict=True)), scheme.event_of_outcome(outcome, batch)
         )
         mailbox.put_collected(self._home.identity, batch, self.consortium)
-        return self._remembered(batch, outcome.shape)
+        return self._stored_outcome(batch, outcome.shape)
 
-    def _remembered(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
+    def _stored_outcome(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
         hashes = self.consortium.scheme.hashes(self._boundary.ledger, batch)
         remembered = self._boundary.recall(hashes)

@@ -42,7 +42,7 @@ from tutelage.tables import by_value, read_table, require_type
 from tutelage_consortium import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage_consortium.earlier import earlier_budgets
 from tutelage_consortium.entity import sight_of
-from tutelage_consortium.files import listed
+from tutelage_consortium.files import join_names
 from tutelage_consortium.invites import Invite, Place
 from tutelage_consortium.keys import host_and_port, names_of
 from tutelage_consortium.mailbox import batch_status, consortium_status, sizes_of_answers
@@ -101,7 +101,7 @@ def new(
             )
         if server is not None:
             host_and_port(server, "--server")
-        file = file.numbered()
+        file = file.with_identifier()
         draft = file.draft()
         identity = Identity.generate(file.coordinator, Role.AGGREGATOR)
         home.mkdir(mode=0o700, parents=True)
@@ -111,7 +111,7 @@ def new(
         server = before.server
         mailbox = None if before.server else Path(before.mailbox)
         agreed = TermsFile.of(before.terms)
-        file = file.numbered(agreed.identifier)
+        file = file.with_identifier(agreed.identifier)
         if file.draft().fingerprint != agreed.draft().fingerprint:
             raise ConfigError(
                 f"{terms} may differ from the terms in {home} only in [hospitals], [parties] and `coordinator`. For "
@@ -204,7 +204,7 @@ def join(
             )
             data = data.resolve()
             if earlier := earlier_budgets(data, people, folder.resolve().parent, found):
-                second = _summed(data, earlier, file)
+                second = _sum_of_budgets(data, earlier, file)
                 if not insist:
                     raise ConfigError(
                         f"{second} Use the earlier home, or, to give these people both, add --insist."
@@ -264,7 +264,7 @@ def serve(
 
         host_and_port(server, "--server")
         kits.move(home / _KIT, server)
-    with interruption_says(_STOPPED), _carried(home, place) as wait:
+    with interruption_says(_STOPPED), _mailbox_in_step(home, place) as wait:
         called = None if listen is None else host_and_port(listen, "--listen")
         serving = _serving(
             home, place, words, asks=False, yes=yes, patience=patience, listen=called
@@ -313,10 +313,10 @@ def run(
             f"--as must be 1 to 100 letters, digits, '.', '-' or '_', and must not begin with {REHEARSAL!r}. For a "
             "rehearsal, add --rehearse."
         )
-    with interruption_says(_STOPPED), _carried(home, place) as wait:
+    with interruption_says(_STOPPED), _mailbox_in_step(home, place) as wait:
         serving = _serving(home, place, words, asks=True)
-        terms = _assembled(serving, file, without or [], wait)
-        last = _released(serving, terms, release, wait)
+        terms = _assemble(serving, file, without or [], wait)
+        last = _release(serving, terms, release, wait)
     student = home / _RELEASES / release / "student.skops"
     hospitals = last.opened.sums[-1].entities
     part = student.with_suffix(".part")
@@ -330,7 +330,9 @@ def run(
     if as_json:
         print_json({**about, "ledger": state.as_dict()})
         return
-    say(f"Release {release} has the ballots of {len(hospitals)} hospitals: {listed(hospitals)}.")
+    say(
+        f"Release {release} has the ballots of {len(hospitals)} hospitals: {join_names(hospitals)}."
+    )
     for key, value in about.items():
         if isinstance(value, float):
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
@@ -346,7 +348,7 @@ def run(
 def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
     place = Place.load(home)
-    terms = Home(home).joined()
+    terms = Home(home).latest_roster()
     box = Mailbox(place.mailbox)
     hospitals = (
         [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
@@ -364,7 +366,7 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
             print_json({"members": names, "sent": sent})
             return
         say(
-            f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}."
+            f"No roster is accepted yet. Members with keys in the mailbox: {join_names(names) or 'none'}."
         )
         plain_console().print(_bars_of(sent))
         return
@@ -382,10 +384,10 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
         )
         return
     describe(terms, home)
-    accepted = box.accepted(terms)
+    accepted = box.names_of_accepting(terms)
     waiting = [name for name in names_of(terms.members) if name not in accepted]
     say(
-        f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}."
+        f"Roster {terms.roster} ({terms.words}) is not accepted yet by {join_names(waiting)}."
         if waiting
         else ""
     )
@@ -393,7 +395,7 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
     for each in batches:
         answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
         table.add_row(
-            each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none"
+            each.batch[:8], answered, join_names(each.missing), join_names(each.computed) or "none"
         )
     plain_console().print(table, _bars_of(sent))
     for identifier, reason in refused.items():
@@ -406,12 +408,12 @@ def describe(terms: Consortium, home: Path) -> None:
     table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
     row = table.add_row
     schema = terms.sums().schema
-    row("classes", Text(listed(terms.classes)))
+    row("classes", Text(join_names(terms.classes)))
     row("protects", Text(f"{terms.unit.name}: {terms.unit.neighboring.sentence}"))
     row("quorum", f"{terms.quorum} of {len(terms.entities)}; {terms.colluding} may collude")
     row(
         "people",
-        Text(listed([f"{name} about {number:,}" for name, number in terms.people_at.items()])),
+        Text(join_names([f"{name} about {number:,}" for name, number in terms.people_at.items()])),
     )
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)
     columns = [
@@ -458,12 +460,12 @@ def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) ->
     )
 
 
-def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
+def _sum_of_budgets(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
     """Return what is said of other budgets of the people in a table."""
     budgets = [*(one.limit for one in earlier), file.privacy]
     epsilon, delta = (fsum(getattr(one, name) for one in budgets) for name in ("epsilon", "delta"))
     return (
-        f"People of {data.name} have a budget in {listed([str(one.path) for one in earlier])}. With this one, they "
+        f"People of {data.name} have a budget in {join_names([str(one.path) for one in earlier])}. With this one, they "
         f"would have ε = {epsilon:g} at δ = {delta:g}."
     )
 
@@ -496,15 +498,15 @@ def _checked_table(
     rows, labels, ids = rows_of(terms, data, person, label)
     schema.table(rows, ids)
     if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
-        differences = listed([f"'{name}' {how}" for name, how in beyond.items()])
+        differences = join_names([f"'{name}' {how}" for name, how in beyond.items()])
         raise InvalidDataError(
             f"{data.name} has columns in other units or codes than the terms: {differences}."
         )
     left_out = 1 - len(labels) / table.n_rows
     if left_out > _MOST_ODD or len(np.unique(labels)) < 2:
         raise InvalidDataError(
-            f"--label must name a column with the classes {listed(terms.classes)}. Most cells of '{label}' are others, "
-            "or all are the same."
+            f"--label must name a column with the classes {join_names(terms.classes)}. Most cells of '{label}' are "
+            "others, or all are the same."
         )
     people = [str(data.resolve())] if ids is None else np.unique(canonical_ids(ids)).tolist()
     number = len(labels) if ids is None else len(people)
@@ -543,7 +545,7 @@ def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Ro
 
 
 @contextmanager
-def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
+def _mailbox_in_step(home: Path, place: Place) -> Iterator[Callable[[], None]]:
     """Keep the mailbox in step with the server; what it yields waits a little, and starts what has ended again."""
     Path(place.mailbox).mkdir(parents=True, exist_ok=True)
     if place.server is None:
@@ -617,7 +619,7 @@ def _answer(question: str) -> bool:
         return False
 
 
-def _assembled(
+def _assemble(
     serving: Serving, file: TermsFile, without: list[str], wait: Callable[[], None]
 ) -> Consortium:
     """Wait until all members have keys, propose a roster where one has changed, and wait until it is accepted."""
@@ -625,20 +627,22 @@ def _assembled(
     serving.step()
     while missing := needed - (present := file.present(serving.mailbox.members())).keys():
         serving.step()
-        serving.say(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
+        serving.say(
+            f"Waiting for {join_names(sorted(missing))} to run `tutelage consortium serve`."
+        )
         wait()
-    before = serving.home.joined()
+    before = serving.home.latest_roster()
     wanted = file.consortium(
         [present[name] for name in needed], 0 if before is None else before.roster + 1
     )
     if before is None or changes_of(before, wanted):
         serving.mailbox.put_roster(wanted)
         serving.step()
-        if (now := serving.home.joined()) is None or now.roster_hash != wanted.roster_hash:
+        if (now := serving.home.latest_roster()) is None or now.roster_hash != wanted.roster_hash:
             raise Exit(1)
     terms = serving.home.consortium()
     while True:
-        accepted = {*serving.mailbox.accepted(terms)}
+        accepted = {*serving.mailbox.names_of_accepting(terms)}
         hospitals = accepted.intersection(names_of(terms.entities))
         if (
             accepted.issuperset(names_of(terms.computing_parties))
@@ -646,11 +650,11 @@ def _assembled(
         ):
             return terms
         waiting = [name for name in names_of(terms.members) if name not in accepted]
-        serving.say(f"Waiting for {listed(waiting)} to accept the roster.")
+        serving.say(f"Waiting for {join_names(waiting)} to accept the roster.")
         wait()
 
 
-def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
+def _release(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
     """Ask for all sums of a release, one after another, and return what follows the last one."""
     ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.budget()
     aggregator = Aggregator(serving.home, ledger)
@@ -666,7 +670,7 @@ def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[
             wait()
         aggregator.collect_sum(batch, serving.mailbox)
         say(f"  opened after {time.monotonic() - begun:.1f} s.", err=True)
-    return aggregator.released(release)
+    return aggregator.final_round(release)
 
 
 def _scores(student: Any, terms: Consortium, test: Path, label: str) -> Entries:

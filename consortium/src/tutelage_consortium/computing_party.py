@@ -180,9 +180,9 @@ class ComputingParty:
         PartyLostError
             If another party failed or fell silent: try again with the same files.
         """
-        kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
+        kept = self._home.read_kept(_BEGUN, batch.identifier, [_AGREED])
         begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=_Pins)
-        held, left_out = self._held(batch, mailbox)
+        held, left_out = self._usable_shares(batch, mailbox)
         # The others cannot add hospitals whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
 
@@ -221,11 +221,11 @@ class ComputingParty:
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, bytes_sent)
 
-    def _held(
+    def _usable_shares(
         self, batch: Batch, mailbox: Mailbox
     ) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        expected = self._scheme.expected(batch)
+        expected = self._scheme.expected_shares(batch)
         me = self._home.identity
         held = dict[str, EntityShares]()
         left_out = dict[str, str]()
@@ -268,12 +268,12 @@ class ComputingParty:
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
         remembered = [each.begun is not None for each in everyones]
         # Values that all three remember were found to be small enough before they wrote them down.
-        bounds = self._scheme.expected(batch).bounds
+        bounds = self._scheme.expected_shares(batch).bounds
         if bounds is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
             seed = await self._seed(session, batch, pins)
-            tested = await session.oversized(vectors, [bounds[name] for name in pins], seed)
+            tested = await session.find_oversized(vectors, [bounds[name] for name in pins], seed)
             large = {*compress(pins, tested)}
             left_out |= dict.fromkeys(
                 large, "what it sent is larger than that of all its people or teachers can be."

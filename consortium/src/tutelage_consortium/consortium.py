@@ -24,7 +24,7 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY
 from tutelage.tables import by_value
 from tutelage_consortium.batches import Batch
-from tutelage_consortium.files import listed, read_within, write_once
+from tutelage_consortium.files import join_names, read_within, write_once
 from tutelage_consortium.keys import Member, Role
 from tutelage_consortium.schemes import MOST_QUERIES, SharedVotes
 from tutelage_consortium.sharing import PARTIES
@@ -159,7 +159,7 @@ class Consortium(Terms):
             entity.name for entity in self.entities if entity.name not in {*answered, *left_out}
         ]
         missing = (
-            f" No answer from {listed(silent)}: let more entities run `tutelage consortium serve`."
+            f" No answer from {join_names(silent)}: let more entities run `tutelage consortium serve`."
             * bool(silent)
         )
         reasons = "".join(
@@ -186,7 +186,7 @@ class Consortium(Terms):
         owners = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
         if others := {*owners, ledger.owner or member.name} - {member.name}:
             raise LedgerMismatchError(
-                f"{ledger.path or 'The ledger in memory'} is the ledger of {listed(sorted(others))}, not of "
+                f"{ledger.path or 'The ledger in memory'} is the ledger of {join_names(sorted(others))}, not of "
                 f"{member.name}. Nothing was spent. Name the ledger of {member.name}."
             )
 

@@ -95,7 +95,7 @@ class Entity:
         self._require_current(batch)
         self.consortium.require_size(batch.n_queries)
         return self._answer(
-            batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), None
+            batch, mailbox, votes.check_ballots(ballots, batch.n_queries), votes.event_of(), None
         )
 
     @on_one_day()
@@ -160,9 +160,9 @@ class Entity:
         keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
         # A withdrawal comes before the noise, or after it is stored.
         with self._boundary.turn(whom) as boundary:
-            stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
+            stored = self._home.read_kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
-            paid = self._paid(boundary, batch, mailbox, rest)
+            paid = self._reservation_of(boundary, batch, mailbox, rest)
             if stored is None:
                 if boundary.is_closed(batch):
                     raise StaleBatchError(
@@ -213,7 +213,7 @@ class Entity:
                 f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form."
             )
 
-    def _paid(
+    def _reservation_of(
         self, boundary: BatchBoundary, batch: Batch, mailbox: Mailbox, rest: Event
     ) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one.

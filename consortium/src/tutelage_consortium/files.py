@@ -16,7 +16,7 @@ MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300
 _MOST_LISTED = 10
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return names for a sentence; of many, the first ten and how many more there are."""
     more = f" and {len(names) - _MOST_LISTED:,} more" * (len(names) > _MOST_LISTED)
     return f"{', '.join(names[:_MOST_LISTED])}{more}"

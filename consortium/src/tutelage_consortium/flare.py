@@ -247,7 +247,7 @@ class MailClient(_Mail):
                 reply = cell.send_request(
                     channel=CHANNEL,
                     topic=TOPIC,
-                    request=Message({}, self.asked()),
+                    request=Message({}, self.next_request()),
                     optional=True,
                     target=FQCN.ROOT_SERVER,
                     timeout=_PATIENCE,
@@ -269,7 +269,7 @@ class MailClient(_Mail):
                 said = state
             time.sleep(pause)
 
-    def asked(self) -> Entries:
+    def next_request(self) -> Entries:
         """Return the next message: files that the server may lack, and names of files that are lacking here."""
         put = dict[str, bytes]()
         size = 0

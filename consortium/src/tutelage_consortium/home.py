@@ -60,7 +60,7 @@ class Home:
                 f"`words` must be the six words of the roster that was proposed, {consortium.words!r}. They are not. "
                 "Do not accept it before all members read the same ones to each other."
             )
-        before = self.joined()
+        before = self.latest_roster()
         if before is not None:
             if before.roster_hash == consortium.roster_hash:
                 return
@@ -83,14 +83,14 @@ class Home:
 
     def consortium(self) -> Consortium:
         """Return the consortium that was joined, with the roster that was accepted last."""
-        joined = self.joined()
+        joined = self.latest_roster()
         if joined is None:
             raise FederationError(
                 f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`."
             )
         return joined
 
-    def joined(self) -> Consortium | None:
+    def latest_roster(self) -> Consortium | None:
         """Return the same, or None before any was joined."""
         numbers = [
             int(found[1]) for found in matching_names(self._path / _ROSTERS, r"(\d{1,9})\.json")
@@ -121,7 +121,7 @@ class Home:
             raise FederationError(f"{member.name} is {is_}, but only {needed} can do this.")
         return consortium
 
-    def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
+    def read_kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
         """Return what `keep` stored under these names, or None where nothing was; other content is refused."""
         folder = self._path / kind / batch
         if not folder.exists():
@@ -153,7 +153,7 @@ class Home:
                 if not final_place.is_dir():
                     raise
         sync(final_place.parent)
-        stored = self.kept(kind, batch, files)
+        stored = self.read_kept(kind, batch, files)
         if stored is None:
             raise StaleBatchError(f"The stored state of batch {batch} is gone.")
         return stored

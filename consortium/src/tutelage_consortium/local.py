@@ -137,12 +137,12 @@ def truncated_geometric(alpha: Number, n_classes: int, beyond: int = 0) -> list[
     """
     size = n_classes + beyond
 
-    def clamped(own: int, report: int) -> Number:
+    def probability_of(own: int, report: int) -> Number:
         inside = 1 if report in (0, size - 1) else 1 - alpha
         return inside * alpha ** abs(report - own) / (1 + alpha)
 
     return [
-        [clamped(own + beyond, (report + beyond) % size) for report in range(size)]
+        [probability_of(own + beyond, (report + beyond) % size) for report in range(size)]
         for own in range(n_classes)
     ]
 

@@ -106,7 +106,7 @@ class Mailbox:
             signed = SignedDocument.sign(identity, _line_of_acceptance(consortium))
             write_once(path, signed.to_bytes())
 
-    def accepted(self, consortium: Consortium) -> Names:
+    def names_of_accepting(self, consortium: Consortium) -> Names:
         """Return the names of the members that have signed this roster."""
         line = _line_of_acceptance(consortium)
         return tuple(

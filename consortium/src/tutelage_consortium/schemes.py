@@ -95,7 +95,7 @@ class SharedVotes:
         plain = plain_rows(rows)
         return [Draft(hash_of_rows(plain), len(plain), self.event_of(), lambda _: plain)]
 
-    def checked(self, ballots: npt.ArrayLike, queries: int) -> IntArray:
+    def check_ballots(self, ballots: npt.ArrayLike, queries: int) -> IntArray:
         """Return one entity's ballots on a batch, which the terms allow."""
         given = np.asarray(ballots)
         most = self.terms.teachers_per_entity
@@ -157,12 +157,12 @@ class SharedVotes:
         """Return L such that every number that is compared lies in [−2^(L−1), 2^(L−1)).
 
         Compared are differences of two noised totals, and a noised total and the threshold. The range is that of votes
-        which pass the test of `bound`, whoever made them, not that of honest votes: outside it a comparison is no bit,
-        and what is opened would say more than a label. An entity with a number beyond twice the bound passes each of
-        forty projections with probability ½ at most: two of the coefficients −1, 0, 1 would have to keep one and the
-        same sum within the bound. So it passes with 2⁻⁴⁰.
+        which pass the test of `projection_bound`, honest or not: outside it a comparison is no bit, and what is opened
+        would say more than a label. An entity with a number beyond twice the bound passes each of forty projections
+        with probability ½ at most: two of the coefficients −1, 0, 1 would have to keep one and the same sum within the
+        bound. So it passes with 2⁻⁴⁰.
         """
-        total = 2 * len(self.terms.entities) * self.bound(queries)
+        total = 2 * len(self.terms.entities) * self.projection_bound(queries)
         return max(2 * total, total + abs(self._threshold or 0)).bit_length() + 1
 
     @property
@@ -171,7 +171,7 @@ class SharedVotes:
             ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else None
         )
 
-    def bound(self, queries: int) -> int:
+    def projection_bound(self, queries: int) -> int:
         """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
 
         The coefficients are independent, ±1 with probability ¼ each. docs/proofs/summed_noise.md has the proof.
@@ -190,9 +190,11 @@ class SharedVotes:
         ]
         return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
-    def expected(self, batch: Batch) -> Expected:
+    def expected_shares(self, batch: Batch) -> Expected:
         """Return what shares of votes must be like."""
-        bounds = dict.fromkeys(names_of(self.terms.entities), self.bound(batch.n_queries))
+        bounds = dict.fromkeys(
+            names_of(self.terms.entities), self.projection_bound(batch.n_queries)
+        )
         return Expected((len(self.sigmas), batch.n_queries, self.terms.n_classes), bounds)
 
     def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
@@ -209,7 +211,7 @@ class SharedVotes:
         _, queries, _ = totals.shape
         return await session.labels(totals, self.bits(queries), self._threshold)
 
-    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+    def open(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the label of each query from all parties' shares."""
         found = sharing.recombine(shares, (batch.n_queries,))
         if found.min(initial=0) < 0 or found.max(initial=0) > self.terms.n_classes:
@@ -218,7 +220,7 @@ class SharedVotes:
             )
         return found - 1
 
-    def happened(self, outcome: IntArray, batch: Batch) -> Event:
+    def event_of_outcome(self, outcome: IntArray, batch: Batch) -> Event:
         """Return the event of these labels: a check for every query, an answer for those that passed it."""
         *check, answer = self.parts()
         if not check:
@@ -249,7 +251,7 @@ def epsilon_if_fewer_honest(
     who subtract it.
     """
     answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
-    left = _left(votes, actually_honest, "epsilon_if_fewer_honest")
+    left = _events_left(votes, actually_honest, "epsilon_if_fewer_honest")
     return data_independent.epsilon(
         Repeated(Composed(tuple(left)) if len(left) > 1 else left[0], answers), delta
     )
@@ -275,7 +277,7 @@ def epsilon_for_two_computing_parties(
         )
     probability(delta, "delta", owner)
     answers = integer_at_least(answers, 1, "answers", owner)
-    (one,) = _left(votes, actually_honest, owner)
+    (one,) = _events_left(votes, actually_honest, owner)
     apart = answers * composition.log_distance(one)
     at = composition.moved_delta(delta, apart)
     whole = Repeated(one.event, answers)
@@ -292,7 +294,7 @@ def epsilon_for_two_computing_parties(
     )
 
 
-def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNoise]:
+def _events_left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNoise]:
     """Return the events of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
     j = integer_at_least(actually_honest, 1, "actually_honest", owner)
     honest = votes.terms.honest

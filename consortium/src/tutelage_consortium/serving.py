@@ -82,7 +82,7 @@ class Serving:
         self.mailbox.put_member(self.home.member)
         done = self._accept()
         me = self.home.member
-        if (terms := self.home.joined()) is not None and me in terms.members:
+        if (terms := self.home.latest_roster()) is not None and me in terms.members:
             # Again, if a process died before.
             self.mailbox.put_acceptance(self.home.identity, terms)
             for batch, status in [] if me.role is Role.AGGREGATOR else self._batches(terms):
@@ -92,7 +92,7 @@ class Serving:
 
     def _accept(self) -> bool:
         """Accept the roster after the one that was accepted last, if there is one and the operator agrees."""
-        before = self.home.joined()
+        before = self.home.latest_roster()
         number = 0 if before is None else before.roster + 1
         after = self.mailbox.newest_roster(number)
         me = self.home.member
@@ -148,7 +148,9 @@ class Serving:
             or not isinstance(terms.scheme, SharedSums)
         ):
             return False
-        if not {*self.mailbox.accepted(terms)}.issuperset(names_of(terms.computing_parties)):
+        if not {*self.mailbox.names_of_accepting(terms)}.issuperset(
+            names_of(terms.computing_parties)
+        ):
             return False  # who would add shares have not compared the words
         try:
             asked = terms.sums().round_of(batch)
@@ -200,7 +202,7 @@ class Serving:
         start, wait = self._again.get(batch.identifier, (0.0, _FIRST_WAIT))
         if now < start or len(status.answered) < terms.quorum:
             return False
-        if not late and not self._expected(terms, batch) <= {*status.answered}:
+        if not late and not self._awaited_hospitals(terms, batch) <= {*status.answered}:
             return False
         try:
             done = ComputingParty(self.home).compute(
@@ -223,7 +225,7 @@ class Serving:
         )
         return True
 
-    def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
+    def _awaited_hospitals(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
         if isinstance(terms.scheme, SharedSums) and (
             earlier := terms.sums().round_of(batch).opened.sums

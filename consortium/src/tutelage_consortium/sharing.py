@@ -88,13 +88,13 @@ def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
         raise ForgedMessageError(
             "The computing parties' shares contradict each other. Run the computation again."
         )
-    return _opened(2 * first - second, _BOUND, "small integer")
+    return _open_integers(2 * first - second, _BOUND, "small integer")
 
 
-def added(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
+def open_sum(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """Open integers from additive shares of all computing parties."""
     first, second, third = _of_all(shares, shape)
-    return _opened(first + second + third, _BOUND_OF_SUMS, "sum of ballots")
+    return _open_integers(first + second + third, _BOUND_OF_SUMS, "sum of ballots")
 
 
 def _of_all(shares: Sequence[bytes], shape: Sequence[int]) -> list[ElementArray]:
@@ -105,7 +105,7 @@ def _of_all(shares: Sequence[bytes], shape: Sequence[int]) -> list[ElementArray]
     return [decode(share, shape) for share in shares]
 
 
-def _opened(elements: ElementArray, bound: int, what: str) -> IntArray:
+def _open_integers(elements: ElementArray, bound: int, what: str) -> IntArray:
     opened = (elements + bound) % MODULUS - bound
     if np.any(opened >= bound):
         raise ForgedMessageError(

@@ -141,7 +141,9 @@ class Sums:
     def events(self) -> tuple[SummedNoise, ...]:
         """The most that opening the sum of each round is."""
         whole = self.method.event(replace(self.public(1).sizes, people_known=True))
-        return tuple(self._shared(one.event) for one in whole.flatten() for _ in range(one.times))
+        return tuple(
+            self._event_of_shares(one.event) for one in whole.flatten() for _ in range(one.times)
+        )
 
     def event_from(self, first: int) -> Event:
         """Return the most that opening the sums of a round and of all rounds after it is."""
@@ -149,9 +151,9 @@ class Sums:
 
     def event_asked(self, request: Request) -> SummedNoise:
         """Return the event of opening the sum that is asked for."""
-        return self._shared(request.mechanism.most(request.form, simulated=False))
+        return self._event_of_shares(request.mechanism.most(request.form, simulated=False))
 
-    def _shared(self, event: Any) -> SummedNoise:
+    def _event_of_shares(self, event: Any) -> SummedNoise:
         return SummedNoise(event, self.terms.honest)
 
     def round_of(self, batch: Batch) -> Round:
@@ -159,9 +161,9 @@ class Sums:
         row = b""
         if batch.rows.dtype == np.uint8 and batch.rows.ndim == 2:
             row = batch.rows.tobytes()
-        opened = record_in(row, "opened sums", SumsSoFar, _damaged())
+        opened = record_in(row, "opened sums", SumsSoFar, _refusal())
         if len(opened.sums) >= len(self.events) or not opened.people:
-            raise _damaged()
+            raise _refusal()
         return self._after(opened)
 
     def round_after(self, asked: Round, total: IntArray, entities: Collection[str]) -> Round:
@@ -178,7 +180,7 @@ class Sums:
         try:
             asked, outcome = self.driven(opened)
         except (ValueError, ArithmeticError):
-            raise _damaged() from None
+            raise _refusal() from None
         classifier = Pipeline([("schema", self.schema), ("classifier", outcome.student)])
         place = min(len(opened.sums), len(asked) - 1)
         return Round(opened, asked[place], classifier)
@@ -198,7 +200,7 @@ class Sums:
         steps = self.method.steps(self.public(sum(opened.people.values())))
         return asked, driven(steps, answer_to, lambda one: one.make())
 
-    def begun(self, release: str) -> Round:
+    def first_round(self, release: str) -> Round:
         """Return the first round of a release of all present members."""
         return self._after(SumsSoFar(release, self.terms.people_at))
 
@@ -274,7 +276,7 @@ class SharedSums:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
         events = self.sums.events
         people = max(self.terms.people)
-        largest = max(_bound(people, one) for one in events)
+        largest = max(_bound_of_projection(people, one) for one in events)
         if self.terms.size_test and largest.bit_length() >= sharing.MOST_TESTED_BITS:
             return False
         numbers = max(one.variables for one in events)
@@ -285,7 +287,7 @@ class SharedSums:
         """Return all rounds of the release that is named; there are no rows to ask about."""
 
         def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
-            return (last or self.sums.begun(asked)).opened.to_row()
+            return (last or self.sums.first_round(asked)).opened.to_row()
 
         rounds = range(len(self.sums.events))
         name = sha256_of(f"{self.terms.fingerprint} {asked}".encode())
@@ -299,7 +301,7 @@ class SharedSums:
         row = np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis]
         return hashes_of(row, self.terms, ledger)
 
-    def happened(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
+    def event_of_outcome(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
         """Return the event of the sum of a batch, whatever it is."""
         return self.event_of(batch)
 
@@ -308,13 +310,13 @@ class SharedSums:
         sigma = cast("SummedNoise", paid).sigma_of_share
         return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
 
-    def expected(self, batch: Batch) -> Expected:
+    def expected_shares(self, batch: Batch) -> Expected:
         """Return what shares of a sum must be like, whose length is at most that of all ballots one after another."""
         asked = self.sums.round_of(batch)
         people = asked.opened.people
         event = self.sums.event_asked(asked.request)
         bounds = (
-            {name: _bound(number, event) for name, number in people.items()}
+            {name: _bound_of_projection(number, event) for name, number in people.items()}
             if self.terms.size_test
             else None
         )
@@ -324,9 +326,9 @@ class SharedSums:
         """Return one party's share of the sum."""
         return sharing.encode(totals)
 
-    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+    def open(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the noisy sum, (classes, numbers)."""
-        return sharing.added(shares, self.sums.round_of(batch).shape)
+        return sharing.open_sum(shares, self.sums.round_of(batch).shape)
 
 
 def hash_of_method(method: Method) -> str:
@@ -352,15 +354,15 @@ def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) ->
     """Return a sum as if all people had cast ballots: those of the hospitals that did stand for all."""
     known = {*opened.entities} & people.keys()
     if not known or len(opened.entities) != len(known) or len(opened.values) != event.variables:
-        raise _damaged()
+        raise _refusal()
     scale = sum(people.values()) / sum(people[name] for name in known)
     values = np.rint(np.array(opened.values, dtype=np.float64) * scale)
     if not np.abs(values).max() <= _MOST:
-        raise _damaged()
+        raise _refusal()
     return Answer(values.astype(np.int64)[np.newaxis], event, 0.0, noise_of(event, known) * scale)
 
 
-def _bound(people: int, event: SummedNoise) -> int:
+def _bound_of_projection(people: int, event: SummedNoise) -> int:
     """Return what a projection of the noised sum of so many people's ballots stays below, if they are honest."""
     one: Any = event.event
     noise = event.sigma_of_share * sqrt(event.variables)
@@ -373,7 +375,7 @@ def noise_of(event: SummedNoise, entities: Collection[str]) -> float:
     return event.sigma_of_share * sqrt(len(entities))
 
 
-def _damaged() -> ForgedMessageError:
+def _refusal() -> ForgedMessageError:
     return ForgedMessageError(
         "A batch holds no sums that could have been opened under these terms."
     )

@@ -100,7 +100,7 @@ class TermsFile(Section, frozen=True):
         found[self.coordinator] = (Role.AGGREGATOR, None)
         return found
 
-    def numbered(self, identifier: str | None = None) -> "TermsFile":
+    def with_identifier(self, identifier: str | None = None) -> "TermsFile":
         """Return the terms of one consortium, which no other one has."""
         return replace(self, identifier=identifier or secrets.token_hex(16))
 

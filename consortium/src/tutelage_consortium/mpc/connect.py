@@ -150,7 +150,7 @@ class Handshake:
                 self._writers.add(writer)
                 if self._place_of(writer) == place:
                     writer.write(self._greeting(self.me))
-                    if await self._heard(reader, len(self._greeting(place))) == self._greeting(
+                    if await self._receive(reader, len(self._greeting(place))) == self._greeting(
                         place
                     ):
                         key = secrets.token_bytes(_KEY_BYTES)
@@ -172,9 +172,9 @@ class Handshake:
             place = self._place_of(writer)
             if place is not None and place < self.me:
                 greeting = self._greeting(place)
-                if await self._heard(reader, len(greeting)) == greeting:
+                if await self._receive(reader, len(greeting)) == greeting:
                     writer.write(self._greeting(self.me))
-                    key = await self._heard(reader, _KEY_BYTES)
+                    key = await self._receive(reader, _KEY_BYTES)
                     if not self._met[place].done():
                         self._met[place].set_result(Met(reader, writer, key))
                         return
@@ -184,7 +184,7 @@ class Handshake:
         self._writers.discard(writer)
         writer.transport.abort()
 
-    async def _heard(self, reader: asyncio.StreamReader, length: int) -> bytes:
+    async def _receive(self, reader: asyncio.StreamReader, length: int) -> bytes:
         return await asyncio.wait_for(reader.readexactly(length), _PATIENCE)
 
     def _place_of(self, writer: asyncio.StreamWriter) -> int | None:

@@ -132,7 +132,7 @@ class ArrayRuntime(Runtime):
         self._failure = failure
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
         self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
-        self._loop.set_exception_handler(self._failed)
+        self._loop.set_exception_handler(self._report_failure)
         for module in _KEEPERS_OF_RUNTIME:
             setattr(module, "runtime", self)  # noqa: B010  as MPyC does for the one runtime that it makes
         # Of which every comparison says how many bits it means.
@@ -154,14 +154,14 @@ class ArrayRuntime(Runtime):
         self._program_counter[0] += 1
         return self._program_counter[0]
 
-    async def shared(self, summands: ElementArray) -> ElementArray:
+    async def share(self, summands: ElementArray) -> ElementArray:
         """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p."""
         label = self.next_label()
-        mine = self._dealt(label, summands.ravel())
-        theirs = [await self._received(place, label, summands.size) for place in self.links]
+        mine = self._deal(label, summands.ravel())
+        theirs = [await self._receive(place, label, summands.size) for place in self.links]
         return ((mine + sum(theirs)) % MODULUS).reshape(summands.shape)
 
-    async def opened(self, shares: ElementArray, degree: int = _DEGREE) -> ElementArray:
+    async def open(self, shares: ElementArray, degree: int = _DEGREE) -> ElementArray:
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
         label = self.next_label()
         flat = shares.ravel()
@@ -170,20 +170,20 @@ class ArrayRuntime(Runtime):
         encoded = encode(flat)
         for place in receivers:
             self.links[place].send(label, encoded)
-        points = {place: await self._received(place, label, flat.size) for place in senders} | {
+        points = {place: await self._receive(place, label, flat.size) for place in senders} | {
             self.pid: flat
         }
         return _at_zero(points).reshape(shares.shape)
 
-    async def reduced(self, shares: ElementArray) -> ElementArray:
+    async def reshare(self, shares: ElementArray) -> ElementArray:
         """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.
 
         Every party adds randomness of its own, so the new shares reveal nothing else (Gennaro, Rabin and Rabin,
         Simplified VSS and fast-track multiparty computations, 1998).
         """
         label = self.next_label()
-        mine = self._dealt(label, shares.ravel())
-        points = {place: await self._received(place, label, shares.size) for place in self.links}
+        mine = self._deal(label, shares.ravel())
+        points = {place: await self._receive(place, label, shares.size) for place in self.links}
         return _at_zero(points | {self.pid: mine}).reshape(shares.shape)
 
     def random(self, shape: tuple[int, ...]) -> ElementArray:
@@ -216,21 +216,21 @@ class ArrayRuntime(Runtime):
             drawn = np.unpackbits(
                 np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count
             )
-            here = {self.pid: self._dealt(label, drawn.astype(object))}
+            here = {self.pid: self._deal(label, drawn.astype(object))}
         there = {
-            place: await self._received(place, label, count)
+            place: await self._receive(place, label, count)
             for place in drawing
             if place != self.pid
         }
         one, other = (here | there).values()
-        return (one + other - 2 * await self.reduced(one * other)) % MODULUS
+        return (one + other - 2 * await self.reshare(one * other)) % MODULUS
 
     async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
         """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
 
         MPyC's comparison. From x, what it opens (x masked by up to 60 bits more, and a coin) and the bits of the mask,
         it computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
-        Elsewhere it is never 0, see `session.oversized`.
+        Elsewhere it is never 0, see `session.find_oversized`.
         """
         # Larger numbers leave less room for the mask below p: at 47 bits, 2^39 values that a party does not know.
         self.options.sec_param = min(SECURITY_BITS, FIELD_BITS - 1 - bits)
@@ -248,7 +248,7 @@ class ArrayRuntime(Runtime):
     ):
         """Open an array of field elements to all parties, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _FIELD.array(await self.opened(x.value, threshold or _DEGREE), check=False)
+        return _FIELD.array(await self.open(x.value, threshold or _DEGREE), check=False)
 
     @asyncoro.mpc_coro
     async def np_is_zero_public(self, a: Any):
@@ -260,7 +260,7 @@ class ArrayRuntime(Runtime):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
         values = (await self.gather(a)).value.ravel()
         product = values * self.random(values.shape) + self.zeros(values.size)
-        return (await self.opened(product % MODULUS, degree=2) == 0).reshape(a.shape)
+        return (await self.open(product % MODULUS, degree=2) == 0).reshape(a.shape)
 
     @asyncoro.mpc_coro
     async def np_random_bits(self, sftype: Any, n: int, signed: bool = False):  # noqa: ARG002
@@ -271,9 +271,9 @@ class ArrayRuntime(Runtime):
     @asyncoro.mpc_coro
     async def _reshare(self, x: Any):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _FIELD.array(await self.reduced(x.value), check=False)
+        return _FIELD.array(await self.reshare(x.value), check=False)
 
-    def _dealt(self, label: int, values: ElementArray) -> ElementArray:
+    def _deal(self, label: int, values: ElementArray) -> ElementArray:
         """Send the others their shares of numbers, values at 1, 2, 3 of random lines; return one's own, not reduced."""
         slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
         first = values + slopes
@@ -283,7 +283,7 @@ class ArrayRuntime(Runtime):
             link.send(label, encode(points[place]))
         return points[self.pid]
 
-    async def _received(self, place: int, label: int, count: int) -> ElementArray:
+    async def _receive(self, place: int, label: int, count: int) -> ElementArray:
         payload = await self.links[place].receive(label)
         try:
             return decode(payload, (count,))
@@ -291,7 +291,7 @@ class ArrayRuntime(Runtime):
             self.links[place].report("sent what is no message")
             return await asyncio.Future()  # until everything is stopped because of that report
 
-    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _report_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Report that one of MPyC's tasks failed, and nothing of what its error says."""
         if "mpc_coro" in context.get("message", "") and isinstance(
             context.get("exception"), Exception

@@ -36,7 +36,7 @@ async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> Ele
         right = pairs[:, :, 1::2]
         unpaired = pairs[:, :, count - count % 2 :]
         lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
-        change = await runtime.reduced((right - left) * lost)
+        change = await runtime.reshare((right - left) * lost)
         pairs = np.concatenate([(left + change) % MODULUS, unpaired], axis=2)
     return pairs[1, :, 0]
 
@@ -61,14 +61,14 @@ async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) ->
     products = await _products(runtime, factors)
     weights = runtime.random(products.shape)
     weighted = (products * weights).sum(keepdims=True) + runtime.zeros(1)
-    opened = await runtime.opened(weighted % MODULUS, degree=2)
+    opened = await runtime.open(weighted % MODULUS, degree=2)
     return bool(opened[0])
 
 
 async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArray:
     """Return shares of the product of each row."""
     while (count := factors.shape[1]) > 1:
-        both = await runtime.reduced(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
+        both = await runtime.reshare(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
         unpaired = factors[:, count - count % 2 :]
         factors = np.concatenate([both, unpaired], axis=1)
     return factors[:, 0]
@@ -135,11 +135,11 @@ class Session:
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
         shares = []
         for start in range(0, queries, step):
-            votes, *check = await self._runtime.shared(blocks[:, start : start + step])
+            votes, *check = await self._runtime.share(blocks[:, start : start + step])
             found = await largest(self._runtime, votes, bits)
             if threshold is not None:
                 found = found * await any_reaches(self._runtime, check[0], threshold, bits)
-            fresh = await self._runtime.reduced(found)
+            fresh = await self._runtime.reshare(found)
             if await any_outside(self._runtime, fresh, classes):
                 raise FederationError(
                     f"Totals are too large to be compared in {bits} bits. Nothing was opened, and the batch is refused."
@@ -147,7 +147,7 @@ class Session:
             shares.append(encode(fresh))
         return b"".join(shares)
 
-    async def oversized(
+    async def find_oversized(
         self, vectors: ElementArray, bounds: Sequence[int], seed: bytes
     ) -> list[bool]:
         """Tell which vectors have one of forty random projections beyond its bound.
@@ -165,10 +165,12 @@ class Session:
         bits = (2 * max(bounds)).bit_length()
         if bits > MOST_TESTED_BITS:
             most = 2 ** (MOST_TESTED_BITS - 1)
-            raise InvalidParameterError("oversized.bounds", f"be below {most}", f"{max(bounds)}")
-        await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()])
+            raise InvalidParameterError(
+                "find_oversized.bounds", f"be below {most}", f"{max(bounds)}"
+            )
+        await self._agree(["find_oversized", vectors.shape, [*bounds], seed.hex()])
         each = np.array(bounds, dtype=object)[:, np.newaxis]
-        projections = await runtime.shared(_projections(vectors, seed))
+        projections = await runtime.share(_projections(vectors, seed))
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
         found: list[bool] = []
         for start in range(0, len(vectors), step):
@@ -178,7 +180,7 @@ class Session:
             outside = await runtime.negative(distances % MODULUS, bits)
             weights = runtime.random(outside.shape)
             weighted = (outside * weights).sum(axis=1) + runtime.zeros(len(outside))
-            found += map(bool, await runtime.opened(weighted % MODULUS, degree=2))
+            found += map(bool, await runtime.open(weighted % MODULUS, degree=2))
         return found
 
     async def _agree(self, task: list[object]) -> None:
