@@ -282,6 +282,7 @@ def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
         for label, one in zip([*labels, "true"], [*ids, ""], strict=True)
     ]
     _, found, people = rows_of(terms, write(tmp_path / "own.csv", cells), "person", "ill")
+    assert people is not None
     assert (found.tolist(), people.tolist()) == ([0, 0, 1], ids[:3])
     stored = tmp_path / "own.parquet"
     for columns, why in (

@@ -3,17 +3,18 @@
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from math import fsum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from rich.table import Table
 from rich.text import Text
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from sklearn.pipeline import Pipeline
 from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.drawing import Bar, Bars
@@ -182,13 +183,15 @@ def join(
         raise InvalidDataError(
             f"{invite} is for {found.name!r}, but its terms name no such member. Ask for another invite."
         )
-    (role, address), draft = file.seats[found.name], file.draft()
-    if _in_use(folder) != new_keys:
+    role, address = file.seats[found.name]
+    draft = file.draft()
+    in_use = _in_use(folder)
+    if in_use and not new_keys:
         raise ConfigError(
-            f"--home must be the folder of a member for --new-keys. Got {folder}."
-            if new_keys
-            else f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
+            f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
         )
+    if new_keys and not in_use:
+        raise ConfigError(f"--home must be the folder of a member for --new-keys. Got {folder}.")
     identity = Identity.generate(found.name, role, address)
     people = list[str]()
     if new_keys:
@@ -203,7 +206,8 @@ def join(
                 draft, data, person, label, once=once, most=file.hospitals[found.name]
             )
             data = data.resolve()
-            if earlier := earlier_budgets(data, people, folder.resolve().parent, found):
+            earlier = earlier_budgets(data, people, folder.resolve().parent, found)
+            if earlier:
                 second = _sum_of_budgets(data, earlier, file)
                 if not insist:
                     raise ConfigError(
@@ -348,18 +352,17 @@ def run(
 def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
     place = Place.load(home)
+    file = TermsFile.of(place.terms)
     terms = Home(home).latest_roster()
     box = Mailbox(place.mailbox)
-    hospitals = (
-        [*TermsFile.of(place.terms).hospitals] if terms is None else names_of(terms.entities)
-    )
+    hospitals = [*file.hospitals] if terms is None else names_of(terms.entities)
     own = Home(home).member.name
     # To which the server brings no answers of others.
     if place.server is not None and own in hospitals:
         hospitals = [own]
     sent = {name: sizes_of_answers(box, name) for name in hospitals}
     if html is not None:
-        write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars_of(sent))
+        write_page(html, f"Messages of {file.name}", _bars_of(sent))
     if terms is None:
         names = sorted({*names_of(box.members())})
         if as_json:
@@ -386,11 +389,12 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
     describe(terms, home)
     accepted = box.names_of_accepting(terms)
     waiting = [name for name in names_of(terms.members) if name not in accepted]
-    say(
-        f"Roster {terms.roster} ({terms.words}) is not accepted yet by {join_names(waiting)}."
-        if waiting
-        else ""
-    )
+    told = ""
+    if waiting:
+        told = (
+            f"Roster {terms.roster} ({terms.words}) is not accepted yet by {join_names(waiting)}."
+        )
+    say(told)
     table = Table("batch", "hospitals answered", "not yet", "computed by")
     for each in batches:
         answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
@@ -462,8 +466,8 @@ def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) ->
 
 def _sum_of_budgets(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
     """Return what is said of other budgets of the people in a table."""
-    budgets = [*(one.limit for one in earlier), file.privacy]
-    epsilon, delta = (fsum(getattr(one, name) for one in budgets) for name in ("epsilon", "delta"))
+    epsilon = fsum([*(ledger.limit.epsilon for ledger in earlier), file.privacy.epsilon])
+    delta = fsum([*(ledger.limit.delta for ledger in earlier), file.privacy.delta])
     return (
         f"People of {data.name} have a budget in {join_names([str(one.path) for one in earlier])}. With this one, they "
         f"would have ε = {epsilon:g} at δ = {delta:g}."
@@ -477,11 +481,11 @@ def _kits(
     from tutelage_consortium import kits
 
     kits.provision(home / _KITS, identifier, server, members)
-    found = {}
+    keys = dict[str, dict[str, bytes]]()
     for name in members:
         folder = home / _KITS / "members" / name
-        found[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
-    return found
+        keys[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return keys
 
 
 def _checked_table(
@@ -497,7 +501,8 @@ def _checked_table(
         table.column(name)  # refuses a missing one
     rows, labels, ids = rows_of(terms, data, person, label)
     schema.table(rows, ids)
-    if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
+    beyond = schema.beyond({name: table.column(name) for name in schema.names})
+    if beyond:
         differences = join_names([f"'{name}' {how}" for name, how in beyond.items()])
         raise InvalidDataError(
             f"{data.name} has columns in other units or codes than the terms: {differences}."
@@ -545,7 +550,7 @@ def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Ro
 
 
 @contextmanager
-def _mailbox_in_step(home: Path, place: Place) -> Iterator[Callable[[], None]]:
+def _mailbox_in_step(home: Path, place: Place) -> Generator[Callable[[], None]]:
     """Keep the mailbox in step with the server; what it yields waits a little, and starts what has ended again."""
     Path(place.mailbox).mkdir(parents=True, exist_ok=True)
     if place.server is None:
@@ -582,17 +587,18 @@ def _serving(
     member = Home(home)
     ledger = home / _LEDGER
     if (member.member.role is Role.AGGREGATOR) != asks:
-        which, verb = ("another member", "serve") if asks else ("the coordinator", "run")
+        which, verb = "the coordinator", "run"
+        if asks:
+            which, verb = "another member", "serve"
         raise ConfigError(f"{home} is the home of {which}. Type: tutelage consortium {verb} {home}")
 
     def accepts(question: str, proposed: str) -> bool:
         if words is None:
             return _answer(question)
-        same = " ".join(words.lower().split()) == proposed
-        say(
-            f"The words of the roster are {proposed}: {'the same' if same else 'others'} as those of --words."
-        )
-        return same
+        is_same = " ".join(words.lower().split()) == proposed
+        compared = "the same" if is_same else "others"
+        say(f"The words of the roster are {proposed}: {compared} as those of --words.")
+        return is_same
 
     return Serving(
         home=member,
@@ -625,20 +631,23 @@ def _assemble(
     """Wait until all members have keys, propose a roster where one has changed, and wait until it is accepted."""
     needed = {*file.seats}.difference(without)
     serving.step()
-    while missing := needed - (present := file.present(serving.mailbox.members())).keys():
+    present = file.present(serving.mailbox.members())
+    while needed - present.keys():
+        missing = needed - present.keys()
         serving.step()
         serving.say(
             f"Waiting for {join_names(sorted(missing))} to run `tutelage consortium serve`."
         )
         wait()
+        present = file.present(serving.mailbox.members())
     before = serving.home.latest_roster()
-    wanted = file.consortium(
-        [present[name] for name in needed], 0 if before is None else before.roster + 1
-    )
+    number = 0 if before is None else before.roster + 1
+    wanted = file.consortium([present[name] for name in needed], number)
     if before is None or changes_of(before, wanted):
         serving.mailbox.put_roster(wanted)
         serving.step()
-        if (now := serving.home.latest_roster()) is None or now.roster_hash != wanted.roster_hash:
+        now = serving.home.latest_roster()
+        if now is None or now.roster_hash != wanted.roster_hash:
             raise Exit(1)
     terms = serving.home.consortium()
     while True:
@@ -659,31 +668,36 @@ def _release(serving: Serving, terms: Consortium, release: str, wait: Callable[[
     ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.budget()
     aggregator = Aggregator(serving.home, ledger)
     begun = time.monotonic()
-    while (batch := aggregator.ask_sum(release, serving.mailbox)) is not None:
+    while True:
+        batch = aggregator.ask_sum(release, serving.mailbox)
+        if batch is None:
+            return aggregator.final_round(release)
         number = terms.sums().round_of(batch).number + 1
         say(f"Release {release}: asked for sum {number} of {len(terms.sums().events)}.", err=True)
-        said = 0
-        while not (found := batch_status(terms, serving.mailbox, batch)).complete:
-            if len(found.answered) != said:
-                said = len(found.answered)
-                say(f"  {said} of {len(terms.entities)} hospitals answered.", err=True)
+        told = 0
+        status = batch_status(terms, serving.mailbox, batch)
+        while not status.complete:
+            if len(status.answered) != told:
+                told = len(status.answered)
+                say(f"  {told} of {len(terms.entities)} hospitals answered.", err=True)
             wait()
+            status = batch_status(terms, serving.mailbox, batch)
         aggregator.collect_sum(batch, serving.mailbox)
         say(f"  opened after {time.monotonic() - begun:.1f} s.", err=True)
-    return aggregator.final_round(release)
 
 
-def _scores(student: Any, terms: Consortium, test: Path, label: str) -> Entries:
+def _scores(student: Pipeline, terms: Consortium, test: Path, label: str) -> Entries:
     """Return how the student does on public rows with labels."""
     table = read_table(test)
     if label not in table.columns:
         raise ConfigError(f"--label must name a column of {test.name}. Got '{label}'.")
-    right = np.array(table.texts(label))
-    said = np.asarray(student.predict(table)).astype(str)
+    labels = [str(text) for text in table.texts(label)]
+    predicted = [str(text) for text in cast("Any", student).predict(table)]
     scores = {
-        "accuracy": accuracy_score(right, said),
-        "balanced_accuracy": balanced_accuracy_score(right, said),
-        "most_frequent_class": max(np.mean(right == text) for text in terms.classes),
+        "accuracy": float(accuracy_score(labels, predicted)),
+        "balanced_accuracy": float(balanced_accuracy_score(labels, predicted)),
+        "most_frequent_class": max(map(labels.count, terms.classes)) / len(labels),
     }
-    scores |= {f"share_of_{text}": np.mean(said == text) for text in terms.classes}
-    return {name: float(score) for name, score in scores.items()}
+    for text in terms.classes:
+        scores[f"share_of_{text}"] = predicted.count(text) / len(predicted)
+    return scores

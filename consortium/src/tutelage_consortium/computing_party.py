@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from itertools import compress
-from typing import Annotated, Any, Final, NamedTuple, cast, final
+from typing import Annotated, Final, NamedTuple, cast, final
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from tutelage_consortium.keys import Role, host_and_port
 from tutelage_consortium.mailbox import Mailbox
 from tutelage_consortium.messages import Header, Kind, Opened, seal, unseal
 from tutelage_consortium.mpc import Endpoint, Session, run_party
-from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
+from tutelage_consortium.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, ElementArray, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
 _TESTED, _SEED = "tested", "seed"  # and its part of what the test of shares follows from
@@ -38,7 +38,7 @@ class EntityShares(NamedTuple):
     """One entity's shares as one party holds them; private to it."""
 
     split: str
-    blocks: Any  # object array (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
+    blocks: ElementArray  # (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
     digest: str
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ def statement_of(
     begun: _Pins | None,
 ) -> bytes:
     """Return a statement of what a party holds."""
-    said = Statement(
+    statement = Statement(
         roster=consortium.roster_hash,
         batch=batch.identifier,
         queries=batch.query_hash,
@@ -77,7 +77,7 @@ def statement_of(
         held={name: (shares.split, shares.digest) for name, shares in held.items()},
         begun=begun,
     )
-    return document("statement", said)
+    return document("statement", statement)
 
 
 def read_statement(message: bytes) -> Statement:
@@ -104,9 +104,13 @@ def agreed_pins(statements: list[Statement]) -> _Pins:
         )
     held = [each.held for each in statements]
     if not begun:
-        common = sorted(set(held[0]).intersection(*held[1:]))
-        shares = ((name, *(mine[name] for mine in held)) for name in common)
-        return {name: (*a, b[1], c[1]) for name, a, b, c in shares if a[0] == b[0] == c[0]}
+        pins: _Pins = {}
+        for name in sorted(set(held[0]).intersection(*held[1:])):
+            splits, digests = zip(*(mine[name] for mine in held), strict=True)
+            if len(set(splits)) == 1:
+                first, second, third = digests
+                pins[name] = (splits[0], first, second, third)
+        return pins
     for place, mine in enumerate(held):
         if any(mine.get(name) != (pin[0], pin[1 + place]) for name, pin in begun[0].items()):
             raise StaleBatchError(
@@ -180,8 +184,10 @@ class ComputingParty:
         PartyLostError
             If another party failed or fell silent: try again with the same files.
         """
+        begun = None
         kept = self._home.read_kept(_BEGUN, batch.identifier, [_AGREED])
-        begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=_Pins)
+        if kept is not None:
+            begun = msgspec.json.decode(kept[_AGREED], type=_Pins)
         held, left_out = self._usable_shares(batch, mailbox)
         # The others cannot add hospitals whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
@@ -201,21 +207,22 @@ class ComputingParty:
         me = self._home.identity
         aggregator = self.consortium.aggregator
         parties = self.consortium.computing_parties
-        found = run_party(
+        endpoints = [
+            Endpoint(each.name, *host_and_port(each.address), str(each.certificate))
+            for each in parties
+        ]
+        outcome = run_party(
             self._place,
-            [
-                Endpoint(each.name, *host_and_port(each.address), str(each.certificate))
-                for each in parties
-            ],
+            endpoints,
             cast("bytes", me.tls_key_pem),
             body,
             timeout=timeout,
             listen=listen,
             waiting=waiting,
         )
-        if isinstance(found, FederationError):
-            raise found
-        run, entities, result, bytes_sent = found
+        if isinstance(outcome, FederationError):
+            raise outcome
+        run, entities, result, bytes_sent = outcome
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
         content = document("opened", Opened(run, entities)) + result
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
@@ -232,13 +239,13 @@ class ComputingParty:
         for entity in self.consortium.entities:
             header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
             try:
-                if (envelope := mailbox.answer(batch, entity, me.member).envelope()) is not None:
-                    payload = unseal(me, entity, header, envelope)
-                    blocks = decode(payload[HEAD_BYTES:], expected.shape)
-                    digest = sha256_of(payload)
-                    held[entity.name] = EntityShares(
-                        payload[:SPLIT_NAME_BYTES].hex(), blocks, digest
-                    )
+                envelope = mailbox.answer(batch, entity, me.member).envelope()
+                if envelope is None:
+                    continue
+                payload = unseal(me, entity, header, envelope)
+                split = payload[:SPLIT_NAME_BYTES].hex()
+                blocks = decode(payload[HEAD_BYTES:], expected.shape)
+                held[entity.name] = EntityShares(split, blocks, sha256_of(payload))
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
         if expected.people is not None:
@@ -261,11 +268,12 @@ class ComputingParty:
         left_out: dict[str, str],
     ) -> tuple[str, Names]:
         """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
-        said = await session.exchange(statement_of(self.consortium, batch, held, begun))
-        everyones = [read_statement(message) for message in said]
+        messages = await session.exchange(statement_of(self.consortium, batch, held, begun))
+        everyones = [read_statement(message) for message in messages]
         pins = agreed_pins(everyones)
-        missed = set().union(*(each.held for each in everyones)) - set(pins)
-        left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
+        for each in everyones:
+            for name in each.held.keys() - pins.keys() - left_out.keys():
+                left_out[name] = _MISSED
         remembered = [each.begun is not None for each in everyones]
         # Values that all three remember were found to be small enough before they wrote them down.
         bounds = self._scheme.expected_shares(batch).bounds

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, cast, final
+from typing import Any, Self, final
 
 from tutelage._internal.gate import AnyPath
 from tutelage._internal.records import as_record, parse, settle
@@ -103,28 +103,28 @@ class Consortium(Terms):
                 _WHY_NOT.get(kind, ""),
             )
         self._check_numbers_and_roles()
-        found = None
+        files = None
         if isinstance(self.scheme, SharedSums):  # which checks the terms as it is made
             if self.method is not None:
-                found = hash_of_method(self.sums().method)
+                files = hash_of_method(self.sums().method)
         elif self.schema is not None or self.people or self.method is not None:
             raise InvalidParameterError(
                 "Consortium.people",
                 "be left out unless $mechanism is a NoisySum, and so must $schema and $method",
             )
-        if found is not None and self.method_hash not in (None, found):
+        if files is not None and self.method_hash not in (None, files):
             raise InvalidParameterError(
                 "Consortium.method",
                 "have one file for all members",
                 fix="Get the file of the coordinator.",
             )
-        if found != self.method_hash:
-            object.__setattr__(self, "method_hash", found)
+        if files != self.method_hash:
+            object.__setattr__(self, "method_hash", files)
 
     @cached_property
     def scheme(self) -> _Scheme:
         """Everything that differs between votes and sums."""
-        return _SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
+        return _SCHEMES[type(self.mechanism)](self, self.mechanism)
 
     def sums(self) -> Sums:
         """Return the sums that the terms are about; terms of votes are refused."""
@@ -184,7 +184,8 @@ class Consortium(Terms):
             for charge in ledger.history().charges
         )
         owners = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
-        if others := {*owners, ledger.owner or member.name} - {member.name}:
+        others = {*owners, ledger.owner or member.name} - {member.name}
+        if others:
             raise LedgerMismatchError(
                 f"{ledger.path or 'The ledger in memory'} is the ledger of {join_names(sorted(others))}, not of "
                 f"{member.name}. Nothing was spent. Name the ledger of {member.name}."

@@ -9,9 +9,10 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -78,6 +79,9 @@ def is_for(path: str, name: str) -> bool:
     return not path.startswith("shares/") or mine
 
 
+_Header = Callable[[str], object]
+
+
 class _Mail(FLComponent):
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -89,13 +93,13 @@ class _Mail(FLComponent):
         if event_type == EventType.SYSTEM_BOOTSTRAP:
             try:
                 threading.Thread(target=_end_with_parent, daemon=True).start()
-                self._engine: Any = fl_ctx.get_engine()
+                self._engine = cast("Any", fl_ctx).get_engine()
                 self._engine.get_cell().core_cell.add_incoming_filter("*", "*", self._drop)
             except Exception as error:
                 # Any other class would be ignored.
                 raise UnsafeComponentError("FLARE cannot be guarded.") from error
         elif event_type == EventType.SYSTEM_START:
-            self._name = str(fl_ctx.get_identity_name())
+            self._name = str(cast("Any", fl_ctx).get_identity_name())
             self._begin(self._engine.get_cell())
 
     def _begin(self, cell: Any) -> None:
@@ -103,17 +107,15 @@ class _Mail(FLComponent):
 
     def _drop(self, message: Message) -> Message | None:
         """Return an answer, which drops the message before it is decoded, unless the mailbox needs it."""
-        about = (
-            message.get_header(MessageHeaderKey.CHANNEL),
-            message.get_header(MessageHeaderKey.TOPIC),
-        )
+        header = cast("_Header", message.get_header)
+        about = (header(MessageHeaderKey.CHANNEL), header(MessageHeaderKey.TOPIC))
         if about == (_STREAM, stream_const.STREAM_DATA_TOPIC):
             keys = stream_const.StreamHeaderKey
-            about = message.get_header(keys.CHANNEL), message.get_header(keys.TOPIC)
-        is_mine = (
-            message.get_header(MessageHeaderKey.DESTINATION) == self._engine.get_cell().get_fqcn()
-        )
-        return None if is_mine and about in _NEEDED else make_reply(ReturnCode.INVALID_REQUEST)
+            about = (header(keys.CHANNEL), header(keys.TOPIC))
+        own: str = self._engine.get_cell().get_fqcn()
+        if header(MessageHeaderKey.DESTINATION) == own and about in _NEEDED:
+            return None
+        return make_reply(ReturnCode.INVALID_REQUEST)
 
     def _files(self) -> list[str]:
         """Return the paths of the files that lie in the folder."""
@@ -166,8 +168,9 @@ class MailServer(_Mail):
         with self._engine.new_context() as context:
             is_secure = context.get_prop(FLContextKey.SECURE_MODE, False)
         keys = CellMessageAuthHeaderKey
-        name = request.get_header(keys.CLIENT_NAME)
-        token = request.get_header(keys.TOKEN)
+        header = cast("_Header", request.get_header)
+        name = header(keys.CLIENT_NAME)
+        token = header(keys.TOKEN)
         if not (
             is_secure
             and isinstance(name, str)
@@ -189,7 +192,7 @@ class MailServer(_Mail):
                 self._listed.update(dict.fromkeys(self._files()))
                 self._looked = time.monotonic()
             listed = list(self._listed)
-        new = listed[told if epoch == self._epoch else 0 :]
+        new = listed[told:] if epoch == self._epoch else listed
         files = dict[str, bytes | None]()
         size = 0
         for path in asked["want"]:
@@ -225,15 +228,18 @@ class MailClient(_Mail):
 
     def __init__(self, folder: str) -> None:
         super().__init__(folder)
-        self._seen = list[Any](["", 0])
+        self._seen: list[object] = ["", 0]  # epoch of the server, and how many names it told
         self._lost = Signal()
         self._here = dict[str, None]()
         self._wanted = dict[str, None]()
-        self._there = set[str]()
+        self._there = set[str]()  # paths that the server has
 
     def _begin(self, cell: Any) -> None:
-        cell.core_cell.set_cell_disconnected_cb(lambda _: self._lost.trigger(True))
+        cell.core_cell.set_cell_disconnected_cb(self._end_exchange)
         threading.Thread(target=self._carry, args=(cell,), daemon=True).start()
+
+    def _end_exchange(self, _cell: object) -> None:
+        self._lost.trigger(True)
 
     def _carry(self, cell: Any) -> None:
         said = ""
@@ -253,7 +259,8 @@ class MailClient(_Mail):
                     timeout=_PATIENCE,
                     abort_signal=self._lost,
                 )
-                if (code := reply.get_header(MessageHeaderKey.RETURN_CODE)) != ReturnCode.OK:
+                code = reply.get_header(MessageHeaderKey.RETURN_CODE)
+                if code != ReturnCode.OK:
                     raise ConnectionError(code)
                 if self.take(reply.payload):
                     pause = 0.0
@@ -274,19 +281,22 @@ class MailClient(_Mail):
         put = dict[str, bytes]()
         size = 0
         self._here = dict.fromkeys(self._files())
-        for path in self._here if self._seen[0] else ():  # not before it has said what is there
-            if size < ROUND_BYTES and path not in self._there and may_deliver(path, self._name):
-                self._there.add(path)
-                if (data := self._read(path)) is not None:
-                    put[path], size = data, size + len(data)
+        if self._seen[0]:  # not before the server has said what is there
+            for path in self._here:
+                if size < ROUND_BYTES and path not in self._there and may_deliver(path, self._name):
+                    self._there.add(path)
+                    data = self._read(path)
+                    if data is not None:
+                        put[path] = data
+                        size += len(data)
         return {"seen": self._seen, "put": put, "want": list(islice(self._wanted, _MOST_WANTED))}
 
     def take(self, reply: Entries) -> bool:
         """Store what the server sent, if it lacks here, and return whether there was anything."""
         # All that is there; the server may have started with another folder.
         if reply["seen"][0] != self._seen[0]:
-            self._there = set()
-            self._wanted = {}
+            self._there = set[str]()
+            self._wanted = dict[str, None]()
         self._there.update(reply["names"])
         lacking = (path for path in reply["names"] if is_place(path) and path not in self._here)
         self._wanted.update(dict.fromkeys(lacking))

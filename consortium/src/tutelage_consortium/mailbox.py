@@ -95,8 +95,9 @@ class Mailbox:
         numbers = {int(found[1]) for found in matching_names(folder, r"(0|[1-9][0-9]{0,8})\.json")}
         for number in sorted((one for one in numbers if one >= least), reverse=True):
             with suppress(InvalidDataError, InvalidParameterError):  # junk hides no roster
-                if (found := Consortium.load(folder / f"{number}.json")).roster == number:
-                    return found
+                roster = Consortium.load(folder / f"{number}.json")
+                if roster.roster == number:
+                    return roster
         return None
 
     def put_acceptance(self, identity: Identity, consortium: Consortium) -> None:
@@ -315,7 +316,8 @@ def batch_status(
                 sealed_by(party, header, envelope)
                 runs[party.name].add(run)
     computed = tuple(name for name, found in runs.items() if found)
-    complete = bool(set.intersection(*runs.values())) or mailbox.is_collected(
+    first, *others = runs.values()
+    complete = bool(first.intersection(*others)) or mailbox.is_collected(
         batch.identifier, consortium
     )
     return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import composition, data_independent
 from tutelage.ballots import tally
@@ -54,7 +54,7 @@ class Draft(NamedTuple):
     queries: int
     event: Event  # the most that each query is, with all batches after it
     # From the `Round` that the batch before it led to, or None.
-    rows: Callable[[Any], npt.NDArray[Any]]
+    rows: Callable[[Any], Matrix]
 
 
 class Expected(NamedTuple):
@@ -88,12 +88,19 @@ class SharedVotes:
         """Return one batch of the rows without an answer in the ledger, equal ones once."""
         hashes = hashes_of(asked, self.terms, boundary.ledger)
         answered = boundary.recall(hashes)
-        first = {query: at for at, query in reversed([*enumerate(hashes)])}
-        rows = asked[sorted(place for query, place in first.items() if query not in answered)]
+        places = dict[bytes, int]()  # of the first row of each query
+        for place, query in enumerate(hashes):
+            if query not in answered:
+                places.setdefault(query, place)
+        rows = asked[[*places.values()]]
         if not len(rows):
             return []
         plain = plain_rows(rows)
-        return [Draft(hash_of_rows(plain), len(plain), self.event_of(), lambda _: plain)]
+
+        def rows_after(_before: object) -> Matrix:
+            return plain
+
+        return [Draft(hash_of_rows(plain), len(plain), self.event_of(), rows_after)]
 
     def check_ballots(self, ballots: npt.ArrayLike, queries: int) -> IntArray:
         """Return one entity's ballots on a batch, which the terms allow."""
@@ -234,7 +241,7 @@ class SharedVotes:
         return hashes_of(batch.rows, self.terms, ledger)
 
 
-def hashes_of(rows: npt.NDArray[Any], terms: Terms, ledger: Ledger) -> list[bytes]:
+def hashes_of(rows: Matrix, terms: Terms, ledger: Ledger) -> list[bytes]:
     """Return what a ledger remembers the outcome of each row under these terms by."""
     return ledger.account.keys({"consortium": terms.fingerprint}, rows)
 

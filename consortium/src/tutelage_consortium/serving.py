@@ -7,10 +7,11 @@ finds from the files alone what is left to do.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
+from tutelage._internal.typing import IntArray, Matrix
 from tutelage.events import Event
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
 from tutelage.ledger import Ledger
@@ -26,7 +27,7 @@ from tutelage_consortium.mailbox import BatchStatus, Mailbox, batch_status
 from tutelage_consortium.sums import REHEARSAL, Round, SharedSums
 
 # Private: rows with the columns of the schema, class indices, and ids or None.
-Rows = tuple[Any, Any, Any]
+Rows = tuple[Table, IntArray, Matrix | None]
 _MADE_UP = 200  # people of a hospital in a rehearsal
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a computation that failed is tried again
 _LONGEST_TURN = 120.0  # seconds to wait for the two other parties
@@ -82,12 +83,16 @@ class Serving:
         self.mailbox.put_member(self.home.member)
         done = self._accept()
         me = self.home.member
-        if (terms := self.home.latest_roster()) is not None and me in terms.members:
-            # Again, if a process died before.
-            self.mailbox.put_acceptance(self.home.identity, terms)
-            for batch, status in [] if me.role is Role.AGGREGATOR else self._batches(terms):
-                work = self._cast if me.role is Role.ENTITY else self._compute
-                done |= work(terms, batch, status)
+        terms = self.home.latest_roster()
+        if terms is None or me not in terms.members:
+            return done
+        # Again, if a process died before.
+        self.mailbox.put_acceptance(self.home.identity, terms)
+        if me.role is Role.AGGREGATOR:
+            return done
+        work = self._cast if me.role is Role.ENTITY else self._compute
+        for batch, status in self._batches(terms):
+            done |= work(terms, batch, status)
         return done
 
     def _accept(self) -> bool:
@@ -156,13 +161,14 @@ class Serving:
             asked = terms.sums().round_of(batch)
             if asked.opened.release.startswith(REHEARSAL):
                 entity = Entity(self.home, made_up_ledger(terms))
-                X, y, ids = made_up(terms)
+                rows = made_up(terms)
             else:
                 entity = Entity(self.home, self.budget())
                 if not self._has_approved(terms, batch, asked):
                     return False
-                X, y, ids = self._private(terms)
-            repeated = entity.cast(batch, X, y, self.mailbox, entity_ids=ids)
+                rows = self._private(terms)
+            table, labels, ids = rows
+            repeated = entity.cast(batch, table, labels, self.mailbox, entity_ids=ids)
         except (TutelageError, OSError) as error:
             self._declined.add(batch.identifier)
             self.say(f"Batch {batch.identifier[:8]} was not answered: {error}")
@@ -227,10 +233,10 @@ class Serving:
 
     def _awaited_hospitals(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
-        if isinstance(terms.scheme, SharedSums) and (
-            earlier := terms.sums().round_of(batch).opened.sums
-        ):
-            return {*earlier[-1].entities}
+        if isinstance(terms.scheme, SharedSums):
+            earlier = terms.sums().round_of(batch).opened.sums
+            if earlier:
+                return {*earlier[-1].entities}
         return {*names_of(terms.entities)}
 
     def budget(self) -> Ledger:
@@ -263,11 +269,10 @@ def taken_from(budget: Ledger, event: Event) -> str:
 
 def question_of(before: Consortium | None, after: Consortium) -> str:
     """Return the question whether to accept a roster, with what it changes and the words to compare."""
-    changes = [] if before is None else changes_of(before, after)
-    hospitals, parties = (
-        ", ".join(names_of(some)) for some in (after.entities, after.computing_parties)
-    )
+    hospitals = ", ".join(names_of(after.entities))
+    parties = ", ".join(names_of(after.computing_parties))
     what = f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
+    changes = [] if before is None else changes_of(before, after)
     if changes:
         what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}."
     how = "Compare its words by telephone with the other members, the computing parties above all:"
@@ -276,29 +281,35 @@ def question_of(before: Consortium | None, after: Consortium) -> str:
 
 def changes_of(before: Consortium, after: Consortium) -> list[str]:
     """Return what an amendment of the roster changes."""
-    old, new = ({one.name: one for one in roster.members} for roster in (before, after))
+    old = {member.name: member for member in before.members}
+    new = {member.name: member for member in after.members}
     people = after.people_at
-    found = [f"{name} {'leaves' if name in old else 'is new'}" for name in old.keys() ^ new.keys()]
+    changes = [f"{name} leaves" for name in old.keys() - new.keys()]
+    changes += [f"{name} is new" for name in new.keys() - old.keys()]
     for name in old.keys() & new.keys():
         if old[name] != new[name]:
-            found.append(f"{name} has new keys or another address")
+            changes.append(f"{name} has new keys or another address")
         elif before.people_at.get(name) != people.get(name):
-            found.append(f"{name} has about {people.get(name):,} people")
-    return sorted(found)
+            changes.append(f"{name} has about {people.get(name):,} people")
+    return sorted(changes)
 
 
 def made_up(terms: Consortium) -> Rows:
     """Return rows of a rehearsal: uniform values of the schema, of people who do not exist."""
     random = np.random.default_rng()
     schema = terms.sums().schema
-    columns = dict[str, Any]()
+    columns = dict[str, list[str]]()
     for (name, column), ordered in zip(schema.columns.items(), schema.ordered, strict=True):
-        cells: Any = random.choice([*map(str, column)], _MADE_UP)
         if ordered:
-            cells = column[0] + (column[1] - column[0]) * random.random(_MADE_UP)
+            low, high = map(float, column)
+            cells = low + (high - low) * random.random(_MADE_UP)
+        else:
+            cells = random.choice([*map(str, column)], _MADE_UP)
         columns[name] = [str(cell) for cell in cells]  # as a csv file has them
-    ids = None if "row" in terms.unit.neighboring else np.arange(_MADE_UP).astype(str)
-    return Table("", columns), random.integers(0, terms.n_classes, _MADE_UP), ids
+    labels = random.integers(0, terms.n_classes, _MADE_UP)
+    if "row" in terms.unit.neighboring:
+        return Table("", columns), labels, None
+    return Table("", columns), labels, np.arange(_MADE_UP).astype(np.str_)
 
 
 def made_up_ledger(terms: Consortium) -> Ledger:

@@ -30,6 +30,7 @@ _TOP = 2**25 - 1  # the bits of an element from the 65th on
 _ELEMENT = np.dtype([("low", "<u8"), ("high", "<u4")])
 
 ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
+_Encoded = npt.NDArray[np.void]  # of `_ELEMENT`
 
 
 def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, bytes]:
@@ -49,7 +50,8 @@ def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, byte
         raise InvalidDataError(
             f"Values to be shared must lie strictly between -2^{power} and 2^{power}."
         )
-    first, second = _uniform_elements(values.size), _uniform_elements(values.size)
+    first = _uniform_elements(values.size)
+    second = _uniform_elements(values.size)
     third = values.ravel().astype(object) - _elements(first) - _elements(second)
     return first.tobytes(), second.tobytes(), encode(third)
 
@@ -119,27 +121,29 @@ def from_random(random: bytes) -> ElementArray:
     return _elements(_bits_of(random))
 
 
-def _uniform_elements(count: int) -> npt.NDArray[Any]:
+def _uniform_elements(count: int) -> _Encoded:
     """Return uniform elements: 89 random bits each, redrawn where all are ones, which is p."""
     drawn = _bits_of(secrets.token_bytes(ELEMENT_BYTES * count))
-    while np.any(refused := _beyond(drawn)):
+    refused = _beyond(drawn)
+    while np.any(refused):
         again = int(refused.sum())
         drawn[refused] = _bits_of(secrets.token_bytes(ELEMENT_BYTES * again))
+        refused = _beyond(drawn)
     return drawn
 
 
-def _bits_of(random: bytes) -> npt.NDArray[Any]:
+def _bits_of(random: bytes) -> _Encoded:
     drawn = np.frombuffer(bytearray(random), dtype=_ELEMENT)
     drawn["high"] &= _TOP
     return drawn
 
 
-def _beyond(encoded: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _beyond(encoded: _Encoded) -> npt.NDArray[np.bool_]:
     ones = (encoded["high"] == _TOP) & (encoded["low"] == 2**64 - 1)
     return (encoded["high"] > _TOP) | ones
 
 
-def _elements(encoded: npt.NDArray[Any]) -> ElementArray:
+def _elements(encoded: _Encoded) -> ElementArray:
     elements = encoded["high"].astype(object)
     elements <<= 64  # in place, since memory for each step takes longer than the step
     elements += encoded["low"].astype(object)

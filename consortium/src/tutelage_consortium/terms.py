@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 from tutelage._internal.records import file_entries, sha256_of
 from tutelage.digests import canonical
@@ -54,8 +54,9 @@ class Terms:
             object.__setattr__(self, "method", None)
         require_hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
-        if not isinstance(self.unit, PrivacyUnit) or not isinstance(
-            self.unit.neighboring, NeighboringRelation
+        unit = cast("object", self.unit)
+        if not isinstance(unit, PrivacyUnit) or not isinstance(
+            cast("object", unit.neighboring), NeighboringRelation
         ):
             raise InvalidParameterError(
                 "Consortium.unit", "be a PrivacyUnit", f"{type(self.unit).__name__}"

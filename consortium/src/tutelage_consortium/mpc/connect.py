@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar, final
 
@@ -90,16 +90,19 @@ class Handshake:
         calls = [asyncio.create_task(self._call(place)) for place in others if place > self.me]
         end = loop.time() + timeout
         try:
-            while (left := end - loop.time()) > 0 and self._missing():
+            while self._missing() and loop.time() < end:
+                left = max(0.0, end - loop.time())
                 await asyncio.wait(self._met.values(), timeout=min(left, _TOLD_EVERY))
-                if waiting is not None and (missing := self._missing()):
+                missing = self._missing()
+                if waiting is not None and missing:
                     waiting(tuple(self.endpoints[place].name for place in missing))
         finally:
             for call in calls:
                 call.cancel()
             if server is not None:
                 server.close()
-        if missing := self._missing():
+        missing = self._missing()
+        if missing:
             raise PartyLostError(
                 f"No connection to {' and '.join(self.endpoints[place].name for place in missing)} within {timeout:g} "
                 f"s. Nothing was opened. {' '.join(map(self._reason, missing))} All three computing parties must run "
@@ -112,8 +115,9 @@ class Handshake:
 
     def _reason(self, place: int) -> str:
         """Return why there is no connection to a party, as far as it can be seen from here."""
-        there, (host, port) = self.endpoints[place], self._here
+        there = self.endpoints[place]
         if place < self.me:
+            host, port = self._here
             return f"{there.name} did not connect to {host}:{port}."
         return f"{there.name} {self._seen[place]} at {there.host}:{there.port}."
 
@@ -150,9 +154,8 @@ class Handshake:
                 self._writers.add(writer)
                 if self._place_of(writer) == place:
                     writer.write(self._greeting(self.me))
-                    if await self._receive(reader, len(self._greeting(place))) == self._greeting(
-                        place
-                    ):
+                    greeting = self._greeting(place)
+                    if await self._receive(reader, len(greeting)) == greeting:
                         key = secrets.token_bytes(_KEY_BYTES)
                         writer.write(key)
                         self._met[place].set_result(Met(reader, writer, key))
@@ -189,8 +192,10 @@ class Handshake:
 
     def _place_of(self, writer: asyncio.StreamWriter) -> int | None:
         """Return whose certificate the other end has shown."""
-        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        return self._certificates.index(shown) if shown in self._certificates else None
+        certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if certificate not in self._certificates:
+            return None
+        return self._certificates.index(certificate)
 
     def _greeting(self, place: int) -> bytes:
         return bytes([place]) + self._agreement
@@ -233,10 +238,12 @@ def run_party(
         background: list[asyncio.Task[None]] = []
         try:
             met = await handshake.everybody(timeout, waiting)
-            links = {}
-            keys = {}
-            for place, (reader, writer, keys[place]) in met.items():
-                links[place] = Link(place, endpoints[place].name, reader, writer, failure)
+            links = dict[int, Link]()
+            keys = dict[int, bytes]()
+            for place, connection in met.items():
+                name = endpoints[place].name
+                links[place] = Link(place, name, connection.reader, connection.writer, failure)
+                keys[place] = connection.key
             others = [*links.values()]
             background += [asyncio.create_task(link.listen()) for link in others]
             background.append(asyncio.create_task(watch(others, failure, timeout, deadline)))
@@ -265,14 +272,15 @@ def run_party(
 
 
 @contextmanager
-def _quiet_loop() -> Iterator[asyncio.AbstractEventLoop]:
+def _quiet_loop() -> Generator[asyncio.AbstractEventLoop]:
     """Give a fresh event loop that ends with all that runs in it and never prints."""
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda _loop, _context: None)
     try:
         yield loop
     finally:
-        while tasks := asyncio.all_tasks(loop):
+        while asyncio.all_tasks(loop):
+            tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
             with suppress(RuntimeError):

@@ -136,9 +136,10 @@ class Link:
 
     def silent_for(self) -> float:
         """Return for how many seconds the message has been waited for that was asked for first; 0 if none is."""
-        return next(
-            (asyncio.get_running_loop().time() - asked for asked in self._asked.values()), 0.0
-        )
+        if not self._asked:
+            return 0.0
+        first = next(iter(self._asked.values()))
+        return asyncio.get_running_loop().time() - first
 
     async def listen(self) -> None:
         """Take in frames until the other party has finished; report whatever else ends them."""
@@ -154,13 +155,15 @@ class Link:
         """Take in one frame and return its kind."""
         kind, label, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
         # Messages that are not expected yet are kept within a limit.
-        full = (
+        is_full = (
             len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
         )
-        if length > MOST_BYTES or ((kind, label) not in self._awaited and full):
+        is_awaited = (kind, label) in self._awaited
+        if length > MOST_BYTES or (is_full and not is_awaited):
             raise ValueError("too much")
         payload = await self._reader.readexactly(length)
-        if (awaited := self._awaited.pop((kind, label), None)) is not None:
+        awaited = self._awaited.pop((kind, label), None)
+        if awaited is not None:
             del self._asked[kind, label]
             if not awaited.done():
                 awaited.set_result(payload)
@@ -191,7 +194,8 @@ async def watch(links: Sequence[Link], failure: Failure, timeout: float, deadlin
     """Report a party whose message has been waited for `timeout` seconds, and the end of `deadline` seconds in all."""
     clock = asyncio.get_running_loop().time
     end = clock() + deadline
-    while (left := end - clock()) > 0:
+    while clock() < end:
+        left = max(0.0, end - clock())
         await asyncio.sleep(min(timeout / 5, 1.0, left))
         for link in links:
             if link.silent_for() > timeout:

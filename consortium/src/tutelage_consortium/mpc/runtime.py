@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from hashlib import shake_128
 from math import prod
-from typing import Any, final
+from typing import Any, Protocol, cast, final
 
 import numpy as np
 
@@ -82,7 +82,9 @@ from mpyc.runtime import Runtime  # noqa: E402
 SECURITY_BITS = 62
 FIELD_BITS = 89
 _DEGREE = 1
-_FIELD = finfields.GF(MODULUS)
+# MPyC ships no types: what is taken from these gets its type where it is used.
+_FIELD: Any = cast("Any", finfields).GF(MODULUS)
+_SHARING: Any = thresha
 _KEEPERS_OF_RUNTIME = [
     importlib.import_module(f"mpyc.{name}")
     for name in (
@@ -96,6 +98,16 @@ _KEEPERS_OF_RUNTIME = [
         "statistics",
     )
 ]
+
+
+class _Shares(Protocol):
+    """An array of field elements as MPyC has it."""
+
+    value: ElementArray
+
+
+def _shares_of(elements: ElementArray) -> _Shares:
+    return _FIELD.array(elements, check=False)
 
 
 @final
@@ -128,6 +140,7 @@ class ArrayRuntime(Runtime):
         )
         super().__init__(me, parties, options)
         self.options.no_prss = False  # only now, since MPyC would draw keys before
+        self.place = me  # `pid` of MPyC, which ships no types
         self.links = links
         self._failure = failure
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
@@ -136,7 +149,7 @@ class ArrayRuntime(Runtime):
         for module in _KEEPERS_OF_RUNTIME:
             setattr(module, "runtime", self)  # noqa: B010  as MPyC does for the one runtime that it makes
         # Of which every comparison says how many bits it means.
-        self._secure: Any = self.SecInt(1, MODULUS)
+        self._secure: Any = cast("Any", self.SecInt)(1, MODULUS)
 
     def prfs(  # type: ignore[override]  MPyC caches it for ever
         self, bound: int
@@ -165,14 +178,13 @@ class ArrayRuntime(Runtime):
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
         label = self.next_label()
         flat = shares.ravel()
-        senders = [(self.pid - step) % PARTIES for step in range(1, degree + 1)]
-        receivers = [(self.pid + step) % PARTIES for step in range(1, degree + 1)]
+        senders = [(self.place - step) % PARTIES for step in range(1, degree + 1)]
+        receivers = [(self.place + step) % PARTIES for step in range(1, degree + 1)]
         encoded = encode(flat)
         for place in receivers:
             self.links[place].send(label, encoded)
-        points = {place: await self._receive(place, label, flat.size) for place in senders} | {
-            self.pid: flat
-        }
+        points = {place: await self._receive(place, label, flat.size) for place in senders}
+        points[self.place] = flat
         return _at_zero(points).reshape(shares.shape)
 
     async def reshare(self, shares: ElementArray) -> ElementArray:
@@ -184,21 +196,26 @@ class ArrayRuntime(Runtime):
         label = self.next_label()
         mine = self._deal(label, shares.ravel())
         points = {place: await self._receive(place, label, shares.size) for place in self.links}
-        return _at_zero(points | {self.pid: mine}).reshape(shares.shape)
+        points[self.place] = mine
+        return _at_zero(points).reshape(shares.shape)
 
     def random(self, shape: tuple[int, ...]) -> ElementArray:
         """Return shares of uniform elements that no party knows, without any message."""
         prfs = self.prfs(MODULUS)
         once = self._prss_uci()
-        return thresha.np_pseudorandom_share(
-            _FIELD, PARTIES, self.pid, prfs, once, prod(shape)
-        ).value.reshape(shape)
+        shares: _Shares = _SHARING.np_pseudorandom_share(
+            _FIELD, PARTIES, self.place, prfs, once, prod(shape)
+        )
+        return shares.value.reshape(shape)
 
     def zeros(self, count: int) -> ElementArray:
         """Return shares of degree 2 of zeros, otherwise random."""
         prfs = self.prfs(MODULUS)
         once = self._prss_uci()
-        return thresha.np_pseudorandom_share_0(_FIELD, PARTIES, self.pid, prfs, once, count).value
+        shares: _Shares = _SHARING.np_pseudorandom_share_0(
+            _FIELD, PARTIES, self.place, prfs, once, count
+        )
+        return shares.value
 
     async def joint_bits(self, count: int) -> ElementArray:
         """Return shares of uniform bits that no party knows: the exclusive or of bits that two parties draw.
@@ -211,19 +228,17 @@ class ArrayRuntime(Runtime):
         """
         label = self.next_label()
         drawing = [place for place in range(PARTIES) if place != label % PARTIES]
-        here = {}
-        if self.pid in drawing:
-            drawn = np.unpackbits(
-                np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count
-            )
-            here = {self.pid: self._deal(label, drawn.astype(object))}
-        there = {
-            place: await self._receive(place, label, count)
-            for place in drawing
-            if place != self.pid
-        }
-        one, other = (here | there).values()
-        return (one + other - 2 * await self.reshare(one * other)) % MODULUS
+        shares = list[ElementArray]()
+        if self.place in drawing:
+            random = np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8)
+            bits = np.unpackbits(random, count=count).astype(object)
+            shares.append(self._deal(label, bits))
+        for place in drawing:
+            if place != self.place:
+                shares.append(await self._receive(place, label, count))
+        one, other = shares
+        both = await self.reshare(one * other)
+        return (one + other - 2 * both) % MODULUS
 
     async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
         """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
@@ -234,21 +249,22 @@ class ArrayRuntime(Runtime):
         """
         # Larger numbers leave less room for the mask below p: at 47 bits, 2^39 values that a party does not know.
         self.options.sec_param = min(SECURITY_BITS, FIELD_BITS - 1 - bits)
-        array = self._secure.array(_FIELD.array(shares, check=False))
-        return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value
+        array = self._secure.array(_shares_of(shares))
+        signs: _Shares = await cast("Any", self).gather(self.np_sgn(array, l=bits, LT=True))
+        return signs.value
 
     # No return types below: MPyC's decorator takes an annotation for the type of result that it is to make.
     @asyncoro.mpc_coro
     async def output(
         self,
-        x: Any,
-        receivers: Any = None,  # noqa: ARG002
+        x: _Shares,
+        receivers: object = None,  # noqa: ARG002
         threshold: int | None = None,
         raw: bool = False,  # noqa: ARG002
     ):
         """Open an array of field elements to all parties, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _FIELD.array(await self.open(x.value, threshold or _DEGREE), check=False)
+        return _shares_of(await self.open(x.value, threshold or _DEGREE))
 
     @asyncoro.mpc_coro
     async def np_is_zero_public(self, a: Any):
@@ -258,30 +274,30 @@ class ArrayRuntime(Runtime):
         own shares, tell it both factors. A random sharing of zero is added to hide them.
         """
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        values = (await self.gather(a)).value.ravel()
+        values = cast("_Shares", await self.gather(a)).value.ravel()
         product = values * self.random(values.shape) + self.zeros(values.size)
         return (await self.open(product % MODULUS, degree=2) == 0).reshape(a.shape)
 
     @asyncoro.mpc_coro
-    async def np_random_bits(self, sftype: Any, n: int, signed: bool = False):  # noqa: ARG002
+    async def np_random_bits(self, sftype: object, n: int, signed: bool = False):  # noqa: ARG002
         """Return random bits, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _FIELD.array(await self.joint_bits(n), check=False)
+        return _shares_of(await self.joint_bits(n))
 
     @asyncoro.mpc_coro
-    async def _reshare(self, x: Any):
+    async def _reshare(self, x: _Shares):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _FIELD.array(await self.reshare(x.value), check=False)
+        return _shares_of(await self.reshare(x.value))
 
     def _deal(self, label: int, values: ElementArray) -> ElementArray:
         """Send the others their shares of numbers, values at 1, 2, 3 of random lines; return one's own, not reduced."""
         slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
         first = values + slopes
         second = first + slopes
-        points = first, second, second + slopes
+        points = (first, second, second + slopes)
         for place, link in self.links.items():
             link.send(label, encode(points[place]))
-        return points[self.pid]
+        return points[self.place]
 
     async def _receive(self, place: int, label: int, count: int) -> ElementArray:
         payload = await self.links[place].receive(label)
@@ -291,16 +307,15 @@ class ArrayRuntime(Runtime):
             self.links[place].report("sent what is no message")
             return await asyncio.Future()  # until everything is stopped because of that report
 
-    def _report_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _report_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Report that one of MPyC's tasks failed, and nothing of what its error says."""
-        if "mpc_coro" in context.get("message", "") and isinstance(
-            context.get("exception"), Exception
-        ):
+        is_of_mpyc = "mpc_coro" in str(context.get("message"))
+        if is_of_mpyc and isinstance(context.get("exception"), Exception):
             self._failure.report(
                 FederationError("The parties' messages do not fit together. Nothing was opened.")
             )
 
-    def _shut_off(self, *_arguments: Any, **_options: Any) -> None:
+    def _shut_off(self, *_arguments: object, **_options: object) -> None:
         raise NotImplementedError("MPyC would exchange pickled objects here.")
 
     _distribute = input = transfer = start = shutdown = _shut_off  # type: ignore[assignment]
@@ -310,29 +325,25 @@ class ArrayRuntime(Runtime):
 class PseudorandomElements(thresha.PRF):
     """A pseudorandom function onto the field, whose modulus of 89 ones makes uniform elements cheap."""
 
-    def __call__(self, s: bytes, n: Any = None) -> Any:
+    def __call__(self, s: bytes, n: Any = None) -> ElementArray:
         """Return an array of shape `n` of elements that look random, from an input `s` that is used once."""
-        return from_random(shake_128(self.key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
+        key: bytes = self.key
+        return from_random(shake_128(key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
 
 
 def _at_zero(points: Mapping[int, ElementArray]) -> ElementArray:
     """Return the values at 0 of polynomials of least degree through each party's shares."""
     places = tuple(sorted(points))
-    total: Any = sum(
-        points[place] * weight
-        for place, weight in zip(
-            places,
-            _weights(places),
-            strict=True,
-        )
-    )
-    return total % MODULUS
+    weighted = [
+        points[place] * weight for place, weight in zip(places, _weights(places), strict=True)
+    ]
+    return sum(weighted[1:], weighted[0]) % MODULUS
 
 
 @cache
 def _weights(places: tuple[int, ...]) -> list[int]:
     """Return Lagrange's coefficients at 0 for the points 1, 2, 3 of the parties at `places`."""
-    weights = []
+    weights = list[int]()
     for one in places:
         others = [other for other in places if other != one]
         top = prod(-(other + 1) for other in others)

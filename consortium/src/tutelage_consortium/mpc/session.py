@@ -29,16 +29,16 @@ _RANDOM_BITS_AT_ONCE = 2**18  # bounds the memory of a batch, and its messages t
 async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
     """Return shares of 1 + the index of the largest number in each row, the lowest index among equals."""
     # A tournament: adjacent players play, so that the left one also has the lower index, and wins a tie.
-    places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
-    pairs = np.stack([values, places])  # (2, rows, candidates)
-    while (count := pairs.shape[2]) > 1:
-        left = pairs[:, :, 0 : count - 1 : 2]
-        right = pairs[:, :, 1::2]
-        unpaired = pairs[:, :, count - count % 2 :]
+    indices: ElementArray = np.arange(1, values.shape[1] + 1, dtype=object)
+    players: ElementArray = np.stack([values, np.broadcast_to(indices, values.shape)])
+    # players: (2, rows, candidates), the number of each and its index
+    while players.shape[2] > 1:
+        left, right, unpaired = _pairs(players)
         lost = await runtime.negative((left[0] - right[0]) % MODULUS, bits)
         change = await runtime.reshare((right - left) * lost)
-        pairs = np.concatenate([(left + change) % MODULUS, unpaired], axis=2)
-    return pairs[1, :, 0]
+        winners = (left + change) % MODULUS
+        players = np.concatenate([winners, unpaired], axis=2)
+    return players[1, :, 0]
 
 
 async def any_reaches(
@@ -57,29 +57,46 @@ async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) ->
 
     Privacy: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
     """
-    factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
+    # values: (rows,); factors: (rows, most + 1)
+    candidates: ElementArray = np.arange(most + 1, dtype=object)
+    factors = (values[:, np.newaxis] - candidates) % MODULUS
     products = await _products(runtime, factors)
-    weights = runtime.random(products.shape)
-    weighted = (products * weights).sum(keepdims=True) + runtime.zeros(1)
-    opened = await runtime.open(weighted % MODULUS, degree=2)
-    return bool(opened[0])
+    (is_outside,) = await _are_nonzero(runtime, products[np.newaxis])
+    return is_outside
+
+
+async def _are_nonzero(runtime: ArrayRuntime, values: ElementArray) -> list[bool]:
+    """Return for each row whether a random combination of its numbers, which alone is opened, is not zero."""
+    # values: (rows, numbers)
+    weights = runtime.random(values.shape)
+    combinations = (values * weights).sum(axis=1) + runtime.zeros(len(values))
+    opened = await runtime.open(combinations % MODULUS, degree=2)
+    return [bool(number) for number in opened]
 
 
 async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArray:
     """Return shares of the product of each row."""
-    while (count := factors.shape[1]) > 1:
-        both = await runtime.reshare(factors[:, 0 : count - 1 : 2] * factors[:, 1::2])
-        unpaired = factors[:, count - count % 2 :]
-        factors = np.concatenate([both, unpaired], axis=1)
+    while factors.shape[1] > 1:
+        left, right, unpaired = _pairs(factors)
+        products = await runtime.reshare(left * right)
+        factors = np.concatenate([products, unpaired], axis=1)
     return factors[:, 0]
+
+
+def _pairs(numbers: ElementArray) -> tuple[ElementArray, ElementArray, ElementArray]:
+    """Return the first and the second of each pair along the last axis, and the one that is left over, if there is."""
+    paired = numbers.shape[-1] // 2 * 2
+    return numbers[..., 0:paired:2], numbers[..., 1:paired:2], numbers[..., paired:]
 
 
 def _projections(vectors: ElementArray, seed: bytes) -> ElementArray:
     """Return the projections (vectors, REPETITIONS) of summands, by exact products of their 30-bit limbs."""
+    # vectors: (vectors, length); coefficients: (length, REPETITIONS)
     coefficients = _coefficients(vectors.shape[1], seed).astype(np.float64)
     total: ElementArray = np.zeros((len(vectors), REPETITIONS), dtype=object)
+    lowest_bits = 2**_LIMB_BITS - 1
     for place in range(0, _LIMBS * _LIMB_BITS, _LIMB_BITS):
-        limbs = np.asarray((vectors >> place) & (2**_LIMB_BITS - 1), dtype=np.float64)
+        limbs = np.asarray((vectors >> place) & lowest_bits, dtype=np.float64)
         products = limbs @ coefficients  # exact: below 2^53 up to 2^23 entries
         total += products.astype(np.int64).astype(object) << place
     return total % MODULUS
@@ -118,10 +135,10 @@ class Session:
         self._exchanges += 1
         for link in self._links.values():
             link.send(self._exchanges, message, FrameKind.BYTES)
-        found = [message] * PARTIES
+        messages = [message] * PARTIES
         for place, link in self._links.items():
-            found[place] = await link.receive(self._exchanges, FrameKind.BYTES)
-        return found
+            messages[place] = await link.receive(self._exchanges, FrameKind.BYTES)
+        return messages
 
     async def labels(self, blocks: ElementArray, bits: int, threshold: int | None = None) -> bytes:
         """Find the class with the most votes for each query, the lowest index among equals; no party learns it.
@@ -133,19 +150,20 @@ class Session:
         await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
         _, queries, classes = blocks.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
-        shares = []
+        shares = bytearray()
         for start in range(0, queries, step):
             votes, *check = await self._runtime.share(blocks[:, start : start + step])
-            found = await largest(self._runtime, votes, bits)
+            winners = await largest(self._runtime, votes, bits)
             if threshold is not None:
-                found = found * await any_reaches(self._runtime, check[0], threshold, bits)
-            fresh = await self._runtime.reshare(found)
+                passes = await any_reaches(self._runtime, check[0], threshold, bits)
+                winners = winners * passes
+            fresh = await self._runtime.reshare(winners)
             if await any_outside(self._runtime, fresh, classes):
                 raise FederationError(
                     f"Totals are too large to be compared in {bits} bits. Nothing was opened, and the batch is refused."
                 )
-            shares.append(encode(fresh))
-        return b"".join(shares)
+            shares += encode(fresh)
+        return bytes(shares)
 
     async def find_oversized(
         self, vectors: ElementArray, bounds: Sequence[int], seed: bytes
@@ -169,24 +187,22 @@ class Session:
                 "find_oversized.bounds", f"be below {most}", f"{max(bounds)}"
             )
         await self._agree(["find_oversized", vectors.shape, [*bounds], seed.hex()])
-        each = np.array(bounds, dtype=object)[:, np.newaxis]
+        column_of_bounds: ElementArray = np.array(bounds, dtype=object)[:, np.newaxis]
         projections = await runtime.share(_projections(vectors, seed))
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
-        found: list[bool] = []
+        are_large = list[bool]()
         for start in range(0, len(vectors), step):
             tested = projections[start : start + step]
-            bound = each[start : start + step]
+            bound = column_of_bounds[start : start + step]
             distances = np.concatenate([bound + tested, bound - tested], axis=1)
             outside = await runtime.negative(distances % MODULUS, bits)
-            weights = runtime.random(outside.shape)
-            weighted = (outside * weights).sum(axis=1) + runtime.zeros(len(outside))
-            found += map(bool, await runtime.open(weighted % MODULUS, degree=2))
-        return found
+            are_large += await _are_nonzero(runtime, outside)
+        return are_large
 
     async def _agree(self, task: list[object]) -> None:
         """Check that all parties run the same computation."""
-        said = await self.exchange(json.dumps(task).encode())
-        if len(set(said)) != 1:
+        tasks = await self.exchange(json.dumps(task).encode())
+        if len(set(tasks)) != 1:
             raise FederationError(
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "
                 "same batch and terms."
