@@ -125,7 +125,11 @@ class VoteHistogram(NeverPickled):
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
         if self.cap is not None:
             settle(self, "cap", integer_at_least, 1)
-        counts = np.asarray(self.counts)
+        settle(self, "counts", self._whole_counts)
+
+    def _whole_counts(self, value: ArrayLike, _name: str, _owner: str) -> IntArray:
+        """Return counts as 64-bit integers that cannot be changed, once they are possible votes."""
+        counts = np.asarray(value)
         _check_counts(counts)
         counts = counts.astype(np.int64)
         if self.n_teachers > _MOST_TEACHERS:
@@ -144,7 +148,7 @@ class VoteHistogram(NeverPickled):
                 "before they are counted."
             )
         counts.setflags(write=False)
-        object.__setattr__(self, "counts", counts)
+        return counts
 
     @property
     def n_queries(self) -> int:
@@ -424,15 +428,7 @@ class BallotSum(NeverPickled):
 
     def __post_init__(self) -> None:
         integer_at_least(self.norm_squared, 1, "norm_squared", "BallotSum")
-        totals = np.asarray(self.totals)
-        if totals.ndim != 2 or totals.dtype.kind not in "iu":
-            raise InvalidDataError(
-                f"`totals` of BallotSum must be integers of shape (classes, numbers). Got {totals.dtype} of shape "
-                f"{totals.shape}."
-            )
-        totals = totals.astype(np.int64)
-        totals.setflags(write=False)
-        object.__setattr__(self, "totals", totals)
+        settle(self, "totals", _whole_totals)
 
     @property
     def n_classes(self) -> int:
@@ -459,6 +455,19 @@ class BallotSum(NeverPickled):
             f"BallotSum(<totals hidden: private ballots>, classes={self.n_classes}, numbers={self.totals.shape[1]}, "
             f"unit={self.unit.name!r})"
         )
+
+
+def _whole_totals(value: ArrayLike, _name: str, _owner: str) -> IntArray:
+    """Return a sum as 64-bit integers that cannot be changed."""
+    totals = np.asarray(value)
+    if totals.ndim != 2 or totals.dtype.kind not in "iu":
+        raise InvalidDataError(
+            f"`totals` of BallotSum must be integers of shape (classes, numbers). Got {totals.dtype} of shape "
+            f"{totals.shape}."
+        )
+    totals = totals.astype(np.int64)
+    totals.setflags(write=False)
+    return totals
 
 
 def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:

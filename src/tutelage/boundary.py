@@ -191,16 +191,17 @@ class Boundary:
     def keys(self, request: Request) -> list[bytes]:
         """Return what the ledger remembers each answer by."""
         require_name_of_its_own(request.mechanism)
-        predictions = [] if request.predictions is None else [request.predictions]
-        return self.account.keys(
-            request.context(self.event_of_one(request)), request.rows, *predictions
-        )
+        rows = [request.rows]
+        if request.predictions is not None:
+            rows.append(request.predictions)
+        return self.account.keys(request.context(self.event_of_one(request)), *rows)
 
     def room(self, request: Request) -> int:
         """Return how many more new answers the budget allows, each at its most expensive."""
         fitting = self.account.fitting(self.event_of_one(request))
-        pays_for_all = request.form.cap is not None and (fitting > 0 or self._is_paid(request))
-        return sys.maxsize if pays_for_all else fitting
+        if request.form.cap is not None and (fitting > 0 or self._is_paid(request)):
+            return sys.maxsize  # one event pays for all
+        return fitting
 
     def fitting(self, request: Request, keys: list[bytes]) -> int:
         """Return how many rows, from the first on, the budget allows now; those that were answered are free."""
@@ -266,14 +267,17 @@ class Boundary:
             is_left = np.array([key not in answered for key in new])
             new = [key for key in new if key not in answered]
             ballots = ballots.select(is_left)
-            predictions = None if predictions is None else predictions[is_left]
+            if predictions is not None:
+                predictions = predictions[is_left]
         settled, happened = self._draw(request, reserved.reservation, new, ballots, predictions)
         return answered | settled.labels, happened, settled.share
 
     def _cast(self, request: Request, rows: IntArray) -> tuple[Any, FloatArray | None]:
         """Return the ballots on these rows of a request, in the form that it asks for, and the predictions for them."""
         ballots: Any = request.ballot.cast(self.prepared, request, rows)
-        predictions = None if request.predictions is None else request.predictions[rows]
+        predictions = request.predictions
+        if predictions is not None:
+            predictions = predictions[rows]
         is_campaign = isinstance(ballots, Wishes)
         if not is_campaign:
             request.mechanism.check(ballots, predictions)
@@ -380,8 +384,10 @@ class Boundary:
     def _campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
         context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
-        of = "" if self.account.release is None else f" of {self.account.release}"
-        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
+        name = f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
+        if self.account.release is None:
+            return name
+        return f"{name} of {self.account.release}"
 
 
 class _HasQueries(Protocol):
@@ -409,7 +415,7 @@ class BatchBoundary:
         self, ledger: Ledger, name_of: Callable[..., str], account: Account | None = None
     ) -> None:
         self.ledger = ledger
-        self._account = ledger.account if account is None else account
+        self._account = account or ledger.account
         self._name_of = name_of
 
     @contextmanager
@@ -584,7 +590,9 @@ class Budget(NeverPickled):
         """
         existing = self._existing
         limit = self.limit_for(most)
-        rooms = {} if existing is None else existing.register.rooms(most)
+        rooms = dict[str, int]()
+        if existing is not None:
+            rooms = existing.register.rooms(most)
         share = limit.share(limit.cost(most))
         if self.release is None or self.release in rooms:
             return share, {}

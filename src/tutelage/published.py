@@ -30,6 +30,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import Schema
+from tutelage.features.base import parts_of
 from tutelage.ledger.history import Charge, History, LedgerState
 from tutelage.noise import SystemNoise, known_noise
 from tutelage.privacy import NeighboringRelation
@@ -39,6 +40,7 @@ from tutelage.reporting.record import (
     NOT_RECORDED,
     BatchCost,
     BudgetPart,
+    Curve,
     Finding,
     FrontierPoint,
     Guarantee,
@@ -98,8 +100,9 @@ def card_of(
         if isinstance(check, Check):
             of_card["threshold"] = check.threshold
             of_card["classes"] = check.classes
-            is_interactive = isinstance(check, InteractiveCheck)
-            of_card["mechanism"] = "interactive" if is_interactive else "confident"
+            of_card["mechanism"] = "confident"
+            if isinstance(check, InteractiveCheck):
+                of_card["mechanism"] = "interactive"
 
     found = {finding.code: finding for finding in lint(Case(**of_card | settings))}
     findings = list[Finding]()
@@ -214,7 +217,9 @@ def up_to_date(card: PrivacyCard, history: History, *, later: bool) -> PrivacyCa
     frontier = card.budget.frontier
     if later:  # the ε is of everything in the ledger, because later releases are of the same people
         epsilon = history.state.guarantee()
-        alone = guarantee.alone if card.covers_ledger else guarantee.epsilon
+        alone = guarantee.alone
+        if not card.covers_ledger:
+            alone = guarantee.epsilon
         tested = guarantee.tested
         proposal = guarantee.proposal
         # No guarantee of real noise is left.
@@ -381,13 +386,17 @@ def _student_of(model: Any, judged: Judged) -> StudentPart:
         if isinstance(taught, Pipeline):
             taught = taught[-1]
         name = type(taught).__name__
-    influences = student.influences() if hasattr(student, "influences") else ()
-    curves = student.curves() if hasattr(student, "curves") else ()
+    influences: list[Influence] = []
+    curves: list[Curve] = []
+    if hasattr(student, "influences"):
+        influences = [Influence(*influence) for influence in student.influences()]
+    if hasattr(student, "curves"):
+        curves = student.curves()
     return StudentPart(
         name=name,
         class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
         judged=judged,
-        influences=tuple(Influence(*influence) for influence in influences),
+        influences=tuple(influences),
         curves=tuple(curves),
     )
 
@@ -409,13 +418,10 @@ def _origin_of_features(model: Any) -> str:
     """Return the map from columns to the input of the student, in words."""
     if isinstance(model.columns_, Schema):
         return model.columns_.origin
-    feature_map = model.student_map_
-    if feature_map is None:
+    if model.student_map_ is None:
         return "none"
-    steps = [feature_map]
-    if isinstance(feature_map, Pipeline):
-        steps = [step for _, step in feature_map.steps]
-    return f"{', '.join(type(step).__name__ for step in steps)}, published with the student"
+    names = [type(step).__name__ for step in parts_of(model.student_map_)]
+    return f"{', '.join(names)}, published with the student"
 
 
 def _settings(event: Event) -> str:

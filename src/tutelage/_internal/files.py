@@ -78,10 +78,11 @@ class StoredArrays(Mapping[str, Array]):
         try:
             require_memory(form.nbytes, self.path)
             with open_input(self.path, TABLE) as file, np.load(file, allow_pickle=False) as npz:
-                array = npz[name]
+                stored: object = npz[name]
         except (*_UNREADABLE, KeyError, MemoryError):
             raise _no_arrays(self.path) from None
-        if not isinstance(array, np.ndarray) or (array.shape, array.dtype) != form:
+        array: Array = np.asarray(stored)
+        if array is not stored or (array.shape, array.dtype) != form:
             raise _no_arrays(self.path)  # replaced since its headers were read
         return array
 

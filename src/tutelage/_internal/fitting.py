@@ -1,22 +1,31 @@
 """Fitting a clone of a scikit-learn classifier the way teachers and students share."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import Array, FloatArray, Matrix
 from tutelage.exceptions import InvalidParameterError
 
 
+class _Estimator(Protocol):
+    """The part of a scikit-learn estimator that is used here."""
+
+    def fit(self, X: Matrix, y: Array, /, *, sample_weight: FloatArray = ...) -> Self: ...
+
+    def get_params(self) -> dict[str, object]: ...
+
+    def set_params(self, **values: object) -> object: ...
+
+
 def fit_clone(
-    estimator: Any,
+    estimator: object,
     X: Matrix,
-    y: npt.NDArray[Any],
+    y: Array,
     seed: int,
     sample_weight: FloatArray | None = None,
 ) -> Any:
@@ -28,11 +37,11 @@ def fit_clone(
     # Which many classifiers refuse: a teacher would fail because of private labels.
     if np.all(y == y[0]):
         return DummyClassifier(strategy="most_frequent").fit(X, y)
-    fresh: Any = clone(estimator)
+    fresh = cast("_Estimator", clone(estimator))
     # It says so of itself, but a teacher must not carry on where another stopped.
     if fresh is estimator:
-        fresh = deepcopy(estimator)
-    chosen = {"random_state": seed, "verbose": False, "memory": None}
+        fresh = deepcopy(fresh)
+    chosen: dict[str, object] = {"random_state": seed, "verbose": False, "memory": None}
     for name, value in fresh.get_params().items():
         last = name.split("__")[-1]
         if last in chosen and (value is None or last != "random_state"):
@@ -42,7 +51,7 @@ def fit_clone(
     return fresh.fit(X, y, sample_weight=sample_weight)
 
 
-def require_classifier(value: Any, name: str, owner: str) -> None:
+def require_classifier(value: object, name: str, owner: str) -> None:
     """Raise InvalidParameterError if `value` is no scikit-learn classifier."""
     if not isinstance(value, BaseEstimator) or not is_classifier(value):
         raise InvalidParameterError(

@@ -2,8 +2,8 @@
 
 # Handlers before a fork run in the reverse order of their registration. These two modules hold locks over a fork that
 # work under a `BriefLock` may need, to import a module that logs for example. Theirs must be taken after ours.
-import concurrent.futures.thread  # noqa: F401
-import logging  # noqa: F401
+import concurrent.futures.thread
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 _BRIEF: "WeakValueDictionary[int, BriefLock]" = WeakValueDictionary()
 _NUMBERS = count()
-_FORKING = threading.local()
+_LOADED_BEFORE = concurrent.futures.thread, logging
 
 
 class _Lock:
@@ -52,6 +52,17 @@ class LongLock(_Lock):
             self._lock = threading.RLock()
 
 
+class _Forking(threading.local):
+    """The locks that a thread holds over a fork."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = list[_Lock]()
+
+
+_FORKING = _Forking()
+
+
 def repair_in_child(repair: Callable[[], object]) -> None:
     """Call `repair` in every child that is forked from now on, before anything else runs there."""
     if hasattr(os, "register_at_fork"):
@@ -59,7 +70,7 @@ def repair_in_child(repair: Callable[[], object]) -> None:
 
 
 def _hold() -> None:
-    _FORKING.held = []  # kept, because another thread may make or drop a lock meanwhile
+    _FORKING.held = list[_Lock]()  # kept, because another thread may make or drop a lock meanwhile
     for reference in _BRIEF.valuerefs():
         lock = reference()
         if lock is not None:

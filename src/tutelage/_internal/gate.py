@@ -37,9 +37,10 @@ _SHARE_OF_MEMORY = 0.75
 def user_path(path: AnyPath, name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
     text = os.fspath(path) if isinstance(path, str | PathLike) else ""
-    stored_nowhere = text.startswith((":memory:", "file:"))
-    if stored_nowhere or not text or "\0" in text:
-        fix = "For a ledger that is not stored, use Ledger.in_memory()." if stored_nowhere else ""
+    fix = ""
+    if text.startswith((":memory:", "file:")):
+        fix = "For a ledger that is not stored, use Ledger.in_memory()."
+    if fix or not text or "\0" in text:
         raise InvalidParameterError(name, "be the path of a file or folder", repr(text), fix)
     try:
         full = Path(text).expanduser()
@@ -67,9 +68,12 @@ def open_input(path: AnyPath, most: int = DOCUMENT, *, follow: bool = True) -> i
         if not stat.S_ISREG(state.st_mode):
             _refuse(errno.EINVAL, "it is a pipe, a device or a socket, and a file is needed", full)
         if state.st_size > most:
-            size = f"{most / 2**30:g} GiB" if most >= 2**30 else f"{most / 2**20:.3g} MiB"
-            advice = ". Split it, or read a Parquet file in batches" if most == TABLE else ""
-            _refuse(errno.EFBIG, f"it is larger than {size}{advice}", full)
+            reason = f"it is larger than {most / 2**20:.3g} MiB"
+            if most >= 2**30:
+                reason = f"it is larger than {most / 2**30:g} GiB"
+            if most == TABLE:
+                reason += ". Split it, or read a Parquet file in batches"
+            _refuse(errno.EFBIG, reason, full)
     except BaseException:
         file.close()
         raise
@@ -112,8 +116,10 @@ def require_memory(needed: int, path: AnyPath, free: float | None = None) -> Non
         free = free_memory()
     if needed > _SHARE_OF_MEMORY * free:
         gib = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
-        batches = ", or read it in batches" if os.fspath(path).endswith(".parquet") else ""
-        _refuse(errno.ENOMEM, f"its content takes at least {gib}. Use fewer rows{batches}", path)
+        reason = f"its content takes at least {gib}. Use fewer rows"
+        if os.fspath(path).endswith(".parquet"):
+            reason += ", or read it in batches"
+        _refuse(errno.ENOMEM, reason, path)
 
 
 def free_memory() -> float:

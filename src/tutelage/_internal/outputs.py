@@ -66,7 +66,7 @@ def npz_form(name: str, *arrays: str) -> Form:
     return form(name, lambda path: names <= set(zipfile.ZipFile(path).namelist()))
 
 
-NEVER = Form("a new file", lambda path: path)
+NEVER = Form("a new file", Path)  # the path itself is not replaced
 
 
 def path_of(output: Path) -> Path:
@@ -119,7 +119,8 @@ def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = 
 def _check_kind(output: Path, mode: int, way_out: str, *, folder: bool) -> None:
     """Refuse a folder where a file is written, a file where a folder is, and a link."""
     is_folder = stat.S_ISDIR(mode)
-    if is_folder if folder else stat.S_ISREG(mode):
+    is_wanted = is_folder if folder else stat.S_ISREG(mode)
+    if is_wanted:
         return
     wanted = "a folder" if folder else "a file"
     if stat.S_ISLNK(mode):

@@ -2,7 +2,7 @@
 
 import random  # what estimators may draw from, behind our back
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -30,7 +30,7 @@ repair_in_child(_unlock_numpy)
 
 
 @contextmanager
-def own_streams(shard: int | str, seed: int) -> Iterator[None]:
+def own_streams(shard: int | str, seed: int) -> Generator[None]:
     """Let all streams of the process start from `seed` and the shard, one thread at a time; restore them afterwards."""
     start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
     with streams_in_use, ExitStack() as undo:

@@ -113,7 +113,7 @@ def _number(
     owner: str,
 ) -> float:
     """Return `value` as a float if it is a real number that fits; NaN fits nothing."""
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if not isinstance(value, bool) and isinstance(value, Real):
         with suppress(OverflowError):  # an integer of hundreds of digits
             number = float(value)
             if fits(number):
@@ -121,13 +121,15 @@ def _number(
     raise InvalidParameterError(f"{owner}.{name}", rule, quote(value))
 
 
-def hmac_key(key: bytes, owner: str) -> bytes:
+def hmac_key(key: object, owner: str) -> bytes:
     """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
     if not isinstance(key, bytes) or len(key) < 16:
         raise InvalidParameterError(
             f"{owner}.key", "be at least 16 bytes, for example secrets.token_bytes(32)"
         )
-    return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
+    if key.endswith(b"\0"):
+        return hashlib.sha256(key).digest()
+    return key
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -136,7 +136,7 @@ class Account(NeverPickled):
 
     def __init__(self, opened: OpenedLedger, beginning: Beginning | None = None) -> None:
         self._opened = opened
-        self._beginning = Beginning(opened) if beginning is None else beginning
+        self._beginning = beginning or Beginning(opened)
         self.release: Final = self._beginning.release  # its name, if it has one
 
     def keys(self, context: Entries, rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
@@ -482,7 +482,9 @@ class Account(NeverPickled):
         if any(newest.number >= found.number for newest in copies):  # which may take it over too
             return None
         # Answers that other people paid for are not drawn from these.
-        return found if self._is_ours(read, found) else None
+        if not self._is_ours(read, found):
+            return None
+        return found
 
     def _is_ours(self, read: Transaction, reservation: Reservation) -> bool:
         """Return whether a reservation spends the budget of the people who take part in this release."""
@@ -525,7 +527,9 @@ def _reservation(entry: Entry) -> Reservation:
 def _batch(read: Transaction, name: str) -> Reservation | None:
     """Return the first reservation of this name, or None."""
     named = read.entries_with("batch", name)
-    return _reservation(named[0]) if named else None
+    if not named:
+        return None
+    return _reservation(named[0])
 
 
 def _settle(

@@ -43,7 +43,10 @@ def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
     """Return how many answers a stored tuple holds, abstentions aside, or None if a vector has another length."""
     if vector is None:
         return sum(label != ABSTAIN for label in labels)
-    return vector[1] if len(labels) == vector[0] else None
+    numbers, sums = vector
+    if len(labels) != numbers:
+        return None
+    return sums
 
 
 def breach_of(

@@ -350,7 +350,9 @@ def delta_of(stated: float | None, where: LedgerOrPath | None) -> float:
     if stated is not None:
         return stated
     existing = existing_ledger(where)
-    return DEFAULT_DELTA if existing is None else existing.limit.delta
+    if existing is None:
+        return DEFAULT_DELTA
+    return existing.limit.delta
 
 
 def open_ledger(

@@ -38,7 +38,7 @@ class OpenedLedger:
         self._history = History(())  # what was read of it
 
     def __str__(self) -> str:
-        return "This budget" if self.store.path is None else str(self.store.path)
+        return str(self.store.path or "This budget")
 
     @contextmanager
     def hold(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:

@@ -1,10 +1,11 @@
 """The register of a ledger: which releases were begun, with which noise, and whose data it has seen."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
+from tutelage._internal.records import Entries
 from tutelage._internal.typing import Mask
 from tutelage.digests import RunningDigest, canonical, is_fingerprint_of, keyed_name
 from tutelage.events import Event
@@ -68,9 +69,10 @@ class Register:
 
     def check_data(self, digest: bytes, *, changed: bool) -> None:
         """Refuse a ledger that is tied to other data, unless these may have changed."""
-        if not self._opened.is_new:
-            with self._opened.hold() as read:
-                check_data(self._opened, read, digest, changed=changed)
+        if self._opened.is_new:
+            return
+        with self._opened.hold() as read:
+            check_data(self._opened, read, digest, changed=changed)
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
@@ -88,11 +90,14 @@ class Register:
         with self._opened.hold() as read:
             known = cohorts(read)
         is_known = np.array([key_of(key, person) in known for person in people], dtype=bool)
+
         if names_all(self._opened, known):
             return is_known
         if self.is_of(RunningDigest().add_people(people).digest()):
             return np.ones(len(people), dtype=bool)
-        return is_known if is_known.any() else None
+        if not is_known.any():
+            return None
+        return is_known
 
     def names_all(self) -> bool:
         """Return whether all releases gave the ids of their people, so that it knows who was in none."""
@@ -110,14 +115,15 @@ class Register:
         stay = [key_of(key, person) not in gone for person in people]
         return np.array(stay, dtype=bool), digest
 
-    def propose(self, proposal: dict[str, Any]) -> None:
+    def propose(self, proposal: Entries) -> None:
         """Write down what will be published of the labels, before the first is reserved; again, it changes nothing."""
         text = canonical(proposal)  # in which 1 and 1.0 are two
-        if text in map(canonical, self._opened.history().proposals):
+        proposals = self._opened.history().proposals
+        if text in map(canonical, proposals):
             return
         with self._opened.hold(write=True) as write:
-            # Another was quicker.
-            if text in map(canonical, self._opened.history_in(write).proposals):
+            proposals = self._opened.history_in(write).proposals
+            if text in map(canonical, proposals):  # another was quicker
                 return
             if write.checkpoint().asked:
                 raise LateProposalError(
@@ -129,7 +135,8 @@ class Register:
     def publish(self, manifest: Callable[[str], str]) -> None:
         """Write down the hash of a manifest, which `manifest` returns of the present head, before it is published."""
         with self._opened.hold(write=True) as write:
-            write.add(EntryKind.RELEASED, manifest=manifest(write.last().hash.hex()))
+            head = write.last().hash.hex()
+            write.add(EntryKind.RELEASED, manifest=manifest(head))
 
 
 def names_all(opened: OpenedLedger, known: Collection[bytes]) -> bool:

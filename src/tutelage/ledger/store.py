@@ -153,7 +153,9 @@ class Store:
 
     def room(self, queries: int, labels: int) -> Room | None:
         """Return room on the disk for this number of labeled queries; a ledger in memory needs none."""
-        return None if self.file is None else Room(self.file, queries, labels)
+        if self.file is None:
+            return None
+        return Room(self.file, queries, labels)
 
     @contextmanager
     def snapshot(self) -> Generator[Transaction]:

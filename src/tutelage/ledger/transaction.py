@@ -101,7 +101,9 @@ class Transaction:
 
     def entry(self, number: int) -> Entry | None:
         """Return an entry, checked against the hash before it, or None where there is no such number."""
-        return None if self.hash_of(number) is None else self._entry(number)
+        if self.hash_of(number) is None:
+            return None
+        return self._entry(number)
 
     def _entry(self, number: int) -> Entry:
         rows = self.run(
@@ -149,7 +151,9 @@ class Transaction:
     def settling(self, number: int) -> Entry | None:
         """Return the entry that settled the reservation `number`, or None while it is open."""
         settled = self.one("SELECT number FROM entries WHERE settles = ?", number)
-        return None if settled is None else self._entry(settled)
+        if settled is None:
+            return None
+        return self._entry(settled)
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""

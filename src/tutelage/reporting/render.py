@@ -6,7 +6,7 @@ templates are written in these blocks. So a page says the same in both forms, an
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tutelage._internal.drawing import round_up, straight, with_sign
 from tutelage.reporting import meaning
@@ -53,22 +53,31 @@ def _environment(form: Form) -> "Environment":
             return straight(str(value))
         return Markup(plain(str(value)))  # noqa: S704
 
-    environment = Environment(
+    def anchor_of(title: str) -> str:
+        return title.lower().replace(" ", "-")
+
+    def ends_of(cell: str) -> list[str]:
+        return cell.split(" to ")
+
+    def line_of(block: str) -> Markup:
+        return Markup(" ".join(block.split()))  # noqa: S704  a block is escaped already
+
+    environment: Any = Environment(  # whose stubs allow its own globals and filters only
         loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=text_of, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals |= {"form": form, "rule": meaning.RULE}
     environment.filters |= {
-        "anchor": lambda title: title.lower().replace(" ", "-"),
+        "anchor": anchor_of,
         "bayes_factor": meaning.bayes_factor,
         "cases": meaning.cases,
         "claim": meaning.claim,
         "counted": number_of,
-        "ends": lambda cell: cell.split(" to "),
+        "ends": ends_of,
         "signed": with_sign,
         "number": "{:,}".format,
         "short": "{:.10g}".format,
-        "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already
+        "line": line_of,
         "one_in": meaning.one_in,
         "points": meaning.points,
         "up": round_up,
