@@ -160,7 +160,7 @@ def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
     )
     settings = load_config(tmp_path / "config.toml")
     assert settings.method is None
-    assert settings.chosen == NoisyMoments()
+    assert settings.method_meant == NoisyMoments()
     assert settings.map == "steps"
 
 

@@ -95,8 +95,8 @@ def test_ballots_of_vectors_are_used_as_documented(tmp_path):
             f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
         )
         config = load_config(tmp_path / "config.toml")
-        assert not config.chosen.needs.shards
-        assert config.chosen.mechanism is None
+        assert not config.method_meant.needs.shards
+        assert config.method_meant.mechanism is None
 
 
 def test_the_student_is_used_as_documented(finished, monkeypatch):  # noqa: F811
