@@ -234,7 +234,7 @@ def _distance(before: Boundary, after: Boundary) -> float:
     if ballots is not None:
         largest = 2.0 * n_differing(ballots, after.prepared.ballots)
     for kept, kept_after in zip(before.kept, after.kept, strict=True):
-        distance = kept.ballots.moved(kept_after.ballots)
+        distance = kept.ballots.distance_to(kept_after.ballots)
         if kept.request.campaign:
             in_campaign += distance
         else:
