@@ -14,6 +14,7 @@ from test_card import put
 from test_cli import FILES, refusal, succeeded, tutelage, write_people
 from tutelage import VoteHistogram
 from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.cli import run
 from tutelage.cli.config import load_config
 from tutelage.events import CappedArgmaxGaussian
 from tutelage.methods import NoisyMoments
@@ -161,7 +162,7 @@ def test_people_cast_ballots_unless_a_method_is_named(tmp_path):
     settings = load_config(tmp_path / "config.toml")
     assert settings.method is None
     assert settings.method_meant == NoisyMoments()
-    assert settings.map == "steps"
+    assert str(run._feature_map(settings)).startswith("steps, learned from")
 
 
 def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(finished, tmp_path):
