@@ -22,6 +22,7 @@ DATACLASS = griffe.ExprName("dataclasses.dataclass")
 RECORDS: dict[str, griffe.Expr] = {
     "frozen": DATACLASS,
     "by_identity": DATACLASS,
+    "settable": DATACLASS,
     "by_keywords": griffe.ExprCall(DATACLASS, [griffe.ExprKeyword("kw_only", "True")]),
 }
 # Bases whose classes take their fields.
