@@ -105,7 +105,7 @@ def _plain_object(value: object) -> str | list[object]:
 
 def query_hashes(
     key: bytes,
-    context: dict[str, Any],
+    context: dict[str, object],
     rows: npt.ArrayLike,
     *beside: npt.ArrayLike,
 ) -> list[bytes]:

@@ -195,7 +195,7 @@ def warnings_of_columns(sight: Sight) -> list[str]:
 
 def few_take_part(
     taking_part: Mask,
-    mechanism: Any,
+    mechanism: object,
     release: str | None,
 ) -> str | None:
     """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
@@ -211,7 +211,7 @@ def few_take_part(
     )
 
 
-def noise_of(mechanism: Any) -> float | None:
+def noise_of(mechanism: object) -> float | None:
     """Return the noise of a mechanism, in ballots, if it has one standard deviation."""
     for name in ("noise_multiplier", "sigma"):
         if hasattr(mechanism, name):

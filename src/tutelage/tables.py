@@ -189,7 +189,7 @@ class Batches:
 # Files
 
 
-def read_table(path: str | PathLike[str], like: Any = None) -> Table:
+def read_table(path: str | PathLike[str], like: object = None) -> Table:
     """Read a csv file or a Parquet file (``.parquet``).
 
     A csv file has a header row, is UTF-8, and is compressed if its name ends in ``.gz``. Cells are separated by ``,``,
@@ -520,7 +520,7 @@ def _no_tables(_names: Sequence[str]) -> Iterator[Table]:
     return iter(())
 
 
-def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
+def as_table(rows: object, names: Collection[str] | None = None) -> Table | None:
     """Return rows with named columns as a table: a frame of any library that exports to Arrow, or a mapping to cells.
 
     It has only the columns of these `names`, if given. None stands for rows whose columns have no names.
@@ -720,7 +720,7 @@ def _type_of_cell(kind: type[object]) -> str:
     return "float64" if kind is float else kind.__name__.lower()
 
 
-def _array(cells: Any, name: str) -> Cells:
+def _array(cells: object, name: str) -> Cells:
     column = column_array(cells)
     array = column if is_array(column) else np.asarray(column, dtype=object)
     if array.ndim != 1:
@@ -795,7 +795,7 @@ def cell_text(cell: Any) -> str:
         return ""
 
 
-def by_value(cell: Any) -> str:
+def by_value(cell: object) -> str:
     """Return a cell as one text for all spellings and types of its value: 1, 1.0 and "01"; True and "true"; a moment.
 
     Libraries change the type of a whole column because of a single cell in it, and with the type how all are spelled.

@@ -182,7 +182,7 @@ class Goal:
 
     def weights(
         self,
-        class_weight: Mapping[Any, float] | None,
+        class_weight: Mapping[object, float] | None,
         classes: Array,
     ) -> ClassWeights | None:
         """Return how much classes count, by the weights of some of them or else by the goal; None if alike."""
@@ -192,7 +192,7 @@ class Goal:
         weights: object = class_weight
         if is_mapping(weights):
             by_text = {_value(name): name for name in known}
-            weight_of = dict[Any, Any]()
+            weight_of = dict[object, Any]()
             for name, weight in weights.items():
                 if name not in known:  # a configuration names classes by text
                     name = by_text.get(_value(name), name)
@@ -218,7 +218,7 @@ class ClassCodes:
 
     names: Array
     origin: str
-    question: Any
+    question: object
     places: Mapping[Any, int]  # class index of each label
     goal: Goal  # with its positive class
     weights: ClassWeights | None
@@ -253,7 +253,7 @@ class ClassCodes:
 
     def public(
         self,
-        labels: Any,
+        labels: object,
         n_rows: int,
         /,
         named: str = "y_public",
@@ -268,7 +268,7 @@ class ClassCodes:
         places = {name: place for place, name in enumerate(self.names.tolist())}
         places |= self.places
         by_text = _by_text(places)
-        code_of = dict[Any, int]()
+        code_of = dict[object, int]()
         unknown = list[str]()
         for label in {label for label in cells.tolist() if not is_missing(label)}:
             code = places.get(label, by_text.get(_value(label), ABSTAIN))
@@ -285,7 +285,7 @@ class ClassCodes:
                 codes[row] = code_of[label]
         return codes
 
-    def truth(self, labels: Any, n_rows: int, /) -> Array:
+    def truth(self, labels: object, n_rows: int, /) -> Array:
         """Return the class of each public row by which a student is judged; refuse one without a label."""
         codes = self.public(labels, n_rows, "y")
         if ABSTAIN in codes:
@@ -303,7 +303,7 @@ class Classes:
     values: Any = None  # a sequence, or a mapping from each class to the labels that it merges
     goal: str = "accuracy"
     weight: Mapping[Any, float] | None = None
-    question: Any = ""
+    question: object = ""
 
     def problems(self) -> Iterator[Problem]:
         """Yield problems of what is declared."""
@@ -341,7 +341,7 @@ class Classes:
                 yield _LONG
                 return
 
-    def class_of(self) -> dict[Any, Any]:
+    def class_of(self) -> dict[object, Any]:
         """Return the class of each label: of classes in a list the label itself, in a mapping those that list it.
 
         Raises
@@ -352,7 +352,7 @@ class Classes:
         classes = self.values
         if not is_mapping(classes):
             return {label: label for label in np.asarray(classes).tolist()}
-        class_of = dict[Any, Any]()
+        class_of = dict[object, Any]()
         n_labels = 0
         fits = True
         for name, labels in classes.items():
@@ -379,14 +379,14 @@ class Classes:
         return self.values is not None
 
     @property
-    def question_key(self) -> Any:
+    def question_key(self) -> object:
         """The question as answers are remembered by it: labels merged in another way are another question."""
         if not is_mapping(self.values):
             return self.question
         classes = {str(name): sorted(map(str, labels)) for name, labels in self.values.items()}
         return canonical([self.question, classes])
 
-    def merged_labels(self, labels: Any) -> Any:
+    def merged_labels(self, labels: Any) -> object:
         """Return the class of each label, where a mapping merges labels."""
         if not isinstance(self.values, Mapping):
             return labels
@@ -468,13 +468,13 @@ class Numbers:
 
     low: float
     high: float
-    question: Any = ""
+    question: object = ""
     is_declared: ClassVar[bool] = True
     origin: ClassVar[str] = "declared"
     weights: ClassVar[ClassWeights | None] = None
 
     @classmethod
-    def between(cls, ends: Any, question: Any) -> "Numbers":
+    def between(cls, ends: Any, question: object) -> "Numbers":
         """Return the numbers between a lowest and a highest one; refuse what is no such range."""
         if not _is_range(ends):
             raise InvalidParameterError(
@@ -500,13 +500,13 @@ class Numbers:
         """Return the range, which follows from no label."""
         return self
 
-    def private(self, labels: Any, /) -> IntArray:
+    def private(self, labels: object, /) -> IntArray:
         """Return numbers as whole steps of the range; those beyond its ends count as these."""
         return self._steps(numbers_of(labels))
 
     merged_labels = private
 
-    def public(self, labels: Any, n_rows: int, /) -> IntArray:
+    def public(self, labels: object, n_rows: int, /) -> IntArray:
         """Return the numbers of public rows as whole steps of the range."""
         numbers = numbers_of(labels, "y_public")
         if len(numbers) != n_rows:
@@ -527,7 +527,7 @@ def _is_range(ends: Any) -> bool:
     return are_numbers and bool(ends[0] < ends[1])
 
 
-def _plain_number(end: Any) -> int | float:
+def _plain_number(end: float | Integral) -> int | float:
     return int(end) if isinstance(end, Integral) else float(end)
 
 
@@ -557,7 +557,7 @@ def _share_a_value(classes: Mapping[Any, Any]) -> bool:
 
     The cell of one person can make it do so with all others.
     """
-    class_of = dict[str, Any]()
+    class_of = dict[str, object]()
     numbers = {"True": "1", "False": "0"}
     for label, name in classes.items():
         value = _value(label)
@@ -567,7 +567,7 @@ def _share_a_value(classes: Mapping[Any, Any]) -> bool:
     return False
 
 
-def _cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
+def _cause_of_unknown(unknown: Iterable[str], classes: list[object]) -> str:
     """Return the end of a refusal of private labels that are not classes: the likely mistake, without a label."""
     texts = {text.strip().casefold() for text in unknown}
     if not texts.isdisjoint(_EMPTY):
@@ -601,7 +601,7 @@ Encoding = ClassCodes | Numbers
 """How the labels of one fit become whole numbers."""
 
 
-def numbers_of(cells: Any, named: str = "The target") -> FloatArray:
+def numbers_of(cells: object, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
     # Such as one of a cell, which may quote it.
     with suppress(Exception), np.errstate(all="ignore"):

@@ -89,7 +89,7 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     With a property ``_n_features_out``, as scikit-learn's transformers have it, the features get names.
     """
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002  scikit-learn's signature
         """Return the map unchanged: whatever it knows was public before."""
         return self
 
@@ -221,7 +221,7 @@ def features_of_private(
 
 
 def _shard_by_shard(
-    parts: Sequence[Any],
+    parts: Sequence[FeatureMap],
     X: Matrix,
     shards: Iterable[IntArray],
 ) -> FloatArray | None:
@@ -249,13 +249,13 @@ def _shard_by_shard(
     return whole
 
 
-def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
+def _through(parts: Sequence[FeatureMap], rows: Matrix) -> Matrix:
     for part in parts:
         rows = np.asarray(part.transform(rows))
     return rows
 
 
-def keeps_nothing(parts: Sequence[Any]) -> bool:
+def keeps_nothing(parts: Sequence[object]) -> bool:
     """Return whether maps are known to keep nothing of the rows that they transform."""
     return all(_is_ours(part) and getattr(part, "keeps_nothing", lambda: True)() for part in parts)
 

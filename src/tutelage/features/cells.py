@@ -50,7 +50,7 @@ ColumnKind = str | Categories
 """A word, or the categories."""
 
 
-def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
+def named_cells(rows: object, names: Collection[str] | None = None) -> Table | None:
     """Return rows with named columns as a table, and texts as a table of one column; None for anything else."""
     table = as_table(rows, names)
     if table is not None:
@@ -80,7 +80,7 @@ def frame_kinds(table: Table) -> dict[str, str]:
     return kinds
 
 
-def frame_library(rows: Any) -> str:
+def frame_library(rows: object) -> str:
     """Return the library whose frames scikit-learn is to get: that of the rows, or one that is installed."""
     own = type(rows).__module__.partition(".")[0]
     for name in (own, *_LIBRARIES):
@@ -92,7 +92,7 @@ def frame_library(rows: Any) -> str:
 
 
 def as_frame(
-    X: Any,
+    X: object,
     kinds: Mapping[str, str],
     library: str,
 ) -> Any:
@@ -121,7 +121,7 @@ def rows_of(table: Table, names: Sequence[str]) -> Array:
     return np.stack([cells.astype(object) for cells in columns], axis=1)
 
 
-def only_texts(rows: Any) -> Array:
+def only_texts(rows: object) -> Array:
     """Return the texts of rows that have no other column."""
     table = named_cells(rows)
     got = f"a {type(rows).__name__}"
@@ -135,7 +135,7 @@ def only_texts(rows: Any) -> Array:
     )
 
 
-def columns_of(X: Any, names: Collection[str]) -> dict[str, Cells]:
+def columns_of(X: object, names: Collection[str]) -> dict[str, Cells]:
     """Return the cells of each column, in the order of the names; rows without names have the columns in that order."""
     table = as_table(X, names)
     if table is not None:
@@ -306,9 +306,10 @@ def _day_first(cell: Any) -> float:
     return _day(cell)
 
 
+_ToNumber = Callable[[Any], float]
 COMMA = "decimal comma"
 DAY_FIRST = "dd.mm.yyyy"
-NUMERIC: dict[str, Callable[[Any], float]] = {
+NUMERIC: dict[str, _ToNumber] = {
     "number": float,
     "date": _day,
     COMMA: _number_with_comma,
@@ -355,11 +356,11 @@ def steady(numbers: FloatArray) -> FloatArray:
 
 def _in_numbers(
     cells: Cells,
-    convert: Callable[[Any], float],
+    convert: _ToNumber,
     refusal: str,
 ) -> FloatArray:
 
-    def number_of(cell: Any) -> float:
+    def number_of(cell: object) -> float:
         if _is_empty(cell):
             return np.nan
         return convert(cell)

@@ -49,6 +49,8 @@ from tutelage.tables import (
     require_same_types,
 )
 
+ColumnKinds = Mapping[str, str | Sequence[Any]]  # by name: a word, or the categories
+
 
 @final
 @settable
@@ -77,9 +79,9 @@ class PublicColumns(PublicFeatureMap):
     @classmethod
     def learn(
         cls,
-        public: Any,
+        public: object,
         names: Sequence[str] | None = None,
-        kinds: Mapping[str, str | Sequence[Any]] | None = None,
+        kinds: ColumnKinds | None = None,
     ) -> Self:
         """Read the kind and the categories of each column off a public table.
 
@@ -199,7 +201,7 @@ class PublicColumns(PublicFeatureMap):
             names += [f"{name}~{axis}" for axis in range(width)]
         return np.array(names, dtype=object)
 
-    def transform(self, X: Any) -> Matrix:
+    def transform(self, X: object) -> Matrix:
         """Return a matrix: first numbers and dates, then the codes of the categories, then the features of texts.
 
         A column that is missing, or holds text where the public rows hold numbers, is refused; no cell is quoted.
@@ -244,7 +246,7 @@ KINDS = (*NUMERIC, "category", "text")
 """The words for kinds of columns."""
 
 
-def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
+def _check_kinds(kinds: ColumnKinds, names: Collection[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
             raise InvalidParameterError(
@@ -252,7 +254,7 @@ def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
             )
         if isinstance(kind, str) and kind in KINDS:
             continue
-        values = list[Any]()
+        values = list[object]()
         if isinstance(kind, _SERIES) and not isinstance(kind, str):
             values = [*kind]
         if not values or len(set(map(cell_text, values))) < len(values):
@@ -366,7 +368,7 @@ class _NumberedRows(NamedTuple):
 
 def numbered_rows(
     X_public: Any,
-    declared: ColumnMap | Mapping[str, str | Sequence[Any]] | None = None,
+    declared: ColumnMap | ColumnKinds | None = None,
 ) -> _NumberedRows:
     """Return public rows with named columns, texts and images as numbers, and rows that are a matrix as they are.
 
@@ -435,13 +437,13 @@ def require_as_public(
     require_same_types(private, public, columns.names, dates=dates)
 
 
-def require_same_rows(X: Any, **columns: Any) -> None:
+def require_same_rows(X: object, **columns: object) -> None:
     """Refuse columns that may hold the cells of other rows than `X` has at their places.
 
     That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
     order; or if `X` and one of them are of pandas and have different indexes.
     """
-    beside = dict[str, Any]()
+    beside = dict[str, object]()
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             beside[name] = column
@@ -474,7 +476,7 @@ def _pandas_index(rows: object) -> Any:
     return None
 
 
-def public_features(X_public: Any, *special: Any) -> Any:
+def public_features(X_public: Any, *special: object) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
     if public is None:
@@ -482,7 +484,7 @@ def public_features(X_public: Any, *special: Any) -> Any:
     return public.without([name for name in special if isinstance(name, str)])
 
 
-def labels_of_public(X_public: Any, y: Any) -> Array | None:
+def labels_of_public(X_public: object, y: object) -> Array | None:
     """Return the known labels of public rows, given or in a column of them; None if fewer than two classes occur."""
     if isinstance(y, str):
         table = as_table(X_public)

@@ -106,7 +106,7 @@ class PublicTransformer(_Vouched):
     @classmethod
     def learn(
         cls,
-        transformer: Any,
+        transformer: object,
         public: Any,
         *,
         row_by_row: bool | None = None,
@@ -273,7 +273,7 @@ class PublicEncoder(_Vouched):
         return getattr(self.encode, "__name__", type(self.encode).__name__)
 
 
-def _require_transformer(transformer: Any) -> None:
+def _require_transformer(transformer: object) -> None:
     got = f"{type(transformer)}"
     if isinstance(transformer, type):
         got = transformer.__name__
@@ -324,7 +324,7 @@ def _problem_of_fit(part: str) -> Problem:
     )
 
 
-def _require_fresh(transformer: Any) -> None:
+def _require_fresh(transformer: object) -> None:
     """Refuse an unfitted transformer in which something stays fitted: a frozen part, or a method of a fitted one."""
     for part in _all_in(transformer, PublicFeatureMap):
         kind: Any = type(part)

@@ -44,6 +44,7 @@ from tutelage.tables import (
     require_type,
 )
 
+_Column = Sequence[Any]  # the ends of a range, or categories
 _EVEN = 16  # bins of a number, of one width
 _HALVES = 12  # and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
@@ -85,7 +86,7 @@ class Schema(PublicFeatureMap):
         knowledge, never by private rows.
     """
 
-    columns: Mapping[str, Sequence[Any]]
+    columns: Mapping[str, _Column]
 
     def __post_init__(self) -> None:
         columns: object = self.columns
@@ -104,7 +105,7 @@ class Schema(PublicFeatureMap):
             raise InvalidParameterError.of(problems)
 
     @classmethod
-    def learn(cls, public: Any) -> Self:
+    def learn(cls, public: object) -> Self:
         """Propose a schema by public rows, which everyone may see: their ranges and categories.
 
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
@@ -187,7 +188,7 @@ class Schema(PublicFeatureMap):
         """Return a table of these columns without any row."""
         return Table("", {name: np.empty(0, dtype=object) for name in self.columns})
 
-    def table(self, X: Any, people: npt.ArrayLike | None = None) -> Table:
+    def table(self, X: object, people: npt.ArrayLike | None = None) -> Table:
         """Return private rows as a table, plain rows in the order of the columns; `people` are their canonical ids.
 
         All private rows that are read by a schema come through here. Columns are refused where one cell may have
@@ -206,7 +207,7 @@ class Schema(PublicFeatureMap):
                 _refuse_chosen_floats(table, name, stated, people)
         return table
 
-    def transform(self, X: Any) -> Matrix:
+    def transform(self, X: object) -> Matrix:
         """Return the number of the bin of each cell, shape (rows, columns)."""
         cells = columns_of(X, self.names)
         bins = [_bin_of(cells[name], column) for name, column in self.columns.items()]
@@ -276,7 +277,7 @@ def _range_of(numbers: FloatArray) -> list[int] | list[float]:
 
 def _has_private_end(
     cells: FloatArray,
-    column: Sequence[Any],
+    column: _Column,
     is_proposed: Mask,
 ) -> bool:
     """Return whether an end that no public row proposed is likely the extreme of very few private rows."""
@@ -292,7 +293,7 @@ def _has_private_end(
     return False
 
 
-def _is_range(column: Sequence[Any]) -> bool:
+def _is_range(column: _Column) -> bool:
     return len(column) == 2 and all(_is_real(end) for end in column)
 
 
@@ -300,7 +301,7 @@ def _is_real(end: object) -> bool:
     return isinstance(end, Real) and not isinstance(end, bool | np.bool_)
 
 
-def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
+def type_wanted(column: _Column) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
     if _is_range(column):
         are_whole = all(isinstance(end, Integral) for end in column)
@@ -379,7 +380,7 @@ def _problem_of(name: object, column: object) -> Problem:
     return Problem("Schema.columns", f"give {literal(quote(name))} {ranges}", quote(column))
 
 
-def edges_of(column: Sequence[Any]) -> FloatArray:
+def edges_of(column: _Column) -> FloatArray:
     """Return the lower ends of the bins of a number."""
     low, high = map(float, column)
     if all(isinstance(end, Integral) for end in column) and high - low <= _MOST_WHOLE:
@@ -390,7 +391,7 @@ def edges_of(column: Sequence[Any]) -> FloatArray:
     return np.unique(steady(edges.astype(np.float64)))
 
 
-def _bin_names(column: Sequence[Any]) -> list[str]:
+def _bin_names(column: _Column) -> list[str]:
     if not _is_range(column):
         return [cell_text(category) for category in column]
     edges = edges_of(column).tolist()
@@ -405,7 +406,7 @@ def code_by_value(categories: Sequence[str]) -> dict[str, int]:
     return {by_value(category): place for place, category in enumerate(categories)}
 
 
-def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
+def _bin_of(cells: Cells, column: _Column) -> FloatArray:
     """Return the bin of each cell, by this cell alone."""
     if _is_range(column):
         edges = edges_of(column)
