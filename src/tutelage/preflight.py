@@ -292,7 +292,11 @@ def _rows_to_compare(sight: Sight) -> Iterator[tuple[Matrix, Matrix]]:
             yield schema.values(rows), schema.values(schema.proposed_by)
 
 
-def _overlap(sight: Sight, private: Matrix, public: Matrix) -> tuple[str, bool]:
+def _overlap(
+    sight: Sight,
+    private: Matrix,
+    public: Matrix,
+) -> tuple[str, bool]:
     """Return a sentence about public rows that are private rows, if any are, and whether they are a large share."""
     if private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
@@ -335,7 +339,10 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
     return equal
 
 
-def _odd_cells(sight: Sight, unlike: Mapping[str, str]) -> Iterator[str]:
+def _odd_cells(
+    sight: Sight,
+    unlike: Mapping[str, str],
+) -> Iterator[str]:
     number_columns, code_columns = np.split(sight.private.T, [len(sight.numbers)])
     empty = list[str]()
     for name, cells in zip(sight.numbers, number_columns, strict=False):
@@ -379,7 +386,10 @@ def _is_standard(cells: FloatArray) -> bool:
     return bool(is_standard and np.any(filled != np.rint(filled)))
 
 
-def _unlike_columns(sight: Sight, scaled: Collection[str]) -> dict[str, str]:
+def _unlike_columns(
+    sight: Sight,
+    scaled: Collection[str],
+) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
     n_tests = len(sight.features) + 2 * len(sight.numbers)  # three of numbers, one of categories
     level = _LEVEL / max(1, n_tests)
@@ -472,7 +482,11 @@ def _differ(
     return bool(test.statistic > max(bound, least))
 
 
-def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
+def _times(
+    verb: str,
+    factor: float,
+    rest: str,
+) -> tuple[float, str]:
     """Return the size of a factor, in doublings, and a description to two digits."""
     doublings = log2(_MOST_FACTOR)
     if 0 < factor < np.inf:
@@ -482,7 +496,10 @@ def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
     return doublings, f"{verb} about {times} {rest}"
 
 
-def _odd_columns(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
+def _odd_columns(
+    scaled: Sequence[str],
+    unlike: Mapping[str, str],
+) -> Iterator[str]:
     if scaled:
         yield (
             f"Private rows, alone or with public rows, have mean 0 and standard deviation 1 in: {_first_of(scaled)}. "
@@ -497,7 +514,10 @@ def _odd_columns(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[s
         )
 
 
-def _first_findings(findings: Mapping[str, str], word: str = "column ") -> str:
+def _first_findings(
+    findings: Mapping[str, str],
+    word: str = "column ",
+) -> str:
     return _first_of([f"{word}'{name}' {how}" for name, how in findings.items()], "; ")
 
 
@@ -670,7 +690,11 @@ def _whole_numbers(cells: Cells) -> IntArray | None:
     return None
 
 
-def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool:
+def _are_ids(
+    name: str,
+    numbers: IntArray,
+    columns: Mapping[str, Cells],
+) -> bool:
     values, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     n_rows = len(numbers)
     n_values = len(values)
@@ -698,7 +722,11 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
     return False
 
 
-def _agreement(cells: Cells, rows: IntArray, others: IntArray) -> float:
+def _agreement(
+    cells: Cells,
+    rows: IntArray,
+    others: IntArray,
+) -> float:
     """Return how often the cells of two rows are equal."""
     pairs = zip(_comparable_cells(cells[rows]), _comparable_cells(cells[others]), strict=True)
     return sum(cell == other for cell, other in pairs) / len(rows)

@@ -277,7 +277,12 @@ def require_type(
     raise chosen_by_a_cell(private, name, how, advice)
 
 
-def chosen_by_a_cell(private: Table, name: str, how: str, advice: str) -> InvalidDataError:
+def chosen_by_a_cell(
+    private: Table,
+    name: str,
+    how: str,
+    advice: str,
+) -> InvalidDataError:
     """Return the error about a column whose type one cell may have chosen."""
     if private.source:
         advice = (
@@ -450,7 +455,11 @@ def _plain_texts(schema: Any) -> list[str]:
     return names
 
 
-def _parquet_table(rows: Any, path: Path, schema: Any) -> Table:
+def _parquet_table(
+    rows: Any,
+    path: Path,
+    schema: Any,
+) -> Table:
     columns = list[tuple[str, _ReadColumn]]()
     for name in rows.schema.names:
         kind = schema.field(name).type
@@ -458,7 +467,11 @@ def _parquet_table(rows: Any, path: Path, schema: Any) -> Table:
     return _table(path.name, columns)
 
 
-def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
+def read_batches(
+    path: str | PathLike[str],
+    *,
+    rows_at_once: int = ROWS_AT_ONCE,
+) -> Batches:
     """Return the rows of a Parquet file as batches: a file may be larger than memory.
 
     Parameters
@@ -520,7 +533,10 @@ def _no_tables(_names: Sequence[str]) -> Iterator[Table]:
     return iter(())
 
 
-def as_table(rows: object, names: Collection[str] | None = None) -> Table | None:
+def as_table(
+    rows: object,
+    names: Collection[str] | None = None,
+) -> Table | None:
     """Return rows with named columns as a table: a frame of any library that exports to Arrow, or a mapping to cells.
 
     It has only the columns of these `names`, if given. None stands for rows whose columns have no names.
@@ -579,7 +595,10 @@ def _computing_method(rows: object) -> str | None:
     return None
 
 
-def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
+def _frame_table(
+    rows: Any,
+    names: Collection[str] | None = None,
+) -> Table:
     refusal = "The rows cannot be computed"
     method = _computing_method(rows)
     if method is not None:
@@ -639,7 +658,12 @@ def _pandas_column(series: Any) -> _Column:
     return _Column(cells, kind, tuple(map(cell_text, order)))
 
 
-def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _Column:
+def _arrow_column(
+    values: Any,
+    kind: Any = None,
+    *,
+    in_order: bool = False,
+) -> _Column:
     """Return a column of PyArrow: numbers, truth values and dates as such, the others as objects.
 
     Its `kind` is that of the values, unless they are coded because each different text of a file is stored once.

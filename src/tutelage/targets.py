@@ -81,7 +81,11 @@ class ClassWeights:
             return self.given
         return 1 / (len(shares) * np.maximum(shares, _LEAST_SHARE))
 
-    def of_labels(self, labels: IntArray, classes: Array) -> dict[Any, float]:
+    def of_labels(
+        self,
+        labels: IntArray,
+        classes: Array,
+    ) -> dict[Any, float]:
         """Return the weight of each class value, by released labels: class indices, or −1."""
         released = labels[labels != ABSTAIN]
         counts = np.maximum(np.bincount(released, minlength=len(classes)), 1)
@@ -496,7 +500,11 @@ class Numbers:
     def check(self, labels: object) -> None:
         """Refuse nothing more than `merged_labels` does."""
 
-    def read(self, _labels: object, _of_public: object = None) -> "Numbers":
+    def read(
+        self,
+        _labels: object,
+        _of_public: object = None,
+    ) -> "Numbers":
         """Return the range, which follows from no label."""
         return self
 
@@ -567,7 +575,10 @@ def _share_a_value(classes: Mapping[Any, Any]) -> bool:
     return False
 
 
-def _cause_of_unknown(unknown: Iterable[str], classes: list[object]) -> str:
+def _cause_of_unknown(
+    unknown: Iterable[str],
+    classes: list[object],
+) -> str:
     """Return the end of a refusal of private labels that are not classes: the likely mistake, without a label."""
     texts = {text.strip().casefold() for text in unknown}
     if not texts.isdisjoint(_EMPTY):

@@ -50,7 +50,10 @@ ColumnKind = str | Categories
 """A word, or the categories."""
 
 
-def named_cells(rows: object, names: Collection[str] | None = None) -> Table | None:
+def named_cells(
+    rows: object,
+    names: Collection[str] | None = None,
+) -> Table | None:
     """Return rows with named columns as a table, and texts as a table of one column; None for anything else."""
     table = as_table(rows, names)
     if table is not None:

@@ -388,7 +388,10 @@ def numbered_rows(
     return _NumberedRows(np.asarray(declared.transform(public)), declared, public)
 
 
-def numbered_as(public: _NumberedRows, X: Any) -> tuple[Any, Table | None]:
+def numbered_as(
+    public: _NumberedRows,
+    X: Any,
+) -> tuple[Any, Table | None]:
     """Return private rows as numbers in the columns of the public rows, and as a table if their columns have names.
 
     It refuses sparse rows, names that only one of the two has, a column of two types, and images of two shapes.

@@ -302,7 +302,11 @@ def _is_known_by_row(part: Any) -> bool:
     return kind in _BY_ROW
 
 
-def _dense_features(features: Any, n_rows: int, owner: str) -> FloatArray:
+def _dense_features(
+    features: Any,
+    n_rows: int,
+    owner: str,
+) -> FloatArray:
     if issparse(features):
         features = features.toarray()
     elif hasattr(features, "detach"):  # of torch
@@ -346,7 +350,10 @@ def _is_stateless(part: object) -> bool:
     return module.partition(".")[0] in _STATELESS and not module.startswith(_STATEFUL)
 
 
-def _all_in(whole: object, closed: type | tuple[type, ...]) -> Iterator[object]:
+def _all_in(
+    whole: object,
+    closed: type | tuple[type, ...],
+) -> Iterator[object]:
     """Yield an object and all that it consists of, each once; those of the closed kinds are not looked into."""
     seen = dict[int, Any]()
     waiting = [whole]

@@ -145,7 +145,10 @@ def squared_distances(X: Matrix, points: Matrix) -> Matrix:
     return distances
 
 
-def nearest(points: Matrix, k: int) -> Callable[[Matrix], tuple[IntArray, Matrix]]:
+def nearest(
+    points: Matrix,
+    k: int,
+) -> Callable[[Matrix], tuple[IntArray, Matrix]]:
     """Return the search for the `k` nearest of `points`: X ↦ indices and squared distances, in ascending order.
 
     The points stand in about √n groups. The k nearest lie in the k groups that come nearest, so that a partial sort

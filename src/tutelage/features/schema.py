@@ -188,7 +188,11 @@ class Schema(PublicFeatureMap):
         """Return a table of these columns without any row."""
         return Table("", {name: np.empty(0, dtype=object) for name in self.columns})
 
-    def table(self, X: object, people: npt.ArrayLike | None = None) -> Table:
+    def table(
+        self,
+        X: object,
+        people: npt.ArrayLike | None = None,
+    ) -> Table:
         """Return private rows as a table, plain rows in the order of the columns; `people` are their canonical ids.
 
         All private rows that are read by a schema come through here. Columns are refused where one cell may have

@@ -273,7 +273,10 @@ def log_chances(chances: FloatArray) -> FloatArray:
     return logarithms - logarithms.mean(axis=1, keepdims=True)
 
 
-def _sharpened_scores(scores: FloatArray, sharpness: float) -> FloatArray:
+def _sharpened_scores(
+    scores: FloatArray,
+    sharpness: float,
+) -> FloatArray:
     return log_chances(chances_of(sharpness * scores))
 
 
@@ -334,7 +337,10 @@ def _fit_trees(public: _Labeled) -> PublicModel:
     )
 
 
-def _sharpness(scores: FloatArray, labels: IntArray) -> tuple[float, float]:
+def _sharpness(
+    scores: FloatArray,
+    labels: IntArray,
+) -> tuple[float, float]:
     """Return by what scores are to be multiplied so that labels are likeliest, and how surprising they are then."""
     # scores: (rows, classes); labels: (rows,)
     rows = np.arange(len(labels))

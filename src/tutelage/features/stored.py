@@ -83,7 +83,10 @@ def map_from_bytes(content: bytes) -> Pipeline:
     return chain(*steps)
 
 
-def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
+def _require_moderate(
+    array: FloatArray,
+    shape: tuple[int, ...],
+) -> None:
     """Refuse an array of another shape, or with a number that is not finite or out of range."""
     if (
         array.shape != shape

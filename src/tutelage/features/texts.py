@@ -23,7 +23,10 @@ _STEPS = 8  # of the search for the axes
 _RARE = 2  # public texts in which a word must be, or it is left out
 
 
-def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
+def text_features(
+    public: PublicRows,
+    n_axes: int = _AXES,
+) -> PublicTransformer:
     """Return features of texts: axes of their words and of the letters in these, at length one.
 
     TF-IDF of the 20,000 most frequent words, and of as many sequences of three to five letters, then their principal
