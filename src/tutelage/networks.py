@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
         f"Neural networks need torch: {install('torch')}.", name="torch"
     ) from error
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,10 @@ __all__ = ["ImageInput", "TwoConvolutions"]
 
 def device_named(name: str | None, owner: str) -> torch.device:
     """Return the device of this name, such as ``"cuda:1"``; without one an accelerator, if torch can use one."""
+    if name is None and torch.cuda.is_available():
+        return torch.device("cuda")
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -40,13 +42,15 @@ def device_named(name: str | None, owner: str) -> torch.device:
 
 
 @contextmanager
-def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def drawing_from(seed: int, device: torch.device | None = None) -> Generator[None, None, None]:
     """Let whatever a module draws (weights, dropout, shifts) come from `seed`, and leave the caller's generators alone.
 
     It draws on the processor, and on `device` if one is given. One thread of a process at a time: torch has one
     generator for all of them.
     """
-    accelerators = [device] if device is not None and device.type == "cuda" else []
+    accelerators: list[torch.device] = []
+    if device is not None and device.type == "cuda":
+        accelerators.append(device)
     with streams_in_use, torch.random.fork_rng(devices=accelerators):
         torch.manual_seed(seed)
         yield
@@ -65,7 +69,9 @@ class ImageInput(nn.Module):
 
     def __init__(self, image_shape: tuple[int, ...], scale: float = 1 / 255) -> None:
         super().__init__()
-        self.image_shape = image_shape if len(image_shape) == 3 else (*image_shape, 1)
+        if len(image_shape) == 2:
+            image_shape = (*image_shape, 1)
+        self.image_shape = image_shape
         self.scale = scale
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
@@ -85,15 +91,16 @@ class RandomShift(nn.Module):
         """Return shifted images of the same shape; outside training, the images themselves."""
         if not self.training or self.pixels == 0:
             return images
+        # images: (images, colors, height, width); padded: (images, height, width, colors), of the larger images
         n_images, _, height, width = images.shape
         numbers = partial(torch.arange, device=images.device)
         padded = functional.pad(images, [self.pixels] * 4).permute(0, 2, 3, 1)
-        down, across = torch.randint(
-            0, 2 * self.pixels + 1, (2, n_images, 1, 1), device=images.device
-        )
-        lines = down + numbers(height)[:, None]
-        columns = across + numbers(width)
-        return padded[numbers(n_images)[:, None, None], lines, columns].permute(0, 3, 1, 2)
+        n_shifts = 2 * self.pixels + 1
+        down, across = torch.randint(0, n_shifts, (2, n_images, 1, 1), device=images.device)
+        image = numbers(n_images)[:, None, None]
+        line = down + numbers(height)[:, None]
+        column = across + numbers(width)
+        return padded[image, line, column].permute(0, 3, 1, 2)
 
 
 @final
@@ -132,9 +139,10 @@ class TwoConvolutions:
         integer_at_least(self.shift, 0, "shift", "TwoConvolutions")
         number_between(self.dropout, 0, 1, "dropout", "TwoConvolutions")
         positive(self.scale, "scale", "TwoConvolutions")
-        for name, count in {"image_shape": (2, 3), "channels": (2,), "hidden": None}.items():
+        lengths = {"image_shape": (2, 3), "channels": (2,)}
+        for name in ("image_shape", "channels", "hidden"):
             sizes = getattr(self, name)
-            if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
+            if not isinstance(sizes, tuple) or len(sizes) not in lengths.get(name, (len(sizes),)):
                 raise InvalidParameterError(
                     f"TwoConvolutions.{name}", "be a tuple of sizes", f"{sizes!r}"
                 )

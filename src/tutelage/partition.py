@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import Array, IntArray, Mask
+from tutelage._internal.typing import Array, IntArray, Mask, is_array
 from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -204,8 +204,9 @@ def _hash_to_shards(ids: Iterable[object], n_shards: int, key: bytes) -> IntArra
 
 def as_column(values: ArrayLike | Sequence[object]) -> Array:
     """Return `values` as an array whose cells keep their types; NumPy would turn [1.5, "a"] into strings."""
-    array: Array = values if isinstance(values, np.ndarray) else np.asarray(values, object)
-    return array
+    if is_array(values):
+        return values
+    return np.asarray(values, object)
 
 
 def canonical_ids(values: ArrayLike | Sequence[object], what: str = "An id") -> NDArray[np.object_]:

@@ -9,7 +9,15 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import (
+    ABSTAIN,
+    Array,
+    Ballots,
+    IntArray,
+    Matrix,
+    NeverPickled,
+    is_array,
+)
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
@@ -102,7 +110,7 @@ class TeacherRecipe(Protocol):
         ...
 
 
-def is_recipe(teacher: Any) -> bool:
+def is_recipe(teacher: object) -> bool:
     """Return whether a teacher is a recipe, and not its class."""
     return isinstance(teacher, TeacherRecipe) and not isinstance(teacher, type)
 
@@ -139,7 +147,7 @@ class Ensemble(NeverPickled):
             raise InvalidDataError("These teachers have not been trained. Call `fit` first.")
         return self._unit
 
-    def _trained(self, X_public: ArrayLike) -> tuple[Any, Array]:
+    def _teachers_and_queries(self, X_public: ArrayLike) -> tuple[Any, Array]:
         """Return the teachers that `fit` trained, and public rows for them."""
         if self._kept is None:
             raise InvalidDataError(
@@ -157,14 +165,19 @@ class Ensemble(NeverPickled):
 
         return own
 
-    def _checked(self, X: ArrayLike, y: ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
+    def _rows_and_labels(
+        self, X: ArrayLike, y: ArrayLike, shards: Shards
+    ) -> tuple[Matrix, IntArray]:
         """Return private rows and labels as arrays that belong to the shards."""
-        rows = X if isinstance(X, np.ndarray) else _numbers(X)
-        labels = np.asarray(y)
-        if rows.ndim == 0 or not len(rows) == labels.size == len(shards.assignment):
+        rows = X if is_array(X) else _numbers(X)
+        labels: IntArray = np.asarray(y)
+        n_rows = 0
+        if rows.ndim:
+            n_rows = len(rows)
+        if rows.ndim == 0 or not n_rows == labels.size == len(shards.assignment):
             raise InvalidDataError(
-                f"X, y and the shards must have one entry per private row. Got {len(rows) if rows.ndim else 0}, "
-                f"{labels.size} and {len(shards.assignment)}."
+                f"X, y and the shards must have one entry per private row. Got {n_rows}, {labels.size} and "
+                f"{len(shards.assignment)}."
             )
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise InvalidDataError(
@@ -186,12 +199,14 @@ def _numbers(X: ArrayLike) -> Matrix:
     )
 
 
-def stacked(votes: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: int) -> Ballots:
-    """Return the ballots of all teachers; missing teachers abstain."""
-    ballots = np.full((n_teachers, n_queries), ABSTAIN, np.int16)
-    for number, vote in votes:
-        ballots[number] = vote
-    return ballots
+def ballots_of_teachers(
+    ballots: Iterable[tuple[int, Ballots]], n_teachers: int, n_queries: int
+) -> Ballots:
+    """Return the ballots of all teachers, shape (teachers, queries); missing teachers abstain."""
+    together = np.full((n_teachers, n_queries), ABSTAIN, np.int16)
+    for number, ballot in ballots:
+        together[number] = ballot
+    return together
 
 
 def public_rows(X_public: ArrayLike, like: tuple[int, ...]) -> Array:

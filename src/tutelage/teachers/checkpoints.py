@@ -5,7 +5,7 @@ They are private, like every ballot; the folder is readable by its owner only.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
 from tutelage._internal.records import frozen
-from tutelage._internal.typing import ABSTAIN, Ballots
+from tutelage._internal.typing import ABSTAIN, Ballots, is_series
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.teachers.base import Own
 from tutelage.teachers.parallel import Results
@@ -28,6 +28,7 @@ from tutelage.teachers.parallel import Results
 _MOST_IDENTITY = 2**10  # bytes
 # Told apart by version.
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}
+_Code = type | Callable[..., object]
 
 
 class FileForm(Protocol):
@@ -60,19 +61,19 @@ class BallotFile:
     def read(self, path: Path) -> tuple[Ballots, str]:
         """Return the ballots of one teacher, and the identity of the teacher."""
         arrays = read_arrays(path)
-        sound = (
+        has_form = (
             arrays.form("ballots").shape == (self.n_queries,)
             and arrays.form("identity").nbytes <= _MOST_IDENTITY
         )
-        if not sound or not np.isin(arrays["ballots"], np.arange(ABSTAIN, self.n_classes)).all():
+        if not has_form or not np.isin(arrays["ballots"], np.arange(ABSTAIN, self.n_classes)).all():
             raise InvalidDataError(f"{path} holds no ballots on {self.n_queries} queries.")
         return arrays["ballots"].astype(np.int16), str(arrays["identity"])
 
 
-def resumed(
+def resume(
     folder: str | Path | None,
     form: FileForm,
-    settings: object,
+    settings: Callable[[], object],
     own: Own,
     n_teachers: int,
     run: Callable[[Sequence[int]], Results],
@@ -86,17 +87,17 @@ def resumed(
         return
     home = Path(folder)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shared = _digest((version("tutelage"), sklearn.__version__, settings))
+    shared = _digest((version("tutelage"), sklearn.__version__, settings()))
     identities = [_digest((shared, *own(number))) for number in range(n_teachers)]
     paths = [home / f"teacher-{number:06d}{form.suffix}" for number in range(n_teachers)]
-    missing = []
+    missing: list[int] = []
     for number, identity in enumerate(identities):
         product = None
-        found = ""
+        identity_on_file = ""
         # Absent or damaged: the teacher is trained again.
         with suppress(InvalidDataError, KeyError):
-            product, found = form.read(paths[number])
-        if found == identity:
+            product, identity_on_file = form.read(paths[number])
+        if identity_on_file == identity:
             yield number, product
         else:
             missing.append(number)
@@ -107,27 +108,30 @@ def resumed(
             part.replace(paths[number])  # the file appears whole or not at all
         except OSError as error:
             part.unlink(missing_ok=True)
-            said = f"{error.strerror}; the teachers filed before are kept"
-            raise OSError(error.errno, said, str(paths[number])) from None
+            reason = f"{error.strerror}; the teachers filed before are kept"
+            raise OSError(error.errno, reason, str(paths[number])) from None
         yield number, product
 
 
 def source_of(*settings: object) -> tuple[str, ...]:
     """Return the source text of these functions and classes, their bases and their parts, for a digest of code."""
-    kinds: dict[type | Callable[..., Any], None] = {}
-    for setting in settings:
-        kinds |= dict.fromkeys(_code_in(setting))
+    sources: dict[_Code, str] = {}
     try:
-        return tuple(inspect.getsource(kind) for kind in kinds)
+        for setting in settings:
+            for code in _code_in(setting):
+                if code not in sources:
+                    sources[code] = inspect.getsource(code)
     except (OSError, TypeError):
         raise InvalidParameterError(
             "PATEClassifier.fit.checkpoints",
             "be left out if a class or function is in no file, because later runs could not compare its code",
             fix="Move it into a module.",
         ) from None
+    return tuple(sources.values())
 
 
-def _code_in(setting: object) -> Iterator[type | Callable[..., Any]]:
+def _code_in(setting: object) -> Iterator[_Code]:
+    """Yield each class or function that a setting consists of, except those known by a version."""
     if isinstance(setting, partial):
         yield from _code_in(setting.func)
     elif inspect.ismethod(setting):
@@ -136,14 +140,20 @@ def _code_in(setting: object) -> Iterator[type | Callable[..., Any]]:
         yield setting
     elif not isinstance(setting, str | int | float | None):
         kind = setting if isinstance(setting, type) else type(setting)
-        yield from (
-            base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _LIBRARIES
-        )
-        parts: Any = setting if isinstance(setting, list | tuple) else ()
-        if isinstance(setting, BaseEstimator):
-            parts = setting.get_params(deep=False).values()
-        for part in parts:
+        for base in kind.__mro__:
+            if base.__module__.partition(".")[0] not in _LIBRARIES:
+                yield base
+        for part in _parts_of(setting):
             yield from _code_in(part)
+
+
+def _parts_of(setting: object) -> Iterable[object]:
+    if isinstance(setting, BaseEstimator):
+        parameters: dict[str, object] = setting.get_params(deep=False)
+        return parameters.values()
+    if is_series(setting):
+        return setting
+    return ()
 
 
 def discard_checkpoints(folder: str | Path) -> None:

@@ -90,6 +90,7 @@ class LinearScores:
         return ballots
 
     def _vote(self, rows: FloatArray, teachers: slice, votes: NDArray[np.int16]) -> None:
+        # rows: (queries, features); weights: (features, teachers); votes, scores: (queries, teachers)
         best = np.full(votes.shape, -np.inf)
         for label, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
             scores = rows @ weights[:, teachers]
@@ -116,33 +117,28 @@ class HeadTeachers(Ensemble):
     """
 
     def __init__(self, head: "Head", *, n_classes: int) -> None:
-        if isinstance(head, type) or not isinstance(head, Head):
-            kind = head if isinstance(head, type) else type(head)
-            raise InvalidParameterError(
-                "HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__
-            )
         super().__init__(n_classes)
-        self._head = head
+        self._head = _require_head(head)
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
-        rows, labels = self._checked(X, y, shards)
+        rows, labels = self._rows_and_labels(X, y, shards)
         rows = _finite(rows, "X")
         rows.setflags(write=False)
         private = LabeledShards(rows, labels, shards, self._n_classes)
         # A warning would come of one shard's rows.
         with one_thread("blas"), np.errstate(all="ignore"):
-            self._kept = _of(self._head, self._head.fit, private), rows.shape[1:]
+            self._kept = _in_silence(self._head, self._head.fit, private), rows.shape[1:]
         self._unit = shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
-        fitted, queries = self._trained(X_public)
+        fitted, queries = self._teachers_and_queries(X_public)
         rows = _finite(queries, "X_public")
         # One thread: products this small lose by threads that wait for each other.
         with one_thread("blas"), np.errstate(all="ignore"):
-            return _of(self._head, fitted.ballots, rows)
+            return _in_silence(self._head, fitted.ballots, rows)
 
     def fit_ballots(
         self,
@@ -153,18 +149,20 @@ class HeadTeachers(Ensemble):
         checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
     ) -> Ballots:
         """Fit, vote and forget, a block of teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
-        rows, labels = self._checked(X, y, shards)
+        rows, labels = self._rows_and_labels(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, np.int16)
         # A handful of 64-bit arrays of (classes, features).
-        each = 8 * 8 * self._n_classes * rows.shape[-1]
-        at_once = _TEACHERS_AT_LEAST * max(1, MEMORY // (each * _TEACHERS_AT_LEAST))
+        bytes_of_teacher = 8 * 8 * self._n_classes * rows.shape[-1]
+        blocks_at_once = max(1, MEMORY // (bytes_of_teacher * _TEACHERS_AT_LEAST))
+        at_once = _TEACHERS_AT_LEAST * blocks_at_once
         for first in range(0, shards.n_shards, at_once):
             last = min(first + at_once, shards.n_shards)
             here = (shards.assignment >= first) & (shards.assignment < last)
             some = Shards(shards.assignment[here] - first, last - first, shards.unit)
             group = HeadTeachers(self._head, n_classes=self._n_classes)
-            ballots[first:last] = group.fit(rows[here], labels[here], some).ballots(queries)
+            group.fit(rows[here], labels[here], some)
+            ballots[first:last] = group.ballots(queries)
         self._unit = shards.unit
         return ballots
 
@@ -176,16 +174,8 @@ class Head(ABC):
     def fit(self, private: LabeledShards) -> Any:
         """Return all teachers, each fitted on its own shard: `ballots(X_public)` has their votes, (teachers, rows)."""
 
-    def ensemble(
-        self,
-        *,
-        n_classes: int,
-        seed: int = 0,
-        n_jobs: int | None = None,
-        progress: bool = False,
-    ) -> HeadTeachers:
+    def ensemble(self, *, n_classes: int, **_: object) -> HeadTeachers:
         """Return untrained teachers; see `TeacherRecipe.ensemble`. A formula draws nothing and takes seconds."""
-        del seed, n_jobs, progress
         return HeadTeachers(self, n_classes=n_classes)
 
 
@@ -197,9 +187,8 @@ class ClassMeans(Head):
     def fit(self, private: LabeledShards) -> LinearScores:
         """Return linear scores: μ · x − μᵀμ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
-        return LinearScores.of(
-            means, -0.5 * np.einsum("tcf,tcf->tc", means, means), private.counts() > 0
-        )
+        biases = -0.5 * np.einsum("tcf,tcf->tc", means, means)
+        return LinearScores.of(means, biases, private.counts() > 0)
 
 
 @final
@@ -222,47 +211,47 @@ class Ridge(Head):
     def __post_init__(self) -> None:
         positive(self.alpha, "alpha", "Ridge")
         if self.class_weights is not None:
-            weights = tuple(
-                positive(weight, "class_weights", "Ridge") for weight in self.class_weights
-            )
-            object.__setattr__(self, "class_weights", weights)
+            weights = [positive(weight, "class_weights", "Ridge") for weight in self.class_weights]
+            object.__setattr__(self, "class_weights", tuple(weights))
 
     def fit(self, private: LabeledShards) -> LinearScores:
         """Return linear scores, one shard after the other: each is a small system of its own.
 
         A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
         """
-        counts = (
-            np.ones(private.n_classes)
-            if self.class_weights is None
-            else np.array(self.class_weights)
-        )
-        if len(counts) != private.n_classes:
+        n_classes = private.n_classes
+        class_weights = np.ones(n_classes)
+        if self.class_weights is not None:
+            class_weights = np.array(self.class_weights)
+        if len(class_weights) != n_classes:
             raise InvalidParameterError(
                 "Ridge.class_weights",
-                f"have one weight for each of the {private.n_classes} classes",
-                f"{len(counts)}",
+                f"have one weight for each of the {n_classes} classes",
+                f"{len(class_weights)}",
             )
-        shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
+        shape = private.shards.n_shards, n_classes, private.X.shape[1]
         weights = np.zeros(shape)
         biases = np.zeros(shape[:2])
         known = private.counts() > 0
         for number, rows in enumerate(private.shards.rows):
             y = private.y[rows]
-            if len(y):
-                try:
-                    solution = self._solution(
-                        private.X[rows], np.eye(private.n_classes)[y], counts[y]
-                    )
-                    weights[number], biases[number] = solution
-                except (linalg.LinAlgError, ValueError):
-                    # Singular to working precision, or beyond the largest float.
-                    known[number] = False
+            if not len(y):
+                continue
+            targets = np.eye(n_classes)[y]
+            try:
+                solution = self._solution(private.X[rows], targets, class_weights[y])
+            except (linalg.LinAlgError, ValueError):
+                # Singular to working precision, or beyond the largest float.
+                known[number] = False
+                continue
+            weights[number], biases[number] = solution
         return LinearScores.of(weights, biases, known)
 
     def _solution(
         self, X: FloatArray, targets: FloatArray, counts: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
+        """Return the weights of one teacher, shape (classes, features), and its biases, shape (classes,)."""
+        # X: (rows, features); targets: (rows, classes); counts: (rows,)
         center = np.average(X, axis=0, weights=counts)
         share = np.average(targets, axis=0, weights=counts)
         size = np.sqrt(counts)[:, None]
@@ -276,12 +265,22 @@ class Ridge(Head):
         return weights, share - weights @ center
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
-        factor = linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
-        return linalg.cho_solve(factor, targets)
+        factor: Any = linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True)
+        solution: FloatArray = linalg.cho_solve(factor, targets)
+        return solution
 
 
-def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
-    """Return what `work` comes to; a head that is not of this package does it in silence, for it may quote rows."""
+def _require_head(head: object) -> Head:
+    if isinstance(head, Head):
+        return head
+    kind = head if isinstance(head, type) else type(head)
+    raise InvalidParameterError(
+        "HeadTeachers.head", "be a head in closed form, such as ClassMeans()", kind.__name__
+    )
+
+
+def _in_silence(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
+    """Return the result of `work`; only a head of this package may warn or raise, because others may quote rows."""
     if type(head).__module__ == __name__:
         return work(argument)
     with warnings.catch_warnings():

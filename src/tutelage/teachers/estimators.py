@@ -16,8 +16,15 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.exceptions import InvalidBallotError
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, stacked
-from tutelage.teachers.checkpoints import BallotFile, resumed, source_of
+from tutelage.teachers.base import (
+    Ensemble,
+    Own,
+    TeacherRecipe,
+    TrainableTeachers,
+    ballots_of_teachers,
+    public_rows,
+)
+from tutelage.teachers.checkpoints import BallotFile, resume, source_of
 from tutelage.teachers.parallel import Job, Results, result_or_error, train_each, without_lost
 
 
@@ -61,23 +68,28 @@ class EstimatorTeachers(Ensemble):
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Train one teacher per shard and keep them in memory; see `TrainableTeachers.fit`."""
-        values, labels = self._checked(X, y, shards)
-        job = self._job(_train, values, labels, shards)
-        trained = dict(self._shown(train_each(job, range(shards.n_shards), self._n_jobs), shards))
-        self._kept = [trained.get(number) for number in range(shards.n_shards)], values.shape[1:]
+        values, labels = self._rows_and_labels(X, y, shards)
+        job = self._job(_train, self._own(values, labels, shards), shards)
+        results = train_each(job, range(shards.n_shards), self._n_jobs)
+        trained = dict(self._with_progress(results, shards))
+        teachers = [trained.get(number) for number in range(shards.n_shards)]
+        self._kept = teachers, values.shape[1:]
         self._unit = shards.unit
         return self
 
     def ballots(self, X_public: Matrix) -> Ballots:
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
-        teachers, queries = self._trained(X_public)
+        teachers, queries = self._teachers_and_queries(X_public)
 
-        def votes() -> Results:
+        def ballots() -> Results:
             for number, teacher in enumerate(teachers):
-                vote = result_or_error(number, self._seed, _vote, teacher, queries, self._n_classes)
-                yield number, vote
+                ballot = result_or_error(
+                    number, self._seed, _vote, teacher, queries, self._n_classes
+                )
+                yield number, ballot
 
-        return stacked(without_lost(votes(), len(teachers)), len(teachers), len(queries))
+        known = without_lost(ballots(), len(teachers))
+        return ballots_of_teachers(known, len(teachers), len(queries))
 
     def fit_ballots(
         self,
@@ -88,54 +100,50 @@ class EstimatorTeachers(Ensemble):
         checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget, one teacher at a time; see `TrainableTeachers.fit_ballots`."""
-        values, labels = self._checked(X, y, shards)
+        values, labels = self._rows_and_labels(X, y, shards)
         queries = public_rows(X_public, values.shape[1:])
-        code = () if checkpoints is None else source_of(self._estimator)
-        settings = self._estimator, code, self._n_classes, queries
-        job = self._job(_train_and_vote, values, labels, shards, queries, self._n_classes)
+
+        def settings() -> object:
+            return self._estimator, source_of(self._estimator), self._n_classes, queries
+
+        own = self._own(values, labels, shards)
+        job = self._job(_train_and_vote, own, shards, queries, self._n_classes)
         form = BallotFile(len(queries), self._n_classes)
-        finished = resumed(
+        finished = resume(
             checkpoints,
             form,
             settings,
-            job.own,
+            own,
             shards.n_shards,
             lambda numbers: train_each(job, numbers, self._n_jobs),
         )
-        ballots = stacked(self._shown(finished, shards), shards.n_shards, len(queries))
+        results = self._with_progress(finished, shards)
+        ballots = ballots_of_teachers(results, shards.n_shards, len(queries))
         self._unit = shards.unit
         return ballots
 
-    def _job(
-        self,
-        work: Callable[..., Any],
-        X: Matrix,
-        y: IntArray,
-        shards: Shards,
-        *shared: Any,
-    ) -> Job:
+    def _job(self, work: Callable[..., object], own: Own, shards: Shards, *shared: object) -> Job:
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
-        return Job(
-            work,
-            self._own(X, y, shards),
-            (self._estimator, *shared),
-            self._seed,
-            shards.n_shards,
-        )
+        return Job(work, own, (self._estimator, *shared), self._seed, shards.n_shards)
 
-    def _shown(self, results: Results, shards: Shards) -> Results:
+    def _with_progress(self, results: Results, shards: Shards) -> Results:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
 
-def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, *asked: Any) -> Ballots:
-    return _vote(_train(X, y, seed, estimator), *asked)
+def _train_and_vote(
+    X: Matrix, y: IntArray, seed: int, estimator: object, X_public: Matrix, n_classes: int
+) -> Ballots:
+    return _vote(_train(X, y, seed, estimator), X_public, n_classes)
 
 
-def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
-    return fit_clone(estimator, X, y, seed) if len(y) else None
+def _train(X: Matrix, y: IntArray, seed: int, estimator: object) -> Any:
+    """Return the teacher of these rows; None if there are none."""
+    if len(y):
+        return fit_clone(estimator, X, y, seed)
+    return None
 
 
-def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots:
+def _vote(teacher: Any, X_public: Matrix, n_classes: int) -> Ballots:
     """Return a teacher's votes, abstentions where there is no teacher; a refusal quotes none."""
     if teacher is None:
         return np.full(len(X_public), ABSTAIN, np.int16)

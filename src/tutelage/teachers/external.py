@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tutelage._internal.files import ArrayForm, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
-from tutelage._internal.typing import ABSTAIN, Array, Ballots
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, is_series
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import (
     InvalidBallotError,
@@ -23,7 +23,7 @@ from tutelage.exceptions import (
     TeacherTrainingError,
 )
 from tutelage.privacy import PrivacyUnit
-from tutelage.teachers.base import Ensemble, stacked
+from tutelage.teachers.base import Ensemble, ballots_of_teachers
 from tutelage.teachers.parallel import MachineFaultError, result_without_quotes, without_lost
 
 Teacher = Callable[[Any], ArrayLike]
@@ -87,28 +87,34 @@ class CallableTeachers(Ensemble):
         `MemoryError` may be due to other people, so no teacher abstains because of it: the call fails.
         """
 
-        def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | TeacherTrainingError]:
-            number, teacher = numbered
-            name = f"eacher {number} of CallableTeachers"
+        def ballot_or_error(
+            number: int, teacher: Teacher
+        ) -> tuple[int, Ballots | TeacherTrainingError]:
             try:
-                with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
-                    answer = result_without_quotes(
-                        f"T{name}", lambda: np.asarray(teacher(deepcopy(X_public)))
-                    )
-                return number, _checked(
-                    answer[None], len(X_public), self._n_classes, f"The answer of t{name}"
-                )[0]
+                return number, self._ballot(number, teacher, X_public)
             except MachineFaultError:
                 raise
-            except TeacherTrainingError as error:
-                return number, error.with_traceback(None)
-            except InvalidBallotError as error:
+            except (TeacherTrainingError, InvalidBallotError) as error:
                 return number, TeacherTrainingError(str(error))
 
         n_teachers = len(self._teachers)
         with ThreadPoolExecutor(self._max_workers) as threads:
-            answers = threads.map(ask, enumerate(self._teachers))
-            return stacked(without_lost(answers, n_teachers), n_teachers, len(X_public))
+            ballots = threads.map(ballot_or_error, range(n_teachers), self._teachers)
+            return ballots_of_teachers(without_lost(ballots, n_teachers), n_teachers, len(X_public))
+
+    def _ballot(self, number: int, teacher: Teacher, X_public: Array) -> Ballots:
+        """Return the answer of one teacher, shape (rows,)."""
+
+        def ask() -> Array:
+            return np.asarray(teacher(deepcopy(X_public)))
+
+        streams = nullcontext()
+        if self._max_workers == 1:  # threads would share them
+            streams = own_streams(number, 0)
+        with streams:
+            answer = result_without_quotes(f"Teacher {number} of CallableTeachers", ask)
+        owner = f"The answer of teacher {number} of CallableTeachers"
+        return _as_ballots(answer[None], len(X_public), self._n_classes, owner)[0]
 
 
 @final
@@ -139,7 +145,7 @@ class RecordedTeachers(Ensemble):
         super().__init__(n_classes)
         self._unit = _known_unit(unit, "RecordedTeachers")
         keys = _keys(X_public)
-        self._ballots = _checked(ballots, len(keys), n_classes, _BALLOTS)
+        self._ballots = _as_ballots(ballots, len(keys), n_classes, _BALLOTS)
         self._places = dict[object, int]()
         for place, key in enumerate(keys):
             first = self._places.setdefault(key, place)
@@ -178,15 +184,15 @@ class RecordedTeachers(Ensemble):
         return self._ballots[:, places]
 
 
-def _checked(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
+def _as_ballots(ballots: ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:
     """Return ballots of shape (teachers, rows) as they are kept; a refusal quotes none."""
-    found = np.asarray(ballots)
-    _check_form(found, n_rows, what)
-    if np.any((found < ABSTAIN) | (found >= n_classes)):
+    votes = np.asarray(ballots)
+    _check_form(votes, n_rows, what)
+    if np.any((votes < ABSTAIN) | (votes >= n_classes)):
         raise InvalidBallotError(
             f"{what} must be {ABSTAIN} (abstain) or a class index below {n_classes}."
         )
-    return found.astype(np.int16)
+    return votes.astype(np.int16)
 
 
 def _check_form(ballots: Array | ArrayForm, n_rows: int, what: str) -> None:
@@ -212,8 +218,8 @@ def _keys(X_public: ArrayLike) -> list[object]:
     return [_frozen(row) for row in rows.tolist()]
 
 
-def _frozen(value: Any) -> object:
-    if isinstance(value, list):
+def _frozen(value: object) -> object:
+    if is_series(value):
         return tuple(_frozen(part) for part in value)
     if isinstance(value, float) and math.isnan(value):
         return "NaN", None  # which is not equal to itself

@@ -44,13 +44,16 @@ class FewVotes(Private):
 
     def first(self, votes: ArrayLike) -> "FewVotes":
         """Return the first votes of each teacher, as many as given: one number, or one per teacher."""
-        cast = self.per_teacher()
-        place = np.arange(len(self.teachers)) - (np.cumsum(cast) - cast)[self.teachers]
-        return self.at(place < np.broadcast_to(votes, cast.shape)[self.teachers])
+        n_votes = self.per_teacher()
+        first_place = np.cumsum(n_votes) - n_votes
+        rank = np.arange(len(self.teachers)) - first_place[self.teachers]
+        most = np.broadcast_to(votes, n_votes.shape)
+        return self.at(rank < most[self.teachers])
 
     def one_per_query(self) -> "FewVotes":
         """Return the first vote of each teacher on each query."""
-        _, first = np.unique(self.teachers * self.shape[1] + self.queries, return_index=True)
+        pairs = self.teachers * self.shape[1] + self.queries
+        _, first = np.unique(pairs, return_index=True)
         return self.at(np.sort(first))
 
     def at(self, places: Mask | IntArray) -> "FewVotes":
@@ -115,10 +118,10 @@ class NearestTeachers(Ensemble):
         features: FeatureMap | None = None,
     ) -> None:
         super().__init__(n_classes)
-        self._features = (
-            None if features is None else require_public_map(features, "NearestQueries")
-        )
-        rows, labels = self._checked(X, y, shards)
+        if features is not None:
+            features = require_public_map(features, "NearestQueries")
+        self._features = features
+        rows, labels = self._rows_and_labels(X, y, shards)
         if rows.ndim != 2:
             raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
         rows = finite_rows(rows, rows.shape[1], "NearestQueries")
@@ -133,53 +136,56 @@ class NearestTeachers(Ensemble):
     @property
     def names(self) -> list[str]:
         """Ids of the teachers, where each is one person, and otherwise their numbers; private."""
-        people = self._shards.people
-        return list(map(str, range(self._shards.n_shards))) if people is None else people.tolist()
+        if self._shards.people is None:
+            return [str(number) for number in range(self._shards.n_shards)]
+        return self._shards.people.tolist()
 
     @property
     def data_digest(self) -> bytes:
         """A digest of all rows, in their order, where names are numbers; private: the same number, the same teacher."""
         digest = hashlib.sha256(b"people")
-        if self._shards.people is None:
-            for part in (self._teachers, self._labels, self._rows):
-                digest.update(f"{part.dtype.str}{part.shape}".encode())
-                digest.update(np.ascontiguousarray(part).data)
+        if self._shards.people is not None:
+            return digest.digest()
+        for part in (self._teachers, self._labels, self._rows):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).data)
         return digest.digest()
 
     def few_votes(self, X_public: Matrix) -> FewVotes:
         """Return the votes of every teacher, the nearest query first; ties go to the first query, then to the class."""
-        seen = (
-            X_public
-            if self._features is None
-            else np.asarray(self._features.transform(np.array(X_public)))
-        )
-        public = finite_rows(seen, self._rows.shape[1], "NearestQueries")
+        if self._features is not None:
+            X_public = np.asarray(self._features.transform(np.array(X_public)))
+        public = finite_rows(X_public, self._rows.shape[1], "NearestQueries")
         k = min(self.cap, len(public))
-        found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
-        queries = found[:, :k].astype(np.int64).ravel()
+        # places_and_distances: (rows, 2k); queries, distances, teachers, labels: (rows · k,)
+        places_and_distances = in_chunks(_search(public, k), self._rows, _AT_ONCE)
+        queries = places_and_distances[:, :k].astype(np.int64).ravel()
+        distances = places_and_distances[:, k:].ravel()
         teachers = np.repeat(self._teachers, k)
         labels = np.repeat(self._labels, k)
-        votes = FewVotes(
-            teachers, queries, labels, (self._shards.n_shards, len(public), self._n_classes)
-        )
-        if np.all(np.diff(self._teachers) > 0):  # each has one row
-            return votes  # what is below would come to the same
-        order = np.lexsort((labels, queries, found[:, k:].ravel(), teachers))
+        shape = self._shards.n_shards, len(public), self._n_classes
+        votes = FewVotes(teachers, queries, labels, shape)
+        if np.all(
+            np.diff(self._teachers) > 0
+        ):  # each has one row, so its votes are in order and differ
+            return votes
+        order = np.lexsort((labels, queries, distances, teachers))
         return votes.at(order).one_per_query().first(self.cap)
 
 
 def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:
     """Return the search for the `k` nearest public rows: their places, and then their distances in whole numbers."""
+    # public: (queries, features); rows: (rows, features); result: (rows, 2k)
     center = np.zeros(1)
     levels = distance_levels(public.shape[1], EXACT_FLOAT64)
     step = reach_of(public, center) * _BEYOND_PUBLIC / levels
     search = nearest(on_grid(public, center, step, levels), k)
 
-    def found(rows: Matrix) -> FloatArray:
-        both = np.stack(search(on_grid(rows, center, step, levels)))
+    def places_and_distances(rows: Matrix) -> FloatArray:
+        neighbors = np.stack(search(on_grid(rows, center, step, levels)))
         # Along each row by distance and place; the search leaves ties in any order.
-        order = np.lexsort(both)
-        places, distances = np.take_along_axis(both, order[None], 2)
+        order = np.lexsort(neighbors)
+        places, distances = np.take_along_axis(neighbors, order[None], 2)
         return np.hstack([places, distances])
 
-    return found
+    return places_and_distances

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 import numpy as np
 import sklearn
@@ -37,15 +37,16 @@ _DEATHS = {
     "RayActorError", "WorkerCrashedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError",
 }  # fmt: skip
 _BEAT = 0.5  # seconds
+Result = TypeVar("Result")
 
 
 @final
 class Job(NamedTuple):
     """Work for each teacher."""
 
-    work: Callable[..., Any]
-    own: Callable[[int], tuple[Any, ...]]
-    shared: tuple[Any, ...]
+    work: Callable[..., object]
+    own: Callable[[int], tuple[object, ...]]
+    shared: tuple[object, ...]
     seed: int
     teachers: int = 0  # how many there are; where all fail, the rows of none are the reason
 
@@ -59,7 +60,7 @@ class MachineFaultError(TeacherTrainingError):
 
 
 class _Backend(Protocol):
-    submit: Callable[..., Future[Any]]
+    submit: Callable[..., Future[object]]
 
 
 def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Results:
@@ -92,7 +93,7 @@ def without_lost(results: Results, teachers: int) -> Results:
     )
 
 
-def _is_of_no_rows(result: Any) -> bool:
+def _is_of_no_rows(result: object) -> bool:
     """Return whether a teacher without rows has this result: nothing, no weights, or abstentions alone."""
     if isinstance(result, np.ndarray):
         return bool((result == ABSTAIN).all())
@@ -103,8 +104,9 @@ def _over_joblib(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Result
     backend: Any = get_active_backend()[0]
     if hasattr(backend, "client"):
         _let_joblib_see_deaths(backend)
+    task: Any = delayed(_in_worker)
     calls = (
-        delayed(_in_worker)(os.getpid(), number, job.seed, job.work, *job.own(number), *job.shared)
+        task(os.getpid(), number, job.seed, job.work, *job.own(number), *job.shared)
         for number in numbers
     )
     try:
@@ -140,8 +142,8 @@ def _let_joblib_see_deaths(backend: _Backend) -> None:
         return
     submit = backend.submit
 
-    def submit_and_watch(work: object, callback: Callable[[object], None]) -> Future[Any]:
-        def tell(done: Future[Any]) -> None:
+    def submit_and_watch(work: object, callback: Callable[[object], None]) -> Future[object]:
+        def tell(done: Future[object]) -> None:
             if done.exception() is not None:
                 callback(done.exception())
 
@@ -152,14 +154,16 @@ def _let_joblib_see_deaths(backend: _Backend) -> None:
     backend.submit = submit_and_watch
 
 
-def _in_worker(parent: int, number: int, *arguments: Any) -> tuple[int, Any]:
+def _in_worker(
+    parent: int, number: int, seed: int, work: Callable[..., object], *arguments: object
+) -> tuple[int, object]:
     _end_with(parent, os.getpid())
-    return number, result_or_error(number, *arguments)
+    return number, result_or_error(number, seed, work, *arguments)
 
 
 def result_or_error(
-    shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any
-) -> Any | TeacherTrainingError:
+    shard: int | str, seed: int, work: Callable[..., Result], *arguments: object
+) -> Result | TeacherTrainingError:
     """Return what `isolated_result` does, or its error if the teacher failed on its own rows."""
     try:
         return isolated_result(shard, seed, work, *arguments)
@@ -169,12 +173,16 @@ def result_or_error(
         return error.with_traceback(None)
 
 
-def isolated_result(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
+def isolated_result(
+    shard: int | str, seed: int, work: Callable[..., Result], *arguments: object
+) -> Result:
     """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
     with QUIET, ONE_BLAS_THREAD, _one_openmp_thread(), parallel_config(backend="sequential"):
         while True:
-            once_more = deepcopy(arguments) if stream_may_come() else None
+            once_more = None
+            if stream_may_come():
+                once_more = deepcopy(arguments)
             with own_streams(shard, seed), np.errstate(), sklearn.config_context():
                 result = result_without_quotes(f"The teacher of shard {shard}", work, *arguments)
             if once_more is None or stream_may_come():
@@ -183,7 +191,7 @@ def isolated_result(shard: int | str, seed: int, work: Callable[..., Any], *argu
             arguments = once_more
 
 
-def result_without_quotes(owner: str, work: Callable[..., Any], *arguments: Any) -> Any:
+def result_without_quotes(owner: str, work: Callable[..., Result], *arguments: object) -> Result:
     """Return the result of `work`; an error of the `owner` is replaced by one that names its type alone."""
     interrupted = False
     kind = ""
@@ -219,19 +227,24 @@ def _is_of_machine(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    # From threadpoolctl 3.8 on, only the thread that set a limit may undo it, unless it is released.
-    release: Callable[..., object] = getattr(
-        OpenBLASController, "clear_controlling_thread", lambda **_: None
-    )
-    release(force=True)
+def _one_blas_thread() -> Generator[None, None, None]:
+    _release_limits()
     limiter = _libraries("blas", len(sys.modules)).limit(limits=1)
-    release(force=True)
+    _release_limits()
     try:
         yield
     finally:
-        release(force=True)
+        _release_limits()
         limiter.restore_original_limits()
+        _release_limits()
+
+
+def _release_limits() -> None:
+    """Let any thread undo limits: from threadpoolctl 3.8 on, only the thread that set one may."""
+    release: Callable[..., object] | None = getattr(
+        OpenBLASController, "clear_controlling_thread", None
+    )
+    if release is not None:
         release(force=True)
 
 
@@ -239,7 +252,7 @@ ONE_BLAS_THREAD = WholeProcess(_one_blas_thread)
 
 
 @contextmanager
-def _one_openmp_thread() -> Iterator[None]:
+def _one_openmp_thread() -> Generator[None, None, None]:
     with ONE_BLAS_THREAD.lock:  # to look for libraries holds a lock of the loader
         libraries = _libraries("openmp", len(sys.modules))
     with libraries.limit(limits=1):  # a setting of each thread
@@ -281,7 +294,8 @@ def _leave_workers_to_parent() -> None:
     """Let a forked child start workers of its own: those that it sees belong to its parent, and so does their lock."""
     shared: Any = reusable_executor
     _parents.append(shared._executor)
-    shared._executor, shared._executor_lock = None, threading.RLock()
+    shared._executor = None
+    shared._executor_lock = threading.RLock()
 
 
 repair_in_child(_leave_workers_to_parent)

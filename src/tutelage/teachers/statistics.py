@@ -54,7 +54,8 @@ class PrivateStatistics(NeverPickled):
                 "Ballots must be of shape (teachers, rows), of at least one teacher, and labels of shape (rows,). Got "
                 f"{self._ballots.shape} and {self._labels.shape}."
             )
-        if not all(values.dtype.kind in "iu" for values in (self._ballots, self._labels)):
+        kinds = {self._ballots.dtype.kind, self._labels.dtype.kind}
+        if not kinds <= {"i", "u"}:
             raise InvalidDataError(
                 f"Ballots and labels must be class indices, which are integers. Got {self._ballots.dtype} and "
                 f"{self._labels.dtype}."
@@ -62,6 +63,7 @@ class PrivateStatistics(NeverPickled):
 
     def reveal(self) -> RevealedStatistics:
         """Return the statistics as plain values. Never publish them or choose parameters by them."""
+        # ballots, voted, right: (teachers, rows); labels: (rows,); counts, ordered: (classes, rows)
         ballots = self._ballots
         labels = self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])

@@ -1,7 +1,6 @@
 """Teachers without a model: every person is one, and casts a vector for each class, of bounded length."""
 
 from collections.abc import Callable, Iterable
-from functools import reduce
 from math import sqrt
 from typing import final
 
@@ -23,7 +22,8 @@ from tutelage.privacy import PrivacyUnit
 _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to one scale
 # Steps to which a length of one is rounded, of vectors and of weights: far finer than any noise that protects, and
 # enough for a person with thousands of rows.
-_STEPS, _WEIGHT_STEPS = 2**11, 2**16
+_STEPS = 2**11
+_WEIGHT_STEPS = 2**16
 _LONGEST = 2.0**23  # weight, in steps
 _MOST_ROUNDS = 100
 # Share of the budget for the first of several rounds; later ones only correct it.
@@ -119,9 +119,12 @@ class VectorBallots:
         (rows, numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape
         (rows, classes). It is called from one thread per processor. Products longer than `radius` are shortened.
         """
-        return sum_of_blocks(
-            blocks, lambda block: self._cast(*products_of(block), block.people, radius, unit)
-        )
+
+        def cast_by(block: PeopleBlock) -> BallotSum:
+            vectors, residuals = products_of(block)
+            return self._cast(vectors, residuals, block.people, radius, unit)
+
+        return sum_of_blocks(blocks, cast_by)
 
     def _cast(
         self,
@@ -132,7 +135,8 @@ class VectorBallots:
         unit: PrivacyUnit,
     ) -> BallotSum:
         """Return the sum of the ballots of people all of whose rows are here."""
-        vectors, residuals = _checked(vectors, residuals, people)
+        # vectors: (rows, numbers); residuals, weights: (rows, classes); people: (rows,); lengths, of_person: (rows, 1)
+        vectors, residuals = _within_length(vectors, residuals, people)
         people = people - people.min()
         whole = np.rint(vectors * _STEPS)
         # Of whole numbers: exact in any order.
@@ -142,9 +146,8 @@ class VectorBallots:
         # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
-        weights *= np.minimum(
-            1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1)
-        )
+        lengths_of_weights = np.linalg.norm(weights, axis=1, keepdims=True)
+        weights *= np.minimum(1, room / np.maximum(lengths_of_weights, 1))
         weights = np.rint(weights).astype(np.int32)
         numbers = whole.astype(np.int16)
         return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
@@ -165,8 +168,11 @@ class VectorBallots:
         """
         if self.rounds == 1:
             return noise_multiplier
+        share = _FIRST
+        if number > 0:
+            share = (1 - _FIRST) / (self.rounds - 1)
         # 1/σ² of all rounds add up to that of one sum.
-        return noise_multiplier / sqrt((1 - _FIRST) / (self.rounds - 1) if number else _FIRST)
+        return noise_multiplier / sqrt(share)
 
     def event_of_round(
         self,
@@ -191,7 +197,11 @@ def sum_of_blocks(
 ) -> BallotSum:
     """Return the sum of the ballots of all people, whom each block holds with all their rows."""
     with QUIET:
-        return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
+        sums = on_all_cores(cast_by, in_turn(blocks))
+        total = next(sums)
+        for ballots in sums:
+            total = add_sums(total, ballots)
+    return total
 
 
 def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int) -> PublicScaling:
@@ -204,7 +214,9 @@ def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int)
         center = scaling.center.copy()
         deviation = scaling.deviation.copy()
         spread = (deviation[:-n_scores] > 0).astype(np.float64)
-    usual = float(np.median(spread[spread > 0])) if np.any(spread > 0) else 1.0
+    usual = 1.0
+    if np.any(spread > 0):
+        usual = float(np.median(spread[spread > 0]))
     center[-n_scores:] = 0.0
     deviation[-n_scores:] = np.std(X_public[:, -n_scores:]) / usual
     return PublicScaling(center, deviation)
@@ -217,7 +229,9 @@ def _is_uneven(X_public: Matrix) -> bool:
     return bool(spread.size and spread.max() > _UNEVEN * np.median(spread))
 
 
-def _checked(vectors: Matrix, residuals: Matrix, people: IntArray) -> tuple[FloatArray, FloatArray]:
+def _within_length(
+    vectors: Matrix, residuals: Matrix, people: IntArray
+) -> tuple[FloatArray, FloatArray]:
     vectors = np.asarray(vectors, np.float64)
     residuals = np.asarray(residuals, np.float64)
     if (

@@ -56,7 +56,7 @@ class Engine:
     def module(self, seed: int) -> nn.Module:
         """Return an untrained module of one teacher, whose first weights depend on `seed` alone."""
         with drawing_from(seed):
-            module = self.factory(self.n_classes)
+            module: object = self.factory(self.n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
                 "Network.factory", "return a torch module", f"a {type(module).__name__}"
@@ -80,7 +80,7 @@ class Engine:
         batches: list[torch.Tensor] = []
         for _ in range(self.epochs):
             order = torch.randperm(n_rows, generator=generator)
-            batches += order[: sum(sizes)].split(sizes)
+            batches += torch.split(order[: sum(sizes)], sizes)
         return batches
 
     def _learning_rate(self, step: int, n_steps: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,9 @@ class Engine:
         return self.learning_rate * (1 - step / n_steps)
 
     def train(self, shard: Shard) -> Weights:
-        """Return the weights of one network trained on the rows of a shard."""
+        """Return the weights of one network trained on the rows of a shard; none if it has no rows."""
+        if not len(shard.y):
+            return {}
         with drawing_from(shard.seed, self.device):
             module = _channels_last(self.module(shard.seed)).train()
             optimizer = torch.optim.AdamW(
@@ -110,7 +112,8 @@ class Engine:
         return weights_of(module)
 
     def train_stack(self, shards: Sequence[Shard], seed: int) -> list[Weights]:
-        """Return the weights of one network per shard, which are trained together."""
+        """Return the weights of one network per shard, which are trained together; none for a shard without rows."""
+        padded = [shard if len(shard.y) else _placeholder(shard) for shard in shards]
         modules = [self.module(shard.seed) for shard in shards]
         stacked, fixed = stack_module_state(modules)
         weights: Weights = {}
@@ -123,11 +126,11 @@ class Engine:
         gradients_of = _gradients(modules[0].train())
         optimizer = _StackedAdamW(weights, self.weight_decay)
 
-        X = torch.cat([shard.X for shard in shards])
-        y = torch.cat([shard.y for shard in shards])
-        sizes = torch.tensor([len(shard.y) for shard in shards])
+        X = torch.cat([shard.X for shard in padded])
+        y = torch.cat([shard.y for shard in padded])
+        sizes = torch.tensor([len(shard.y) for shard in padded])
         first_rows = (sizes.cumsum(0) - sizes).to(self.device)
-        batches = [self.batches(len(shard.y), shard.seed) for shard in shards]
+        batches = [self.batches(len(shard.y), shard.seed) for shard in padded]
         n_steps = torch.tensor([len(batches_of_teacher) for batches_of_teacher in batches])
         with drawing_from(seed, self.device):
             for step in range(int(n_steps.max())):
@@ -139,8 +142,10 @@ class Engine:
                 weights = optimizer.step(weights, gradients, rates, learns)
 
         weights_by_teacher: list[Weights] = []
-        for number in range(len(shards)):
-            own = {name: values[number].clone() for name, values in (weights | fixed).items()}
+        for number, shard in enumerate(shards):
+            own: Weights = {}
+            if len(shard.y):
+                own = {name: values[number].clone() for name, values in (weights | fixed).items()}
             weights_by_teacher.append(own)
         return weights_by_teacher
 
@@ -168,12 +173,17 @@ class Engine:
                 state[name] = state[name].to(memory_format=torch.channels_last)
         ballots: list[torch.Tensor] = []
         with torch.inference_mode():
-            for rows in X_public.split(_VOTES_AT_ONCE):
+            for rows in torch.split(X_public, _VOTES_AT_ONCE):
                 # A copy: a module that changes its input in place must not change the queries of other teachers.
                 queries = rows.to(torch.float32, copy=True)
                 scores: Any = functional_call(module, state, (queries,))
                 ballots.append(scores.argmax(dim=1))
         return torch.cat(ballots).short().cpu().numpy()
+
+
+def _placeholder(shard: Shard) -> Shard:
+    """Return one made-up row for an empty shard: the shape of a stack must not reveal which shard is empty."""
+    return Shard(shard.X.new_zeros((1, *shard.X.shape[1:])), shard.y.new_zeros(1), shard.seed)
 
 
 def weights_of(module: nn.Module) -> Weights:

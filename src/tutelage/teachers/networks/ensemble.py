@@ -22,8 +22,8 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal
 from tutelage.networks import device_named
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, Own, public_rows, stacked, teacher_seed
-from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
+from tutelage.teachers.base import Ensemble, Own, ballots_of_teachers, public_rows, teacher_seed
+from tutelage.teachers.checkpoints import BallotFile, FileForm, resume, source_of
 from tutelage.teachers.networks.engine import (
     Engine,
     Shard,
@@ -131,7 +131,8 @@ class _WeightsFile:
     def read(self, path: Path) -> tuple[Weights, str]:
         """Return the weights of one teacher, and the identity of the teacher."""
         try:
-            with safe_open(require_input(path, MODEL), framework="pt") as file:
+            opened: Any = safe_open(require_input(path, MODEL), framework="pt")
+            with opened as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return weights, (file.metadata() or {})["identity"]
         except (OSError, SafetensorError):
@@ -198,7 +199,7 @@ class NetworkTeachers(Ensemble):
         killed run resumes, and a later one only loads. A module that does not take such rows to one score per class, or
         cannot be trained by the engine, is refused.
         """
-        rows, labels = self._checked(X, y, shards)
+        rows, labels = self._rows_and_labels(X, y, shards)
         rows = _numbers(rows, "X")
         self._kept = self._products(rows, labels, shards, None, checkpoints), rows.shape[1:]
         self._unit = shards.unit
@@ -206,14 +207,15 @@ class NetworkTeachers(Ensemble):
 
     def ballots(self, X_public: ArrayLike) -> Ballots:
         """Return each trained network's class index, or −1, on each row: shape (teachers, rows); private."""
-        weights, queries = self._trained(X_public)
-        job = Job(
-            _product,
-            own=lambda number: (weights[number],),
-            shared=(self._engine, _numbers(queries, "X_public")),
-            seed=self._seed,
+        weights, queries = self._teachers_and_queries(X_public)
+
+        def own(number: int) -> tuple[Weights]:
+            return (weights[number],)
+
+        job = Job(_product, own, (self._engine, _numbers(queries, "X_public")), self._seed)
+        return ballots_of_teachers(
+            self._one_by_one(job, range(len(weights))), len(weights), len(queries)
         )
-        return stacked(self._one_by_one(job, range(len(weights))), len(weights), len(queries))
 
     def fit_ballots(
         self,
@@ -224,7 +226,7 @@ class NetworkTeachers(Ensemble):
         checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget; see `TrainableTeachers.fit_ballots`, and `fit` for the errors."""
-        rows, labels = self._checked(X, y, shards)
+        rows, labels = self._rows_and_labels(X, y, shards)
         rows = _numbers(rows, "X")
         queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
         ballots = np.stack(self._products(rows, labels, shards, queries, checkpoints))
@@ -253,10 +255,11 @@ class NetworkTeachers(Ensemble):
         form: FileForm = _WeightsFile()
         if queries is not None:
             form = BallotFile(len(queries), self._n_classes)
-        settings = ()
-        if checkpoints is not None:
-            settings = self._identity(together), queries
-        made = resumed(checkpoints, form, settings, own, n_shards, train)
+
+        def settings() -> object:
+            return self._identity(together), queries
+
+        made = resume(checkpoints, form, settings, own, n_shards, train)
         products = dict(progress_bar(made, "Training networks", n_shards, shown=self._progress))
         of_lost_teacher = _product({}, self._engine, queries)
         return [products.get(number, of_lost_teacher) for number in range(n_shards)]
@@ -278,21 +281,13 @@ class NetworkTeachers(Ensemble):
             stack = range(first, min(first + _STACK, n_shards))
             if wanted.isdisjoint(stack):
                 continue
-            shards: list[Shard] = []
-            empty = set[int]()
-            for number in stack:
-                X, y, seed = own(number)
-                shards.append(_shard(X, y, seed, self._engine.device))
-                if not len(y):
-                    empty.add(number)
+            shards = [_shard(*own(number), self._engine.device) for number in stack]
             name = f"{first} to {stack[-1]}"
             seed = teacher_seed(self._seed, first)
             products = isolated_result(
                 name, seed, _stack_products, shards, seed, self._engine, queries
             )
             for number, product in zip(stack, products, strict=True):
-                if number in empty:
-                    product = _product({}, self._engine, queries)
                 if number in wanted:
                     yield number, product
 
@@ -362,8 +357,6 @@ def _try_stack(engine: Engine, row_shape: tuple[int, ...]) -> None:
 def _trained_product(
     X: Matrix, y: IntArray, seed: int, engine: Engine, queries: Matrix | None
 ) -> Weights | Ballots:
-    if not len(y):
-        return _product({}, engine, queries)
     return _product(engine.train(_shard(X, y, seed, engine.device)), engine, queries)
 
 
@@ -385,11 +378,8 @@ def _product(weights: Weights, engine: Engine, queries: Matrix | None) -> Weight
     return engine.vote(weights, torch.from_numpy(queries).to(engine.device))
 
 
-def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:
-    if len(y) == 0:  # stands in a stack for a teacher that abstains
-        X = np.zeros((1, *X.shape[1:]), X.dtype)
-        y = np.zeros(1, np.int64)
-    return Shard(torch.from_numpy(X).to(device), torch.from_numpy(y).to(device), seed)
+def _shard(rows: Matrix, labels: IntArray, seed: int, device: torch.device) -> Shard:
+    return Shard(torch.from_numpy(rows).to(device), torch.from_numpy(labels).to(device), seed)
 
 
 def _numbers(rows: Array, name: str) -> Matrix:
