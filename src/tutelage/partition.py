@@ -160,9 +160,8 @@ class Shards:
         return self.only(have_rows)
 
     def __repr__(self) -> str:
-        n_shards = str(self.n_shards)
-        if self.people is not None:  # it is how many people there are
-            n_shards = "<hidden>"
+        # It is how many people there are.
+        n_shards = self.n_shards if self.people is None else "<hidden>"
         return f"Shards(<assignment hidden>, n_shards={n_shards}, unit={self.unit.name!r})"
 
 

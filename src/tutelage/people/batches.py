@@ -172,25 +172,21 @@ class _Seal:
     """The digest of batches in the order in which they come, however many rows are in each."""
 
     def __init__(self) -> None:
-        self._rows = hashlib.sha256()
-        self._labels = hashlib.sha256()
-        self._people = hashlib.sha256()
-        self._ids = hashlib.sha256()
+        # Of rows, labels, people and ids.
+        self._digests = [hashlib.sha256() for _ in range(4)]
 
     def add(self, batch: _Batch) -> PeopleBlock:
         """Add a batch, and return its rows."""
         block = batch.block
-        self._rows.update(np.ascontiguousarray(block.rows).data)
-        self._labels.update(np.ascontiguousarray(block.labels).data)
-        self._people.update(np.ascontiguousarray(block.people).data)
+        *digests, digest_of_ids = self._digests
+        for digest, part in zip(digests, (block.rows, block.labels, block.people), strict=True):
+            digest.update(np.ascontiguousarray(part).data)
         for name in batch.ids:
-            self._ids.update(_bytes(name) + b"\0")
+            digest_of_ids.update(_bytes(name) + b"\0")
         return block
 
     def digest(self) -> bytes:
-        return (
-            self._rows.digest() + self._labels.digest() + self._people.digest() + self._ids.digest()
-        )
+        return b"".join(digest.digest() for digest in self._digests)
 
 
 def _new_people(cells: Cells, last_id: str) -> tuple[Mask, list[str], str]:

@@ -63,9 +63,7 @@ class PeopleInMemory(Private):
             return RunningDigest().add_people(self.ids()).digest()
         if isinstance(self.whole, Table):
             return table_digest(self.whole)
-        if self.whole is None:
-            return data_digest(self.rows)
-        return data_digest(self.whole)
+        return data_digest(self.rows if self.whole is None else self.whole)
 
     def ids(self) -> list[str]:
         """Return the ids of all people, each once, also of those who withdrew; none if rows have no ids."""

@@ -171,9 +171,7 @@ class Ensemble(NeverPickled):
         """Return private rows and labels as arrays that belong to the shards."""
         rows = X if is_array(X) else _numbers(X)
         labels: IntArray = np.asarray(y)
-        n_rows = 0
-        if rows.ndim:
-            n_rows = len(rows)
+        n_rows = len(rows) if rows.ndim else 0
         if rows.ndim == 0 or not n_rows == labels.size == len(shards.assignment):
             raise InvalidDataError(
                 f"X, y and the shards must have one entry per private row. Got {n_rows}, {labels.size} and "
@@ -196,6 +194,15 @@ def _numbers(X: ArrayLike) -> Matrix:
     raise InvalidDataError(
         "X must be numbers, rows of equal length, or a NumPy array of any type. Encode text by categories that are "
         "public."
+    )
+
+
+def as_numbers(rows: Array, name: str, kind: type[np.floating[Any]], *, copy: bool) -> Matrix:
+    """Return rows as numbers of a kind; anything else is refused without quoting it."""
+    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
+        return rows.astype(kind, subok=False, copy=copy)
+    raise InvalidDataError(
+        f"`{name}` must hold numbers. Encode text by categories that are public."
     )
 
 

@@ -9,7 +9,6 @@ queries), never of shard sizes. tests/test_teachers.py compares bit for bit.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
@@ -24,7 +23,7 @@ from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Ma
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, public_rows
+from tutelage.teachers.base import Ensemble, as_numbers, public_rows
 from tutelage.teachers.parallel import result_without_quotes
 
 _QUERIES_SCORED = 256  # at once: the working arrays stay in a core's cache
@@ -289,14 +288,8 @@ def _in_silence(head: Head, work: Callable[[Any], Any], argument: object) -> Any
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:
-    matrix = None
-    with suppress(TypeError, ValueError):
-        # A copy: whoever reuses the caller's memory changes no teacher.
-        matrix = np.array(rows, np.float64)
-    if matrix is None:
-        raise InvalidDataError(
-            f"`{name}` must hold numbers. Encode text by categories that are public."
-        )
+    # A copy: whoever reuses the caller's memory changes no teacher.
+    matrix = as_numbers(rows, name, np.float64, copy=True)
     if matrix.ndim != 2:
         raise InvalidDataError(
             f"`{name}` must have shape (rows, features). Got shape {matrix.shape}."

@@ -193,25 +193,19 @@ def isolated_result(
 
 def result_without_quotes(owner: str, work: Callable[..., Result], *arguments: object) -> Result:
     """Return the result of `work`; an error of the `owner` is replaced by one that names its type alone."""
-    interrupted = False
-    kind = ""
-    fault = TeacherTrainingError
     try:
         return work(*arguments)
-    except KeyboardInterrupt:
-        interrupted = True
     except BaseException as error:
         # Compiled extensions panic with exceptions of their own, and quote as others do.
-        kind = type(error).__name__
-        if _is_of_machine(error):
-            fault = MachineFaultError
+        kind = type(error)
+        fault = MachineFaultError if _is_of_machine(error) else TeacherTrainingError
     del arguments
     # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
-    if interrupted:
+    if issubclass(kind, KeyboardInterrupt):
         raise KeyboardInterrupt
     raise fault(
-        f"{owner} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of "
-        "the same shape to read it."
+        f"{owner} raised {kind.__name__}. Its message may quote private rows and is withheld; try the same on made-up "
+        "rows of the same shape to read it."
     )
 
 

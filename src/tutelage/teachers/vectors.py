@@ -120,37 +120,25 @@ class VectorBallots:
         (rows, classes). It is called from one thread per processor. Products longer than `radius` are shortened.
         """
 
+        # vectors: (rows, numbers); residuals, weights: (rows, classes); people: (rows,); lengths, of_person: (rows, 1)
         def cast_by(block: PeopleBlock) -> BallotSum:
-            vectors, residuals = products_of(block)
-            return self._cast(vectors, residuals, block.people, radius, unit)
+            vectors, residuals = _within_length(*products_of(block), block.people)
+            people = block.people - block.people.min()
+            whole = np.rint(vectors * _STEPS)
+            # Of whole numbers: exact in any order.
+            lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]
+            of_person = np.bincount(people)[people][:, None]
+            weights = residuals * (_WEIGHT_STEPS / radius) / of_person
+            # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
+            room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
+            room = np.clip(room, 0, _LONGEST)
+            lengths_of_weights = np.linalg.norm(weights, axis=1, keepdims=True)
+            weights *= np.minimum(1, room / np.maximum(lengths_of_weights, 1))
+            weights = np.rint(weights).astype(np.int32)
+            numbers = whole.astype(np.int16)
+            return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
 
         return sum_of_blocks(blocks, cast_by)
-
-    def _cast(
-        self,
-        vectors: Matrix,
-        residuals: Matrix,
-        people: IntArray,
-        radius: float,
-        unit: PrivacyUnit,
-    ) -> BallotSum:
-        """Return the sum of the ballots of people all of whose rows are here."""
-        # vectors: (rows, numbers); residuals, weights: (rows, classes); people: (rows,); lengths, of_person: (rows, 1)
-        vectors, residuals = _within_length(vectors, residuals, people)
-        people = people - people.min()
-        whole = np.rint(vectors * _STEPS)
-        # Of whole numbers: exact in any order.
-        lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]
-        of_person = np.bincount(people)[people][:, None]
-        weights = residuals * (_WEIGHT_STEPS / radius) / of_person
-        # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
-        room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
-        room = np.clip(room, 0, _LONGEST)
-        lengths_of_weights = np.linalg.norm(weights, axis=1, keepdims=True)
-        weights *= np.minimum(1, room / np.maximum(lengths_of_weights, 1))
-        weights = np.rint(weights).astype(np.int32)
-        numbers = whole.astype(np.int16)
-        return sum_of_products(weights, numbers, people, norm=self.norm, unit=unit)
 
     @property
     def norm(self) -> int:

@@ -1,7 +1,6 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
@@ -22,7 +21,14 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, literal
 from tutelage.networks import device_named
 from tutelage.partition import Shards
-from tutelage.teachers.base import Ensemble, Own, ballots_of_teachers, public_rows, teacher_seed
+from tutelage.teachers.base import (
+    Ensemble,
+    Own,
+    as_numbers,
+    ballots_of_teachers,
+    public_rows,
+    teacher_seed,
+)
 from tutelage.teachers.checkpoints import BallotFile, FileForm, resume, source_of
 from tutelage.teachers.networks.engine import (
     Engine,
@@ -295,9 +301,7 @@ class NetworkTeachers(Ensemble):
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
         wish = self._network.engine
         _try_module(self._engine, row_shape)
-        if wish == "sequential":
-            return False
-        if wish == "auto" and self._engine.device.type == "cpu":
+        if wish == "sequential" or (wish == "auto" and self._engine.device.type == "cpu"):
             return False
         try:
             _try_stack(self._engine, row_shape)
@@ -388,13 +392,7 @@ def _numbers(rows: Array, name: str) -> Matrix:
         raise InvalidDataError(f"`{name}` must have shape (rows, ...). Got {rows.shape}.")
     if rows.dtype == np.uint8:
         return np.ascontiguousarray(rows)
-    matrix = None
-    with suppress(TypeError, ValueError), np.errstate(over="ignore"):
-        matrix = np.ascontiguousarray(rows, dtype=np.float32)
-    if matrix is None:
-        raise InvalidDataError(
-            f"`{name}` must hold numbers. Encode text by categories that are public."
-        )
+    matrix = np.ascontiguousarray(as_numbers(rows, name, np.float32, copy=False))
     if rows.dtype.kind == "c" or not np.isfinite(matrix).all():
         raise InvalidDataError(
             f"`{name}` must hold finite numbers in single precision. Fill what is missing with a public value, such as "
