@@ -27,10 +27,8 @@ __all__ = ["ImageInput", "TwoConvolutions"]
 
 def device_named(name: str | None, owner: str) -> torch.device:
     """Return the device of this name, such as ``"cuda:1"``; without one an accelerator, if torch can use one."""
-    if name is None and torch.cuda.is_available():
-        return torch.device("cuda")
     if name is None:
-        return torch.device("cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -48,9 +46,8 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Generator[Non
     It draws on the processor, and on `device` if one is given. One thread of a process at a time: torch has one
     generator for all of them.
     """
-    accelerators: list[torch.device] = []
-    if device is not None and device.type == "cuda":
-        accelerators.append(device)
+    is_accelerator = device is not None and device.type == "cuda"
+    accelerators = [device] if is_accelerator else []
     with streams_in_use, torch.random.fork_rng(devices=accelerators):
         torch.manual_seed(seed)
         yield

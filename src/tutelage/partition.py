@@ -146,9 +146,7 @@ class Shards:
         """Return the shards of some of the people, where each has one."""
         rows = people[self.assignment]
         new_numbers = np.cumsum(people) - 1
-        ids = self.people
-        if ids is not None:
-            ids = ids[people]
+        ids = None if self.people is None else self.people[people]
         return Shards(new_numbers[self.assignment[rows]], int(people.sum()), self.unit, ids)
 
     def of_some(self, rows: Mask) -> "Shards":

@@ -46,16 +46,12 @@ class PeopleInMemory(Private):
     @property
     def n_teachers(self) -> int | None:
         """How many teachers there are; None if they are people with ids, whose number is private."""
-        if self.shards.people is None:
-            return self.shards.n_shards
-        return None
+        return self.shards.n_shards if self.shards.people is None else None
 
     @property
     def shard_ids(self) -> list[str]:
         """The ids of the people who cast ballots, in the order of their shards; none if rows have no ids."""
-        if self.shards.people is None:
-            return []
-        return self.shards.people.tolist()
+        return [] if self.shards.people is None else self.shards.people.tolist()
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
@@ -67,9 +63,7 @@ class PeopleInMemory(Private):
 
     def ids(self) -> list[str]:
         """Return the ids of all people, each once, also of those who withdrew; none if rows have no ids."""
-        if self.known is None:
-            return []
-        return np.unique(self.known).tolist()
+        return [] if self.known is None else np.unique(self.known).tolist()
 
     def only(self, people: npt.NDArray[np.bool_]) -> "PeopleInMemory":
         """Return some of the people, where every person is a teacher."""

@@ -138,9 +138,7 @@ def _train_and_vote(
 
 def _train(X: Matrix, y: IntArray, seed: int, estimator: object) -> Any:
     """Return the teacher of these rows; None if there are none."""
-    if len(y):
-        return fit_clone(estimator, X, y, seed)
-    return None
+    return fit_clone(estimator, X, y, seed) if len(y) else None
 
 
 def _vote(teacher: Any, X_public: Matrix, n_classes: int) -> Ballots:

@@ -108,10 +108,8 @@ class CallableTeachers(Ensemble):
         def ask() -> Array:
             return np.asarray(teacher(deepcopy(X_public)))
 
-        streams = nullcontext()
-        if self._max_workers == 1:  # threads would share them
-            streams = own_streams(number, 0)
-        with streams:
+        # Several threads would share the streams of the process.
+        with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
             answer = result_without_quotes(f"Teacher {number} of CallableTeachers", ask)
         owner = f"The answer of teacher {number} of CallableTeachers"
         return _as_ballots(answer[None], len(X_public), self._n_classes, owner)[0]

@@ -180,9 +180,7 @@ def isolated_result(
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
     with QUIET, ONE_BLAS_THREAD, _one_openmp_thread(), parallel_config(backend="sequential"):
         while True:
-            once_more = None
-            if stream_may_come():
-                once_more = deepcopy(arguments)
+            once_more = deepcopy(arguments) if stream_may_come() else None
             with own_streams(shard, seed), np.errstate(), sklearn.config_context():
                 result = result_without_quotes(f"The teacher of shard {shard}", work, *arguments)
             if once_more is None or stream_may_come():

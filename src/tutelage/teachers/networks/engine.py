@@ -102,6 +102,7 @@ class Engine:
             )
             batches = self.batches(len(shard.y), shard.seed)
             n_steps = torch.tensor(len(batches))
+
             for step, batch in enumerate(batches):
                 places = batch.to(self.device)
                 optimizer.param_groups[0]["lr"] = self._learning_rate(step, n_steps)
@@ -113,7 +114,7 @@ class Engine:
 
     def train_stack(self, shards: Sequence[Shard], seed: int) -> list[Weights]:
         """Return the weights of one network per shard, which are trained together; none for a shard without rows."""
-        padded = [shard if len(shard.y) else _placeholder(shard) for shard in shards]
+        padded = [_with_a_row(shard) for shard in shards]
         modules = [self.module(shard.seed) for shard in shards]
         stacked, fixed = stack_module_state(modules)
         weights: Weights = {}
@@ -141,12 +142,11 @@ class Engine:
                 learns = (step < n_steps).to(self.device)
                 weights = optimizer.step(weights, gradients, rates, learns)
 
-        weights_by_teacher: list[Weights] = []
-        for number, shard in enumerate(shards):
-            own: Weights = {}
-            if len(shard.y):
-                own = {name: values[number].clone() for name, values in (weights | fixed).items()}
-            weights_by_teacher.append(own)
+        weights_by_teacher: list[Weights] = [{} for _ in shards]
+        for name, values in (weights | fixed).items():
+            for number, shard in enumerate(shards):
+                if len(shard.y):
+                    weights_by_teacher[number][name] = values[number].clone()
         return weights_by_teacher
 
     def _batch(
@@ -181,9 +181,12 @@ class Engine:
         return torch.cat(ballots).short().cpu().numpy()
 
 
-def _placeholder(shard: Shard) -> Shard:
-    """Return one made-up row for an empty shard: the shape of a stack must not reveal which shard is empty."""
-    return Shard(shard.X.new_zeros((1, *shard.X.shape[1:])), shard.y.new_zeros(1), shard.seed)
+def _with_a_row(shard: Shard) -> Shard:
+    """Return the shard, or one made-up row for an empty one: the shape of a stack must not reveal which is empty."""
+    if len(shard.y):
+        return shard
+    row = shard.X.new_zeros((1, *shard.X.shape[1:]))
+    return Shard(row, shard.y.new_zeros(1), shard.seed)
 
 
 def weights_of(module: nn.Module) -> Weights:
@@ -260,5 +263,6 @@ class _StackedAdamW:
             rate = rates.view(shape)
             decayed = value * (1 - rate * self._decay)
             moved = decayed - rate * unbiased_mean / scale
-            changed[name] = torch.where(learns.view(shape), moved, value)
+            may_move = learns.view(shape)
+            changed[name] = torch.where(may_move, moved, value)
         return changed
