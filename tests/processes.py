@@ -144,7 +144,8 @@ def die_at_event(event: int, folder: Path, *, full: bool = False) -> None:
 def surroundings() -> dict[str, str]:
     """Return the environment of a process that imports modules of tests, and the conftest that these import."""
     here = Path(__file__).parent
-    paths = [here, here.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    of_hospitals = here.parent / "consortium" / "tests"
+    paths = [here, of_hospitals, here.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
 
 
