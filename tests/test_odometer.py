@@ -22,7 +22,7 @@ from tutelage.accounting.filter import (
     Accounting,
     GaussianFilter,
     RenyiFilter,
-    _of_conversion,
+    _conversion,
     _orders_of_odometer,
     epsilon_so_far,
     limit_of,
@@ -89,7 +89,7 @@ def test_no_adversary_exceeds_delta_by_choosing_when_to_stop(epsilon, delta, uni
 
     assert 0.9 < found(lambda number: epsilon_so_far(limit, released((number,), (1,), unit))) <= 1
     # Planted: δ is not divided among the orders; steps are not all counted; the ε of the steps that were taken.
-    assert found(lambda number: float(np.min(number * costs + _of_conversion(orders, delta)))) > 1.5
+    assert found(lambda number: float(np.min(number * costs + _conversion(orders, delta)))) > 1.5
     assert (
         found(lambda number: epsilon_so_far(limit, released((number * 9 // 10,), (1,), unit))) > 1.5
     )

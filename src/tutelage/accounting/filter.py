@@ -136,14 +136,14 @@ class RenyiFilter(_Filter):
         epsilon = _require_epsilon(epsilon)
         delta = probability(delta, "delta", "the budget")
         # Gaussian noise costs in proportion to the order, whatever its σ.
-        room = epsilon - _conversion_terms(_ORDERS, delta)
+        room = epsilon - _conversion(_ORDERS, delta)
         best = float(_ORDERS[np.argmax(room / _ORDERS)])
         if event is None:
             return cls(epsilon, delta, best)
 
         orders = np.append(_SEARCHED, best)
         costs = data_independent.rdp_of_three_outcomes(event, orders).values
-        room = epsilon - _conversion_terms(orders, delta)
+        room = epsilon - _conversion(orders, delta)
         best = float(orders[np.argmax(room / costs)])
         return cls(epsilon, delta, best)
 
@@ -287,7 +287,7 @@ def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
 @lru_cache(maxsize=256)
 def _orders_of_odometer(epsilon: float, delta: float) -> FloatArray:
     """Return its orders, each the best for Gaussian noise that spends one of the shares."""
-    conversion = _conversion_terms(_ORDERS, delta / len(_SHARES))
+    conversion = _conversion(_ORDERS, delta / len(_SHARES))
     whole = most_shifts(epsilon, delta) / 2
     best = list[float]()
     for share in _SHARES:
@@ -332,7 +332,7 @@ def accounting_of(value: object) -> Accounting:
     )
 
 
-def _conversion_terms(orders: FloatArray, delta: float) -> FloatArray:
+def _conversion(orders: FloatArray, delta: float) -> FloatArray:
     """Return what the conversion to (ε, δ) adds at each order (CKS 2020, Proposition 12)."""
     # orders, returned: (orders,)
     return RenyiCurve(orders, np.zeros(len(orders))).at(delta)
@@ -340,7 +340,7 @@ def _conversion_terms(orders: FloatArray, delta: float) -> FloatArray:
 
 def _conversion_term(order: float, delta: float) -> float:
     """Return what the conversion to (ε, δ) adds at one order."""
-    terms = _conversion_terms(np.array([order]), delta)
+    terms = _conversion(np.array([order]), delta)
     return float(terms[0])
 
 
