@@ -83,7 +83,7 @@ def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def public_rows_may_be_private(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let made-up rows be both, where a test is about something else."""
-    monkeypatch.setattr("tutelage.preflight._compared", lambda _: ())
+    monkeypatch.setattr("tutelage.preflight._rows_to_compare", lambda _: ())
 
 
 @pytest.fixture
