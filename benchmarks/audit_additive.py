@@ -29,7 +29,7 @@ from tutelage.audit.mechanism import at_least, at_most
 from tutelage.boundary import Boundary
 from tutelage.features import Schema
 from tutelage.methods import additive, additive_mean, sums
-from tutelage.methods.requests import Answer, driven
+from tutelage.methods.requests import Answer, run_steps
 
 DELTA, LEVEL, OTHERS = 1e-5, 0.05, 100
 SCHEMA = Schema({"u": ["a", "b", "c"], "v": ["a", "b", "c"]})
@@ -97,7 +97,7 @@ def audited(
             return tape[-1][1]
 
         steps = wholes[side].method.steps(wholes[side].public)
-        outcome = driven(steps, answer_to, lambda asked: asked.make())
+        outcome = run_steps(steps, answer_to, lambda asked: asked.make())
         return outcome.student, outcome.n_teachers
 
     for number in range(2 * releases):

@@ -21,7 +21,7 @@ from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import Additive, NoisyMoments
 from tutelage.methods.additive import _LONGEST, _residuals_in_steps
-from tutelage.methods.requests import Answer, driven
+from tutelage.methods.requests import Answer, run_steps
 from tutelage.methods.sums import PeopleReady
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
@@ -142,7 +142,7 @@ def requests_of(whole: Any, look: Any) -> list[Any]:
         drawn = request.mechanism.release(ballots, source)
         return Answer(np.array(drawn.answers), drawn.event, 0.0)
 
-    driven(whole.method.steps(whole.public), answer, lambda one: one.make())
+    run_steps(whole.method.steps(whole.public), answer, lambda one: one.make())
     return seen
 
 

@@ -51,8 +51,8 @@ from tutelage.methods import (
     Sizes,
     TeacherVotes,
 )
-from tutelage.methods.rehearsal import PublicLabels, rehearsed
-from tutelage.methods.requests import Answer, driven
+from tutelage.methods.rehearsal import PublicLabels, rehearse
+from tutelage.methods.requests import Answer, run_steps
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards, unit_of_single_people
 from tutelage.people.memory import PeopleInMemory
@@ -120,7 +120,7 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
             values = noise.integers(0, 2, shape) * (300 if isinstance(request.form, Vector) else 1)
             return Answer(values.astype(np.int64), event, 0.0)
 
-        driven(whole.method.steps(whole.public), answer, lambda asked: asked.make())
+        run_steps(whole.method.steps(whole.public), answer, lambda asked: asked.make())
         names = "rows", "teacher_rows", "student_rows", "classes", "unit", "n_teachers"
         return plain_settings([getattr(whole.public, one) for one in names]), seen
 
@@ -197,7 +197,7 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     )
     assert repr(people) == "PeopleReady(<private rows hidden>)"
     with pytest.raises(InvalidParameterError, match="must be simulated"):
-        rehearsed(method.steps(public), people, SystemNoise())
+        rehearse(method.steps(public), people, SystemNoise())
 
 
 def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, monkeypatch):  # noqa: F811

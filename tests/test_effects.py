@@ -12,7 +12,7 @@ import test_regression
 from test_card import Outline, full_card
 from tutelage import SimulationNoise
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
-from tutelage.methods.requests import Answer, driven
+from tutelage.methods.requests import Answer, run_steps
 from tutelage.reporting import read_card
 from tutelage.reporting.record import Curve
 from tutelage.students import load_student
@@ -49,7 +49,7 @@ def test_bands_contain_the_effects_without_noise_about_as_often_as_they_say(kind
                 np.asarray(sums.totals).reshape(found.shape) if exact else found, drawn.event, 0.0
             )
 
-        return driven(whole.method.steps(whole.public), answer, lambda one: one.make()).student
+        return run_steps(whole.method.steps(whole.public), answer, lambda one: one.make()).student
 
     def numbers(of: Any, name: str) -> Any:
         kept = [one[name] for one in of.effects()[1:] if one["cells"] != "empty or unknown"]

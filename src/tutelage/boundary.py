@@ -58,8 +58,8 @@ from tutelage.methods.requests import (
     Result,
     Sizes,
     Wishes,
-    driven,
     first_places,
+    run_steps,
 )
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import PrivacyUnit, round_up
@@ -147,7 +147,7 @@ class Boundary:
     def run(self, steps: Asking[Result]) -> Result:
         """Answer one request after the other, and return what the method makes of the answers."""
         try:
-            return driven(
+            return run_steps(
                 steps,
                 self._answer,
                 lambda learned: self.account.keep(learned.name, learned.make),
@@ -297,7 +297,7 @@ class Boundary:
         granted = self.account.reserve(
             CampaignVotes(event, self._campaign(request), voters, wanted, len(new))
         )
-        ballots = wishes.counted(granted.votes)
+        ballots = wishes.histogram(granted.votes)
         settled, _ = self._draw(request, granted.reservation, new, ballots, None, granted.campaign)
         return settled.labels, Repeated(event, int(granted.is_paid_now))
 

@@ -30,7 +30,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import METHODS, Method, Public
 from tutelage.methods.needs import Offered, unmet
-from tutelage.methods.requests import Answer, Outcome, Request, driven
+from tutelage.methods.requests import Answer, Outcome, Request, run_steps
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_ENTITY
 from tutelage.targets import Classes
@@ -198,7 +198,7 @@ class Sums:
             return Answer(np.zeros((1, event.variables), dtype=np.int64), event, 0.0)
 
         steps = self.method.steps(self.public(sum(opened.people.values())))
-        return asked, driven(steps, answer_to, lambda one: one.make())
+        return asked, run_steps(steps, answer_to, lambda one: one.make())
 
     def first_round(self, release: str) -> Round:
         """Return the first round of a release of all present members."""

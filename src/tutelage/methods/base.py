@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidParameterError, Problem, quote
 from tutelage.features.base import require_public_map
 from tutelage.features.columns import require_no_columns
 from tutelage.methods.needs import Needs
-from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed, taught_by
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearse, taught_by
 from tutelage.methods.requests import Facts, Prepared, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
@@ -59,11 +59,15 @@ class Method(ABC):
         deep : bool
             Whether to return them.
         """
-        found = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
-        for name, value in [*found.items()] if deep else ():
-            if hasattr(value, "get_params") and not isinstance(value, type):
-                found |= {f"{name}__{inner}": one for inner, one in value.get_params().items()}
-        return found
+        params = dict[str, Any]()
+        of_estimators = dict[str, Any]()
+        for setting in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, setting.name)
+            params[setting.name] = value
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                for inner, parameter in value.get_params().items():
+                    of_estimators[f"{setting.name}__{inner}"] = parameter
+        return params | of_estimators
 
     def with_params(self, **params: Any) -> Self:
         """Return the method with other settings; it stays as it is, because other estimators may have it.
@@ -133,17 +137,20 @@ class Method(ABC):
 
     def facts(self, n_teachers: int | None, _n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release: who casts ballots, how rows are chosen, and what ends it."""
-        return Facts(
-            voters="teachers" if self.needs.shards else "people who cast ballots",
+        facts = Facts(
+            voters="people who cast ballots",
             selection="all public rows of the run",
             of_sums=not self.needs.student,
-            teachers=n_teachers if self.needs.shards else None,
+            teachers=None,
             threshold=getattr(self.mechanism, "threshold", None),
             stopping="fixed",
-            mechanism="interactive"
-            if getattr(self.mechanism, "takes_predictions", False)
-            else None,
+            mechanism=None,
         )
+        if self.needs.shards:
+            facts = facts._replace(voters="teachers", teachers=n_teachers)
+        if getattr(self.mechanism, "takes_predictions", False):
+            facts = facts._replace(mechanism="interactive")
+        return facts
 
     def check_training(self, _rows: Matrix, _n_classes: int, /) -> None:
         """Try on public rows, with made-up labels, what would otherwise fail on private ones."""
@@ -185,21 +192,22 @@ class Method(ABC):
         """
         classes = np.arange(known.n_classes)
 
-        def predicted(
+        def predict(
             taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
         ) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
             rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)
             public = Public.of_labels(known, shards.unit, len(taught))
-            outcome = rehearsed(method.steps(public), method.prepare(public, rows), noise)
+            prepared = method.prepare(public, rows)
+            outcome = rehearse(method.steps(public), prepared, noise)
             if outcome.student is not None:
                 return np.searchsorted(classes, outcome.student.predict(known.labeled))
             labels = np.full(len(known.rows), ABSTAIN)
             labels[outcome.queries] = outcome.labels
             return taught_by(self.student, labels, known)
 
-        return predicted
+        return predict
 
 
 def with_student(method: _AnyMethod, *, public_features: bool) -> _AnyMethod:
@@ -219,5 +227,6 @@ def takes_missing_values(estimator: Any) -> bool:
     """Return whether a teacher, an estimator, or the first step of a pipeline, takes rows with missing cells."""
     if is_recipe(estimator):
         return getattr(estimator, "takes_missing_values", False) is True
-    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    return first is not None and get_tags(first).input_tags.allow_nan
+    if isinstance(estimator, Pipeline):
+        _, estimator = estimator.steps[0]
+    return estimator is not None and get_tags(estimator).input_tags.allow_nan

@@ -66,7 +66,9 @@ class CappedVotes(VotesOnQueries):
     @property
     def cap(self) -> int:
         """Most votes of one person in all rounds."""
-        return self.votes * self.rounds if self.mechanism is None else self.mechanism.cap
+        if self.mechanism is None:
+            return self.votes * self.rounds
+        return self.mechanism.cap
 
     def with_noise(self, noise: float) -> Self:
         """Return the method with `CappedGNMax` of this σ."""
@@ -90,16 +92,17 @@ class CappedVotes(VotesOnQueries):
         votes = votes.first(self.votes)
         sigma = self.calibrated.sigma
 
-        def student(
+        def predict(
             taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
         ) -> IntArray:
+            # counts, drawn: (queries, classes)
             cast = votes.at(np.isin(votes.teachers, taught))
             counts = np.zeros((len(known.rows), n_classes), np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)
-            noisy = counts + noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
-            return taught_by(self.student, noisy.argmax(axis=1), known)
+            drawn = noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
+            return taught_by(self.student, (counts + drawn).argmax(axis=1), known)
 
-        return student
+        return predict
 
     def prepare(self, public: Public, people: PeopleInMemory, /) -> PeoplePresent:
         """Return the people, with their rows as the public map shows them; private."""

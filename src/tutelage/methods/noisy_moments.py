@@ -30,7 +30,7 @@ from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.over_releases import Past, Turn, newest
-from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearse
 from tutelage.methods.requests import Asking, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.methods.sums import (
     NoisySums,
@@ -60,7 +60,7 @@ _SeenOf = Callable[[PeopleBlock], Matrix]
 
 @final
 @by_keywords
-class SummedBallot:
+class RoundBallot:
     """A ballot of one round that is cast from the features of a person's rows; public."""
 
     # Private, of some people.
@@ -77,20 +77,19 @@ class SummedBallot:
         people = prepared.people
         vectors = prepared.vectors
         sum_of = partial(self._sum_of, chain(people.first_map, self.features), people.unit)
-        title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
 
-        def shown(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
+        def with_bar(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
             return progress_bar(
                 blocks,
-                title,
+                f"Casting ballots, round {self.number + 1} of {self.rounds}",
                 n_people,
                 shown=self.progress,
-                size=lambda one: len(np.unique(one.people)),
+                size=lambda block: len(np.unique(block.people)),
             )
 
         vectors.begin(self.features)
         try:
-            return prepared.summed(form, sum_of, shown)
+            return prepared.sum_of_ballots(form, sum_of, with_bar)
         finally:
             is_last = self.number + 1 == self.rounds
             vectors.begin(None if is_last else self.features)
@@ -105,9 +104,10 @@ class SummedBallot:
         """Return the private sum of the ballots of some people, whose features are kept for the next round."""
 
         def seen_of(block: PeopleBlock) -> Matrix:
-            each = np.arange(len(block.rows))[:, None]
+            single_rows = np.arange(len(block.rows))[:, None]
             return kept.of(
-                block, lambda: features_of_private(vectors_of, block.rows, each, self.n_features)
+                block,
+                lambda: features_of_private(vectors_of, block.rows, single_rows, self.n_features),
             )
 
         return self.sum_of(seen_of, unit, blocks)
@@ -156,7 +156,7 @@ class Basis(NamedTuple):
     start: Matrix | None  # what the scores say of them
     spectrum: Spectrum
     classes: Array
-    ballot: Callable[..., SummedBallot]  # by its number and its sum
+    ballot: Callable[..., RoundBallot]  # by its number and its sum
 
     def student(
         self, n_people: int, rounds: Sequence[Moments], starts: Sequence[FloatArray]
@@ -255,7 +255,10 @@ class NoisyMoments(NoisySums):
 
     def _of_rounds(self, labeled: bool) -> float:
         """Return σ of one sum that costs as much as all rounds without the one that stacks."""
-        return self.calibrated.noise_multiplier / (sqrt(1 - self.stack) if labeled else 1)
+        noise = self.calibrated.noise_multiplier
+        if not labeled:
+            return noise
+        return noise / sqrt(1 - self.stack)
 
     def _stacking(self, sizes: Sizes) -> tuple[NoisySum, Vector]:
         """Return how the sum that stacks is released, and the form of its ballots."""
@@ -269,17 +272,23 @@ class NoisyMoments(NoisySums):
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
-        stack = [] if public.labels is None else [self.stack]
-        turns = yield from self.turns(public, [settings_of(self.teacher), *stack, *public.digests])
+        about: list[Any] = [settings_of(self.teacher)]
+        if public.labels is not None:
+            about.append(self.stack)
+        turns = yield from self.turns(public, [*about, *public.digests])
         first = turns[0]
-        n_people = first.n if public.release is None else _FOLLOWING * first.n
+        n_people = first.n
+        if public.release is not None:
+            n_people *= _FOLLOWING
         stored = yield Learned(
             canonical([*first.subject, self.calibrated.key()]),
             lambda: map_to_bytes(self._checked_features(public, n_people)),
         )
         whole = _beside_scores(map_from_bytes(stored), public.n_scores)
         outcome = yield from self._rounds(public, whole, turns)
-        return outcome if self.student is None else replace(outcome, student=None)
+        if self.student is not None:
+            return replace(outcome, student=None)
+        return outcome
 
     def _rounds(
         self,
@@ -296,7 +305,7 @@ class NoisyMoments(NoisySums):
         n_scores = public.n_scores
         vectors = seen[:, : seen.shape[1] - n_scores]
         ballot = partial(
-            SummedBallot,
+            RoundBallot,
             features=whole,
             n_features=seen.shape[1],
             rounds=self.rounds + (n_scores > 0),
@@ -310,12 +319,13 @@ class NoisyMoments(NoisySums):
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
             class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        maps = make_pipeline(*parts_of(whole)).steps
         return Outcome(
             queries=np.arange(len(seen)),
             labels=np.searchsorted(public.classes, classifier.predict(seen)),
             rounds=(len(seen),),
             n_teachers=turns[-1].n,
-            student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
+            student=Pipeline([*maps, ("classifier", classifier)]),
             sums=tuple(rounds),
             class_weight=class_weight,
         )
@@ -380,56 +390,59 @@ class NoisyMoments(NoisySums):
         They start from scores by public labels, if there are any: of each row by a model that was not shown its label.
         """
         start = known.start(0)
-        n_scores = 0 if start is None else known.n_classes
-
-        def beside(rows: Matrix, scores: FloatArray | None) -> Matrix:
-            return (
-                rows
-                if start is None
-                else np.hstack([rows, start.apart if scores is None else scores])
-            )
-
-        features = self._features(beside(known.rows, None), known.n_classes, people, n_scores)
+        n_scores = 0
+        public_rows = known.rows
+        labeled_rows = known.labeled
+        if start is not None:
+            n_scores = known.n_classes
+            public_rows = np.hstack([known.rows, start.apart])
+            labeled_rows = np.hstack([known.labeled, start.apart])
+        features = self._features(public_rows, known.n_classes, people, n_scores)
         whole = _beside_scores(features, n_scores)
-        first = whole.transform(beside(known.labeled, None))
-        of_public = first if start is not None else whole.transform(known.rows)
-        n_features = first.shape[1]
+        of_labeled = whole.transform(labeled_rows)
+        of_public = of_labeled
+        if start is None:
+            of_public = whole.transform(public_rows)
+        n_features = of_labeled.shape[1]
         unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
         # With the last scores: several trials have the same.
         at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()
 
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
+            """Return the features of labeled and of public rows, and the spectrum of these."""
             if id(scores) not in at_hand:
                 at_hand.clear()
-                labeled = first
+                labeled = of_labeled
                 public = of_public
                 if start is not None and scores is not None:
                     changed = np.flatnonzero((scores != start.apart).any(axis=1))
-                    public = labeled = first.copy()
-                    labeled[changed] = whole.transform(beside(known.rows, scores)[changed])
-                at_hand[id(scores)] = (
-                    labeled,
-                    public,
-                    Spectrum.of(public[:, : n_features - n_scores]),
-                )
+                    rows = np.hstack([known.rows, scores])
+                    labeled = of_labeled.copy()
+                    labeled[changed] = whole.transform(rows[changed])
+                    public = labeled
+                spectrum = Spectrum.of(public[:, : n_features - n_scores])
+                at_hand[id(scores)] = labeled, public, spectrum
             return at_hand[id(scores)]
 
-        def predicted(
+        def predict(
             taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None
         ) -> IntArray:
-            vectors, public_rows, spectrum = with_scores(scores)
+            labeled, public_features, spectrum = with_scores(scores)
             n_people = len(taught)
             shards = Shards.of_single_people(n_people)
             method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
             public = Public.of_labels(
-                replace(known, rows=public_rows), shards.unit, n_people, scored=n_scores > 0
+                replace(known, rows=public_features),
+                shards.unit,
+                n_people,
+                scored=n_scores > 0,
             )
-            cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
+            trial_people = PeopleInMemory(labeled[taught], known.classes[taught], shards)
             steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
-            outcome = rehearsed(steps, cast_by, noise)
-            return outcome.student.predict(vectors).astype(np.int64)
+            outcome = rehearse(steps, PeopleReady(trial_people), noise)
+            return outcome.student.predict(labeled).astype(np.int64)
 
-        return predicted
+        return predict
 
 
 def _beside_scores(features: Any, n_scores: int) -> Any:
@@ -438,4 +451,6 @@ def _beside_scores(features: Any, n_scores: int) -> Any:
 
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:
     """Return what is expected of rows by their scores, less the chance of a class at random."""
-    return chances_of(seen[:, -n_scores:]) - 1 / n_scores if n_scores else None
+    if not n_scores:
+        return None
+    return chances_of(seen[:, -n_scores:]) - 1 / n_scores

@@ -11,7 +11,15 @@ from tutelage._internal.records import by_identity
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.features.scored import Start
-from tutelage.methods.requests import Answer, Asking, Request, Result, Wishes, driven
+from tutelage.methods.requests import (
+    Answer,
+    Asking,
+    Prepared,
+    Request,
+    Result,
+    Wishes,
+    run_steps,
+)
 from tutelage.noise import NoiseSource
 from tutelage.students import fit_student, student_named
 from tutelage.targets import ClassWeights, Goal
@@ -46,13 +54,14 @@ class PublicLabels:
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
         n_rows = len(self.rows)
-        kept = np.sort(
-            np.random.default_rng(0).permutation(n_rows)[: max(2, round(share * n_rows))]
-        )
+        n_kept = max(2, round(share * n_rows))
+        kept = np.sort(np.random.default_rng(0).permutation(n_rows)[:n_kept])
         rows = self.rows[kept]
         if not self.own:
             return replace(self, rows=rows)
-        came = None if self.came is None else self.came[kept]
+        came = self.came
+        if came is not None:
+            came = came[kept]
         return replace(
             self,
             rows=rows,
@@ -63,14 +72,14 @@ class PublicLabels:
 
     def order(self, number: int) -> IntArray:
         """Return the labels that are dealt, in the order of a deal."""
-        return np.random.default_rng(number).permutation(len(self.classes))[:_MOST_LABELED]
+        order = np.random.default_rng(number).permutation(len(self.classes))
+        return order[:_MOST_LABELED]
 
     def start(self, number: int) -> Start | None:
         """Return scores by models of public labels, which each deal learns once; None without enough labels."""
         if self.own and number not in self._starts:
-            rows = self.rows if self.came is None else self.came
             self._starts[number] = Start.learn(
-                rows,
+                self.rows if self.came is None else self.came,
                 self.rows,
                 self.classes,
                 self.n_classes,
@@ -79,7 +88,7 @@ class PublicLabels:
         return self._starts.get(number)
 
 
-def rehearsed(steps: Asking[Result], prepared: Any, noise: NoiseSource) -> Result:
+def rehearse(steps: Asking[Result], prepared: Prepared, noise: NoiseSource) -> Result:
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
         raise InvalidParameterError(
@@ -89,17 +98,19 @@ def rehearsed(steps: Asking[Result], prepared: Any, noise: NoiseSource) -> Resul
     def answer_to(request: Request) -> Answer:
         ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))
         if isinstance(ballots, Wishes):
-            ballots = ballots.counted(ballots.cap)
-        drawn = request.mechanism.release(ballots, noise, request.predictions)
-        return Answer(np.array(drawn.answers, np.int64), drawn.event, 0.0)
+            ballots = ballots.histogram(ballots.cap)
+        release = request.mechanism.release(ballots, noise, request.predictions)
+        return Answer(np.array(release.answers, np.int64), release.event, 0.0)
 
-    return driven(steps, answer_to, lambda one: one.make())
+    return run_steps(steps, answer_to, lambda learned: learned.make())
 
 
 def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:
     """Return what a student of released labels, one for each public row or −1, predicts for the labeled rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
-        student = student_named(student) if isinstance(student, str) else student
-        fitted = fit_student(student, known.rows, labels, np.arange(known.n_classes), seed=0)
+        if isinstance(student, str):
+            student = student_named(student)
+        classes = np.arange(known.n_classes)
+        fitted = fit_student(student, known.rows, labels, classes, seed=0)
     return np.asarray(fitted.predict(known.labeled), np.int64)

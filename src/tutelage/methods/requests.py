@@ -110,19 +110,12 @@ class Public:
         return 0 if self.labels is None else len(self.classes)
 
     @property
-    def given(self) -> list[Matrix]:
-        """The public rows, and their labels if there are any, as they were given."""
-        return [self.rows] if self.labels is None else [self.rows, self.labels]
-
-    @property
     def digests(self) -> list[str]:
         """By what sums know these rows: scores follow from the labels, but for the last bits."""
         if self.labels is None:
             return [data_digest(self.teacher_rows).hex()]
-        return [
-            data_digest(self.rows, self.teacher_rows[:, : -self.n_scores], self.labels).hex(),
-            "labels",
-        ]
+        without_scores = self.teacher_rows[:, : -self.n_scores]
+        return [data_digest(self.rows, without_scores, self.labels).hex(), "labels"]
 
 
 @final
@@ -141,7 +134,7 @@ class Wishes(Private):
         """The public form of the ballots."""
         return OneHot(self.votes.shape[2], self.unit, self.cap)
 
-    def counted(self, granted: ArrayLike) -> VoteHistogram:
+    def histogram(self, granted: ArrayLike) -> VoteHistogram:
         """Return the count of the first votes of each person, as many as granted."""
         first = self.votes.first(granted)
         # No people cast as one without votes does.
@@ -201,7 +194,9 @@ class Request:
 
     def of_rows(self, rows: slice) -> "Request":
         """Return the request for some of the rows."""
-        predictions = None if self.predictions is None else self.predictions[rows]
+        predictions = self.predictions
+        if predictions is not None:
+            predictions = predictions[rows]
         return replace(
             self,
             rows=self.rows[rows],
@@ -214,11 +209,9 @@ class Request:
         """Return what all answers are remembered by; it never changes, or they would be drawn again."""
         about = {**self.subject, "event": event.as_dict()}
         # The test of a proposal is known by the proposal.
-        return (
-            about
-            if isinstance(self.form, Shortfall)
-            else {**about, "mechanism": self.mechanism.key()}
-        )
+        if not isinstance(self.form, Shortfall):
+            about["mechanism"] = self.mechanism.key()
+        return about
 
 
 class Learned(NamedTuple):
@@ -301,16 +294,16 @@ Asking = Generator[Request | Learned, Any, Result]
 Steps = Asking[Outcome]
 
 
-def driven(
+def run_steps(
     steps: Asking[Result],
     answer_to: Callable[[Request], Answer | None],
     learned: Callable[[Learned], bytes],
 ) -> Result:
     """Answer one request after the other, and return what is made of the answers."""
-    answer: Any = None
+    answer: Answer | bytes | None = None
     while True:
         try:
-            asked = steps.send(answer)
+            request = steps.send(answer)
         except StopIteration as done:
             return done.value
-        answer = learned(asked) if isinstance(asked, Learned) else answer_to(asked)
+        answer = learned(request) if isinstance(request, Learned) else answer_to(request)

@@ -75,8 +75,8 @@ class Rounds:
         enough. The answer is for as many rows as the budget allowed; None for none.
         """
         keys = row_bytes(self.rows)
-        first = first_places(keys)
-        same = np.array([first[key] for key in keys])
+        places = first_places(keys)
+        first_equal = np.array([places[key] for key in keys])  # row number of the first equal row
         known = known or PublicKnowledge.before(self.seen)
         answers = list[tuple[IntArray, Release]]()
         for number, size in enumerate(self.sizes):
@@ -87,9 +87,8 @@ class Rounds:
             takes_predictions = self.mechanism.takes_predictions
             expected = None
             if takes_predictions or selector.needs_student:
-                known = _with_predictions(
-                    known, self.student, self.n_classes, _seeds(self.seed, number)[1]
-                )
+                _, training_seed = _seeds(self.seed, number)
+                known = _with_predictions(known, self.student, self.n_classes, training_seed)
             if not selector.ready(known):
                 selector = self.first
             rows = round_rows(selector, known, size, self.seed, number)
@@ -99,8 +98,8 @@ class Rounds:
             if answer is not None:
                 rows = rows[: len(answer.values)]
                 answers.append((rows, Release(answer.labels, answer.event, answer.cost)))
-                known = known.after(*_with_twins(same, rows, answer.labels))
-        return _joined(answers)
+                known = known.after(*_with_equal_rows(first_equal, rows, answer.labels))
+        return _all_rounds(answers)
 
     def check(self) -> None:
         """Refuse settings that would fail in a later round, before the first round is spent."""
@@ -115,20 +114,11 @@ class Rounds:
                 f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "
                 f"each. Got {sum(self.sizes)} queries, {len(self.rows)} public rows and features of {len(self.seen)}."
             )
-        student = self.student
-        later = False
         self.first.check(self.seen, self.n_classes)
         if len(self.sizes) > 1:
             self.then.check(self.seen, self.n_classes)
-            later = self.then.needs_student or self.mechanism.takes_predictions
-        if later and (
-            student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))
-        ):
-            raise InvalidParameterError(
-                "ask_in_rounds.student",
-                "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
-                quote(student),
-            )
+            if self.then.needs_student or self.mechanism.takes_predictions:
+                self._check_student()
         confidence = getattr(self.mechanism, "confidence", 1.0)
         if confidence * self.n_classes <= 1:
             raise InvalidParameterError(
@@ -143,6 +133,16 @@ class Rounds:
                 f"{self.first}",
             )
 
+    def _check_student(self) -> None:
+        student = self.student
+        if student is not None and is_classifier(student) and hasattr(student, "predict_proba"):
+            return
+        raise InvalidParameterError(
+            "ask_in_rounds.student",
+            "be a scikit-learn classifier with `predict_proba`, because later rounds use its predictions",
+            quote(student),
+        )
+
 
 def round_rows(
     rule: QuerySelector,
@@ -152,7 +152,8 @@ def round_rows(
     number: int = 0,
 ) -> IntArray:
     """Return the rows that round `number`, from 0, of `ask_in_rounds` with this seed asks if the budget allows them."""
-    return rule.select(known, size, _seeds(seed, number)[0])
+    selection_seed, _ = _seeds(seed, number)
+    return rule.select(known, size, selection_seed)
 
 
 def _seeds(seed: int, number: int) -> tuple[int, int]:
@@ -171,10 +172,13 @@ def _with_predictions(
     known: PublicKnowledge, student: Any, n_classes: int, seed: int
 ) -> PublicKnowledge:
     """Return what is known with the predictions of a student of it; without one, all classes are equally likely."""
-    probabilities: FloatArray = np.full((len(known.X), n_classes), 1 / n_classes)
+    # probabilities: (rows, classes)
+    shape = (len(known.X), n_classes)
+    probabilities = np.full(shape, 1 / n_classes)
     if student is not None and known.n_released_classes > 1:
-        fitted = fit_student(student, known.X.copy(), known.labels, np.arange(n_classes), seed=seed)
-        probabilities = np.zeros_like(probabilities)
+        classes = np.arange(n_classes)
+        fitted = fit_student(student, known.X.copy(), known.labels, classes, seed=seed)
+        probabilities = np.zeros(shape)
         probabilities[:, fitted.classes_] = fitted.predict_proba(known.X.copy())
     return replace(known, probabilities=_on_grid(probabilities))
 
@@ -182,21 +186,29 @@ def _with_predictions(
 def _on_grid(probabilities: FloatArray) -> FloatArray:
     """Return probabilities in whole parts of 2⁻²⁰, so that answers are recalled whatever the last bits are."""
     parts = np.floor(probabilities * _PARTS) / _PARTS
-    parts[np.arange(len(parts)), probabilities.argmax(axis=1)] += 1 - parts.sum(axis=1)
+    likeliest = probabilities.argmax(axis=1)
+    parts[np.arange(len(parts)), likeliest] += 1 - parts.sum(axis=1)
     return parts
 
 
-def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
-    rows, releases = zip(*answers, strict=True)
+def _all_rounds(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
+    """Return the rows and releases of rounds, in their order, as one result."""
+    rows = [queries for queries, _ in answers]
+    releases = [release for _, release in answers]
+    event = releases[0].event
+    if len(releases) > 1:
+        event = Composed(tuple(release.event for release in releases))
     labels = np.concatenate([release.labels for release in releases])
-    events = tuple(release.event for release in releases)
-    event = Composed(events) if len(events) > 1 else releases[0].event
-    together = Release(labels, event, sum(release.cost for release in releases))
-    return AskedRounds(np.concatenate(rows), together, tuple(map(len, rows)))
+    cost = sum(release.cost for release in releases)
+    sizes = tuple(len(queries) for queries in rows)
+    return AskedRounds(np.concatenate(rows), Release(labels, event, cost), sizes)
 
 
-def _with_twins(same: IntArray, rows: IntArray, labels: IntArray) -> tuple[IntArray, IntArray]:
+def _with_equal_rows(
+    first_equal: IntArray, rows: IntArray, labels: IntArray
+) -> tuple[IntArray, IntArray]:
     """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
-    label_of = dict(zip(same[rows].tolist(), labels.tolist(), strict=True))
-    twins = np.flatnonzero(np.isin(same, list(label_of)))
-    return twins, np.array([label_of[kind] for kind in same[twins].tolist()], np.int64)
+    label_of = dict(zip(first_equal[rows].tolist(), labels.tolist(), strict=True))
+    equal_rows = np.flatnonzero(np.isin(first_equal, list(label_of)))
+    equal_labels = [label_of[first] for first in first_equal[equal_rows].tolist()]
+    return equal_rows, np.array(equal_labels, np.int64)

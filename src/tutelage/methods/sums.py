@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
-from functools import reduce
 from math import prod
 from typing import Any, Self, final
 
@@ -52,7 +51,7 @@ class PeopleReady(Private):
         if isinstance(self.people, PeopleInMemory):
             require_finite(self.people.rows)
 
-    def summed(self, form: Vector, sum_of: SumOfBlocks, shown: WithProgress) -> BallotSum:
+    def sum_of_ballots(self, form: Vector, sum_of: SumOfBlocks, shown: WithProgress) -> BallotSum:
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
         if self.people.n_people == 0:
             nothing = np.zeros(form.shape, np.int64)
@@ -61,7 +60,10 @@ class PeopleReady(Private):
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
-        sums = (one.ballots for one in kept if not isinstance(one.request.ballot, CountBallot))
+        sums = list[BallotSum]()
+        for answer in kept:
+            if not isinstance(answer.request.ballot, CountBallot):
+                sums.append(answer.ballots)
         return {"ballots_": tuple(sums)}
 
 
@@ -70,7 +72,8 @@ class CountBallot:
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private number of people."""
-        return BallotSum(np.array([[prepared.people.n_people]]), 1, prepared.people.unit)
+        people = prepared.people
+        return BallotSum(np.array([[people.n_people]]), 1, people.unit)
 
 
 @final
@@ -84,10 +87,10 @@ class BallotOfRows:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
 
-        def summed(blocks: Iterable[PeopleBlock], _: object) -> BallotSum:
+        def sum_of(blocks: Iterable[PeopleBlock], _: object) -> BallotSum:
             return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
 
-        return prepared.summed(form, summed, lambda blocks, _: blocks)
+        return prepared.sum_of_ballots(form, sum_of, lambda blocks, _: blocks)
 
 
 class NoisySums(Method):
@@ -129,64 +132,79 @@ class NoisySums(Method):
         """Return what the noisy number of people is, if that number is private."""
         if sizes.people_known or not count_is_private(sizes.unit):
             return []
-        return [self._count.most(Vector((1, 1), 1, sizes.unit), simulated=sizes.simulated)]
+        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
 
-    def counted(self, public: Public, *, earlier: bool = False) -> Asking[int | None]:
+    def number_of_people(self, public: Public, *, earlier: bool = False) -> Asking[int | None]:
         """Return how many people there are; where that is private, about how many, unless it was never asked."""
-        if not earlier and (public.n_teachers is not None or not count_is_private(public.unit)):
+        is_known = public.n_teachers is not None or not count_is_private(public.unit)
+        if is_known and not earlier:
             return public.n_teachers or 0
         count = yield Request(
             mechanism=self._count,
-            form=Vector((1, 1), 1, public.unit),
+            form=_form_of_count(public.unit),
             subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
             total=self.event_of_one(public.sizes),
             earlier=earlier,
         )
-        return None if count is None else max(1, int(count.values[0, 0]))
+        if count is None:
+            return None
+        return max(1, int(count.values[0, 0]))
 
     def turns(self, public: Public, about: list[Any]) -> Asking[list[Turn]]:
         """Return the earlier releases of the question, the oldest first, and this one.
 
         All are asked by what the first release of the question learned from public rows, and are known by its name.
         """
-        n_people = yield from self.counted(public)
+        n_people = yield from self.number_of_people(public)
         counts = list[tuple[Public, int | None, bool]]()
         for name in public.earlier:
-            seen = replace(public, release=name)
-            count = yield from self.counted(seen, earlier=True)
-            counts.append((seen, count, True))
-        by = list[Any]()
-        found = list[Turn]()
-        for seen, count, earlier in [*counts, (public, n_people, False)]:
-            if count is not None:
-                subject = subject_of(seen)
-                found.append(Turn([*subject, count, *about, *by], count, earlier))
-                by = by or [{"learned": subject[-1]}]
-        return found
+            release = replace(public, release=name)
+            count = yield from self.number_of_people(release, earlier=True)
+            counts.append((release, count, True))
+        counts.append((public, n_people, False))
+
+        turns = list[Turn]()
+        learned_by = list[Any]()  # the name of the first release
+        for release, count, earlier in counts:
+            if count is None:
+                continue
+            subject = subject_of(release)
+            turns.append(Turn([*subject, count, *about, *learned_by], count, earlier))
+            if not learned_by:
+                learned_by = [{"learned": subject[-1]}]
+        return turns
 
     @property
     def _count(self) -> NoisySum:
         return NoisySum(self.calibrated.noise_multiplier * _NOISE_OF_COUNT)
 
 
+def _form_of_count(unit: PrivacyUnit) -> Vector:
+    return Vector((1, 1), 1, unit)
+
+
 def sum_of_entries(
     entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], block: PeopleBlock, form: Vector
 ) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
+    # people: (rows,); cells, numbers: (rows, ...); names: (entries,), of a person and a cell
     people = block.people - block.people.min()
-    size = prod(form.shape)
-    found = list[tuple[IntArray, IntArray]]()
+    n_cells = prod(form.shape)
+    all_names = list[IntArray]()
+    all_sums = list[IntArray]()
     for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
-        names = np.repeat(people[some], cells[0].size) * size + cells.ravel()
+        names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
         distinct, places = np.unique(names, return_inverse=True)
         # Of whole numbers far below 2⁵³.
         sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)
-        found.append((distinct, sums))
-    names, sums = map(np.concatenate, zip(*found, strict=True))
-    return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)
+        all_names.append(distinct)
+        all_sums.append(sums)
+    person, cell = np.divmod(np.concatenate(all_names), n_cells)
+    n_rows = np.bincount(people)[person]
+    return sum_of_cells(person, cell, np.concatenate(all_sums), n_rows, form)
 
 
 def form_of_joint(n_weights: int, unit: PrivacyUnit) -> Vector:
@@ -206,38 +224,48 @@ def sum_of_joint(
     The ballot of a person is the mean of those of the person's rows, in whole numbers.
     """
     at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
-    starts = np.flatnonzero(np.diff(block.people, prepend=-1))
-    begins = np.diff(starts // at_once) > 0
-    parts = np.split(np.arange(len(seen)), starts[1:][begins])  # of whole people
 
-    def cast(part: IntArray) -> BallotSum:
-        firsts = np.flatnonzero(np.diff(block.people[part], prepend=-1))
-        n_rows = np.diff(firsts, append=len(part))
-        person = np.repeat(np.arange(len(firsts)), n_rows)
-        sums = np.zeros((len(firsts), numbers_of(n_weights)), np.int64)
+    def sum_of(part: IntArray) -> BallotSum:
+        # part, person: (rows,); ballots: (rows, numbers); sums, means: (people, numbers)
+        starts = _first_rows(block.people[part])
+        n_rows = np.diff(starts, append=len(part))
+        person = np.repeat(np.arange(len(starts)), n_rows)
+        sums = np.zeros((len(starts), numbers_of(n_weights)), np.int64)
         for start in range(0, len(part), at_once):  # a person may have any number of rows
-            some = slice(start, start + at_once)
-            rows, whose = part[some], person[some]
-            first = np.flatnonzero(np.diff(whose, prepend=-1))
+            rows = part[start : start + at_once]
+            of_rows = person[start : start + at_once]
+            first = _first_rows(of_rows)
             ballots = ballots_of(seen[rows], block.labels[rows])
-            sums[whose[first]] += np.add.reduceat(ballots, first, axis=0)
+            sums[of_rows[first]] += np.add.reduceat(ballots, first, axis=0)
         means = np.rint(sums / n_rows[:, None]).astype(np.int64)
-        once = np.ones((len(means), 1), np.int64)
         return sum_of_products(
-            once,
+            np.ones((len(means), 1), np.int64),
             means,
             np.arange(len(means)),
             norm=joint_norm(n_weights),
             unit=unit,
         )
 
-    return reduce(add_sums, map(cast, parts))
+    starts = _first_rows(block.people)
+    begins_part = np.diff(starts // at_once) > 0
+    first, *others = np.split(np.arange(len(seen)), starts[1:][begins_part])  # of whole people
+    total = sum_of(first)
+    for part in others:
+        total = add_sums(total, sum_of(part))
+    return total
+
+
+def _first_rows(people: IntArray) -> IntArray:
+    """Return the first row of each person, whose rows follow each other."""
+    return np.flatnonzero(np.diff(people, prepend=-1))
 
 
 def subject_of(public: Public) -> list[Any]:
     """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
-    named = [] if public.release is None else [{"release": public.release}]
-    return [public.question, *(str(value) for value in public.classes.tolist()), *named]
+    subject = [public.question, *(str(value) for value in public.classes.tolist())]
+    if public.release is not None:
+        subject.append({"release": public.release})
+    return subject
 
 
 def count_is_private(unit: PrivacyUnit) -> bool:

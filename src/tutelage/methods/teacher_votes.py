@@ -142,36 +142,41 @@ class TeacherVotes(VotesOnQueries):
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
         """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
         n_rows = len(known.rows)
-        asked = min(self.n_queries or n_rows, n_rows)
-        queries = self.rule.select(PublicKnowledge.before(known.rows), asked, seed=0)
+        n_queries = min(self.n_queries or n_rows, n_rows)
+        queries = self.rule.select(PublicKnowledge.before(known.rows), n_queries, seed=0)
         teachers = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0)
         sigma = self.noise or 0.0
 
-        def student(
+        def predict(
             taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None
         ) -> IntArray:
+            # ballots: (teachers, queries); counts, drawn: (queries, classes)
             number = max(2, round(self.n_teachers * len(taught) / people))
             shards = Shards.of_rows(len(taught), number, key=_KEY)
             ballots = teachers.fit_ballots(
-                known.labeled[taught], known.classes[taught], shards, known.rows[queries]
+                known.labeled[taught],
+                known.classes[taught],
+                shards,
+                known.rows[queries],
             )
             if known.own:
                 teacher_of = np.full(len(known.labeled), -1)
                 teacher_of[taught] = shards.assignment
-                ballots[teacher_of[queries] == np.arange(number)[:, None]] = ABSTAIN
+                has_learned = teacher_of[queries] == np.arange(number)[:, None]
+                ballots[has_learned] = ABSTAIN
             counts = tally(ballots, known.n_classes, shards.unit).counts
+            drawn = noise.discrete_gaussian(sigma * number / self.n_teachers, counts.shape)
             labels = np.full(n_rows, ABSTAIN)
-            noisy = counts + noise.discrete_gaussian(sigma * number / self.n_teachers, counts.shape)
-            labels[queries] = noisy.argmax(axis=1)
+            labels[queries] = (counts + drawn).argmax(axis=1)
             return taught_by(self.student, labels, known)
 
-        return student
+        return predict
 
     def prepare(self, public: Public, people: PeopleInMemory, /) -> TalliedVotes:
         """Train the teachers and return their votes on all rows that may be asked; private."""
         n_classes = len(public.classes)
         shards = people.shards
-        voted = self.voted(public)
+        queries = self.rows_to_ask(public)
         rows = people.through(public.teacher_map, public.teacher_rows.shape[-1]).rows
         seed, n_jobs, progress, checkpoints = public.training
         teachers = ensemble_of(
@@ -185,7 +190,8 @@ class TeacherVotes(VotesOnQueries):
             rows,
             people.labels,
             shards,
-            public.teacher_rows[voted],
+            public.teacher_rows[queries],
             checkpoints,
         )
-        return TalliedVotes.on(tally(ballots, n_classes, shards.unit), public.rows[voted], ballots)
+        votes = tally(ballots, n_classes, shards.unit)
+        return TalliedVotes.on(votes, public.rows[queries], ballots)

@@ -65,13 +65,16 @@ class TalliedVotes(Private):
     def votes(self, request: Request, places: IntArray) -> VoteHistogram:
         """Return the votes on the rows of a request at these places."""
         if self.rows is not None:
-            places = np.array([self.rows[row] for row in row_bytes(request.rows[places])])
+            keys = row_bytes(request.rows[places])
+            places = np.array([self.rows[key] for key in keys])
         return self.histogram.select(places)
 
     def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: all votes, or in several rounds those that were asked for."""
-        several = self.histogram.n_queries > len(outcome.queries) or len(outcome.rounds) > 1
-        return {"votes_": self.histogram.select(outcome.queries) if several else self.histogram}
+        votes = self.histogram
+        if votes.n_queries > len(outcome.queries) or len(outcome.rounds) > 1:
+            votes = votes.select(outcome.queries)
+        return {"votes_": votes}
 
 
 @final
@@ -105,11 +108,13 @@ class PeoplePresent(Private):
             request.form.cap or people.cap,
             people.unit,
         )
-        return wishes if request.campaign else wishes.counted(people.cap)
+        if request.campaign:
+            return wishes
+        return wishes.histogram(people.cap)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the votes that noise was added to, round by round."""
-        return {"ballots_": tuple(one.ballots for one in kept)}
+        return {"ballots_": tuple(answer.ballots for answer in kept)}
 
 
 class VotesOnQueries(Method):
@@ -122,13 +127,12 @@ class VotesOnQueries(Method):
 
     def _check(self, own: Callable[[], object]) -> None:
         """Refuse settings that do not fit, those of the kind of votes among them: all at once."""
-        checks = own, self._check_selection, self._check_rounds, self._check_student
-        found = list[Problem]()
-        for check in checks:
-            found += problems_in(check)
-        found += self._problems_of_student_features()
-        if found:
-            raise InvalidParameterError.of(found)
+        problems = list[Problem]()
+        for check in (own, self._check_selection, self._check_rounds, self._check_student):
+            problems += problems_in(check)
+        problems += self._problems_of_student_features()
+        if problems:
+            raise InvalidParameterError.of(problems)
 
     def _check_selection(self) -> None:
         if not isinstance(self.selection, str | QuerySelector):
@@ -147,10 +151,9 @@ class VotesOnQueries(Method):
     def _check_rounds(self) -> None:
         name = type(self).__name__
         integer_at_least(self.rounds, 1, "rounds", name)
-        if (
-            self.n_queries is not None
-            and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds
-        ):
+        if self.n_queries is None:
+            return
+        if integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
                 f"{name}.rounds",
                 "be at most $n_queries",
@@ -187,21 +190,22 @@ class VotesOnQueries(Method):
 
     def event(self, sizes: Sizes) -> Repeated:
         """Return the most that all queries can be, whatever the private rows are."""
-        return of_queries(self.event_of_one(sizes), self._asked(sizes))
+        return of_queries(self.event_of_one(sizes), self._number_of_queries(sizes))
 
-    def _asked(self, sizes: Sizes) -> int:
+    def _number_of_queries(self, sizes: Sizes) -> int:
         return self.n_queries or sizes.n_public
 
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return the most that one query can be."""
         return self.calibrated.event_of_one(sizes.n_classes, sizes.unit, simulated=sizes.simulated)
 
-    def voted(self, public: Public) -> IntArray:
+    def rows_to_ask(self, public: Public) -> IntArray:
         """Return the numbers of the public rows that may be asked."""
         if self.rounds > 1:
             return np.arange(len(public.rows))
         known = PublicKnowledge.before(public.student_rows)
-        return round_rows(self._first_rule, known, self._asked(public.sizes), public.seed)
+        n_queries = self._number_of_queries(public.sizes)
+        return round_rows(self._first_rule, known, n_queries, public.seed)
 
     def steps(self, public: Public) -> Steps:
         """Ask for labels, round after round."""
@@ -210,7 +214,7 @@ class VotesOnQueries(Method):
             rows=public.rows,
             seen=np.array(public.student_rows),
             n_classes=len(public.classes),
-            sizes=even_rounds(self._asked(public.sizes), self.rounds),
+            sizes=even_rounds(self._number_of_queries(public.sizes), self.rounds),
             first=self._first_rule,
             then=self.rule,
             student=self.student if self.rounds > 1 else None,
@@ -229,13 +233,15 @@ class VotesOnQueries(Method):
 
     def _labeled_before(self, public: Public, known: PublicKnowledge) -> Asking[PublicKnowledge]:
         """Return the labels of earlier releases, the newest first, as long as enough rows are left for this release."""
+        n_queries = self._number_of_queries(public.sizes)
         for name in reversed(public.earlier):
-            request = self._request(replace(public, release=name), np.arange(len(public.rows)))
+            release = replace(public, release=name)
+            request = self._request(release, np.arange(len(public.rows)))
             answer = yield replace(request, earlier=True)
             if answer is None:
                 continue
             new = known.open[answer.labels[known.open] != ABSTAIN]
-            if len(known.open) - len(new) < self._asked(public.sizes):
+            if len(known.open) - len(new) < n_queries:
                 break
             known = known.after(new, answer.labels[new])
         return known
@@ -268,11 +274,12 @@ class VotesOnQueries(Method):
 
     def check(self, public: Public, /) -> None:
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
+        n_rows = len(public.student_rows)
         for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
-            if value > len(public.student_rows):
+            if value > n_rows:
                 raise InvalidParameterError(
                     f"{type(self).__name__}.{name}",
-                    f"be at most {len(public.student_rows)}, the number of public rows",
+                    f"be at most {n_rows}, the number of public rows",
                     f"{value}",
                 )
         self.rule.check(public.student_rows, len(public.classes))
@@ -280,17 +287,17 @@ class VotesOnQueries(Method):
     def facts(self, n_teachers: int | None, n_rounds: int = 1, /) -> Facts:
         """Return what is stated of a release: who votes, how queries are chosen, and what ends them."""
         rounds = "one round" if n_rounds == 1 else f"{n_rounds} rounds"
-        name = self.selection if isinstance(self.selection, str) else type(self.selection).__name__
+        name = self.selection
+        if not isinstance(name, str):
+            name = type(name).__name__
+        selection = f"{name}, in {rounds}; by public rows and released labels alone"
+        facts = super().facts(n_teachers)._replace(selection=selection)
+        if self.rounds == 1:
+            return facts
         takes_predictions = getattr(self.mechanism, "takes_predictions", False)
-        several = self.rounds > 1
-        return (
-            super()
-            .facts(n_teachers)
-            ._replace(
-                selection=f"{name}, in {rounds}; by public rows and released labels alone",
-                stopping="data-independent" if several else "fixed",
-                predicts=several and (takes_predictions or self.rule.needs_student),
-            )
+        return facts._replace(
+            stopping="data-independent",
+            predicts=takes_predictions or self.rule.needs_student,
         )
 
 
@@ -298,8 +305,9 @@ def fewer_votes(method: Method, teachers: int, queries: int) -> Method:
     """Return a method with at most so many teachers and queries; one that has none as it is."""
     if not isinstance(method, VotesOnQueries):
         return method
-    asked = min(method.n_queries or queries, queries)
-    changed = {"n_queries": asked, "rounds": min(method.rounds, asked)}
-    if "n_teachers" in method.get_params(deep=False):
-        changed["n_teachers"] = min(method.get_params(deep=False)["n_teachers"], teachers)
-    return method.with_params(**changed)
+    settings = method.get_params(deep=False)
+    n_queries = min(method.n_queries or queries, queries)
+    fewer = {"n_queries": n_queries, "rounds": min(method.rounds, n_queries)}
+    if "n_teachers" in settings:
+        fewer["n_teachers"] = min(settings["n_teachers"], teachers)
+    return method.with_params(**fewer)
