@@ -47,7 +47,6 @@ from tutelage.methods import (
     Additive,
     CappedVotes,
     NoisyMoments,
-    Public,
     Sizes,
     TeacherVotes,
 )
@@ -188,9 +187,8 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
 
 
 def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
-    public = Public.of_labels(
-        PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE)
-    )
+    known = PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False)
+    public = known.public(ONE_TEACHER, len(PRIVATE))
     method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
     people = method.prepare(
         public, PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))

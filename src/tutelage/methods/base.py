@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import InvalidParameterError, Problem, quote
@@ -24,6 +23,7 @@ from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.people.memory import PeopleInMemory
 from tutelage.students import default_student, student_named
+from tutelage.students.base import steps_of
 from tutelage.teachers.base import is_recipe
 
 _AnyMethod = TypeVar("_AnyMethod", bound="Method")
@@ -198,11 +198,12 @@ class Method(ABC):
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
             rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)
-            public = Public.of_labels(known, shards.unit, len(taught))
+            public = known.public(shards.unit, len(taught))
             prepared = method.prepare(public, rows)
             outcome = rehearse(method.steps(public), prepared, noise)
             if outcome.student is not None:
-                return np.searchsorted(classes, outcome.student.predict(known.labeled))
+                predicted: Array = outcome.student.predict(known.labeled)
+                return np.searchsorted(classes, predicted)
             labels = np.full(len(known.rows), ABSTAIN)
             labels[outcome.queries] = outcome.labels
             return taught_by(self.student, labels, known)
@@ -227,6 +228,5 @@ def takes_missing_values(estimator: Any) -> bool:
     """Return whether a teacher, an estimator, or the first step of a pipeline, takes rows with missing cells."""
     if is_recipe(estimator):
         return getattr(estimator, "takes_missing_values", False) is True
-    if isinstance(estimator, Pipeline):
-        _, estimator = estimator.steps[0]
-    return estimator is not None and get_tags(estimator).input_tags.allow_nan
+    _, first = steps_of(estimator)[0]
+    return first is not None and get_tags(first).input_tags.allow_nan

@@ -70,11 +70,19 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
     kind = type(method).__name__
     if not isinstance(offered.target, needs.target):
         if needs.target is Numbers:
-            found = f"{kind}, which predicts numbers"
-            yield Problem(f"{owner}.method", "predict classes", found, "Use PATERegressor.")
+            yield Problem(
+                f"{owner}.method",
+                "predict classes",
+                f"{kind}, which predicts numbers",
+                "Use PATERegressor.",
+            )
         else:
-            found = f"{kind}, which predicts classes"
-            yield Problem(f"{owner}.method", "predict numbers", found, "Use PATEClassifier.")
+            yield Problem(
+                f"{owner}.method",
+                "predict numbers",
+                f"{kind}, which predicts classes",
+                "Use PATEClassifier.",
+            )
         return
     if needs.public == "schema" and not offered.schema:
         yield Problem(f"{owner}.columns", f"be a Schema, because {kind} learns without public rows")
@@ -111,8 +119,11 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
             fix="Leave it out, or use a method in which every person does, such as NoisyMoments.",
         )
     if offered.opened and needs.student:
-        found = f"{kind}, which asks for labels"
-        yield Problem(f"{owner}.method", "release sums from which a student follows", found)
+        yield Problem(
+            f"{owner}.method",
+            "release sums from which a student follows",
+            f"{kind}, which asks for labels",
+        )
     if isinstance(offered.target, Classes):
         yield from _unmet_by_student(method, offered.target, owner)
 
@@ -122,13 +133,18 @@ def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator
     needs = method.needs
     goal = Goal(target.goal)
     kind = type(method).__name__
-    student = NoisySumClassifier() if method.student is None else method.student
+    student = method.student
+    if student is None:
+        student = NoisySumClassifier()
     if target.weight is not None or goal.name == "balanced_accuracy":
+        takes_weights = needs.weights
         name = weight_parameter(student) if needs.student else None
-        takes = needs.weights if name is None else student.get_params()[name] is None
-        if not takes:
+        if name is not None:
+            takes_weights = student.get_params()[name] is None
+        if not takes_weights:
+            parameter = "goal" if target.weight is None else "class_weight"
             yield Problem(
-                f"{owner}.{'goal' if target.weight is None else 'class_weight'}",
+                f"{owner}.{parameter}",
                 "come with a method or student that takes class weights: NoisyMoments, Additive, or a classifier with "
                 "`class_weight`",
                 f"{kind} and {type(student).__name__}",

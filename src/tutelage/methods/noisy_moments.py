@@ -431,12 +431,8 @@ class NoisyMoments(NoisySums):
             n_people = len(taught)
             shards = Shards.of_single_people(n_people)
             method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
-            public = Public.of_labels(
-                replace(known, rows=public_features),
-                shards.unit,
-                n_people,
-                scored=n_scores > 0,
-            )
+            trial = replace(known, rows=public_features)
+            public = trial.public(shards.unit, n_people, scored=n_scores > 0)
             trial_people = PeopleInMemory(labeled[taught], known.classes[taught], shards)
             steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
             outcome = rehearse(steps, PeopleReady(trial_people), noise)

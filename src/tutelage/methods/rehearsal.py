@@ -15,12 +15,14 @@ from tutelage.methods.requests import (
     Answer,
     Asking,
     Prepared,
+    Public,
     Request,
     Result,
     Wishes,
     run_steps,
 )
 from tutelage.noise import NoiseSource
+from tutelage.privacy import PrivacyUnit
 from tutelage.students import fit_student, student_named
 from tutelage.targets import ClassWeights, Goal
 
@@ -50,6 +52,22 @@ class PublicLabels:
     def weights(self) -> ClassWeights | None:
         """How much classes count in predictions, by the goal."""
         return self.goal.weights(None, np.arange(self.n_classes))
+
+    def public(self, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> Public:
+        """Return the public rows of a rehearsal, whose last columns may be scores."""
+        return Public(
+            rows=self.rows,
+            teacher_rows=self.rows,
+            student_rows=self.rows,
+            classes=np.arange(self.n_classes),
+            question="",
+            unit=unit,
+            simulated=True,
+            n_teachers=n_people,
+            seed=0,
+            labels=self.classes if scored else None,
+            weights=self.weights,
+        )
 
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""

@@ -75,23 +75,6 @@ class Public:
     # Names of earlier releases of the same question, from which the student learns too.
     earlier: tuple[str, ...] = ()
 
-    @classmethod
-    def of_labels(
-        cls,
-        known: Any,
-        unit: PrivacyUnit,
-        n_people: int,
-        *,
-        scored: bool = False,
-    ) -> "Public":
-        """Return the public rows of a rehearsal (`PublicLabels`), whose last columns may be scores."""
-        rows = known.rows
-        classes = np.arange(known.n_classes)
-        return cls(
-            rows=rows, teacher_rows=rows, student_rows=rows, classes=classes, question="", unit=unit, simulated=True,
-            n_teachers=n_people, seed=0, labels=known.classes if scored else None, weights=known.weights,
-        )  # fmt: skip
-
     @property
     def sizes(self) -> Sizes:
         """The sizes."""

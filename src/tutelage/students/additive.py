@@ -550,8 +550,8 @@ class Scores(Effects):
             chances = size * np.exp(table).T  # classes, groups
             chances /= chances.sum(axis=1, keepdims=True)
             groups = list[IntArray]()
-            for count, of_groups in zip(counts, chances, strict=True):
-                groups.append(rng.choice(len(size), count, p=of_groups))
+            for label, count in enumerate(counts):
+                groups.append(rng.choice(len(size), count, p=chances[label]))
             totals += table[np.concatenate(groups)]
             means += (chances @ table)[labels]
         return labels, totals, means

@@ -6,7 +6,7 @@ And how a student is fitted on the rows of which labels were released.
 import warnings
 from abc import abstractmethod
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from tutelage._internal.fitting import fit_clone
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Mask, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 
-_Values = npt.NDArray[Any]  # of classes
+_Values = Array  # of classes
 _ONE_CLASS = "Every released label is the same class; the student always answers it."
 
 
@@ -105,13 +105,13 @@ def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Ma
     validate: Any = validate_data  # its types in scikit-learn are those of its defaults
     try:
         with np.errstate(over="ignore"):  # what is too large is infinite then, and refused
-            missing = "allow-nan" if get_tags(student).input_tags.allow_nan else True
+            allows_nan = get_tags(student).input_tags.allow_nan
             return validate(
                 student,
                 X,
                 reset=reset,
                 dtype=np.float32,
-                ensure_all_finite=missing,
+                ensure_all_finite="allow-nan" if allows_nan else True,
             )
     except ValueError as error:
         complaint = _without_values(str(error), owner)
@@ -129,7 +129,7 @@ def _class_indices(
         raise InvalidDataError(f"{owner} requires y to be passed, but the target y is None.")
     values = np.asarray(y)
     if values.shape == (n_rows, 1):
-        values = column_or_1d(values, warn=True)
+        values = cast("Array", column_or_1d(values, warn=True))
     if values.shape != (n_rows,):
         raise InvalidDataError(
             f"`y` of {owner} must hold one label, or -1, per row. Got shape {values.shape} for {n_rows} rows."
@@ -139,15 +139,16 @@ def _class_indices(
             f"`y` of {owner} holds the text '-1'. Give unlabeled rows the number -1: text and numbers go together "
             "into np.array(..., dtype=object)."
         )
-    nothing = np.zeros(n_rows, dtype=bool)
+    is_labeled = values != ABSTAIN
     if values.dtype == object:
-        nothing = np.array([value is None for value in values])
-    labeled = ~nothing if nothing.any() else values != ABSTAIN
-    if not np.any(labeled):
+        is_none = np.array([value is None for value in values])
+        if is_none.any():
+            is_labeled = ~is_none
+    if not np.any(is_labeled):
         raise InvalidDataError(f"`y` of {owner} holds no label, so there is nothing to learn from.")
-    known = _of_one_kind(values[labeled], owner)
+    values = _of_one_kind(values[is_labeled], owner)
     labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
-    classes, labels[labeled] = np.unique(known, return_inverse=True)
+    classes, labels[is_labeled] = np.unique(values, return_inverse=True)
     return classes, labels
 
 
@@ -173,9 +174,9 @@ def _without_values(complaint: str, owner: str) -> str:
     if complaint.startswith(("could not convert", "dtype='numeric'")):
         return f"X of {owner} must hold numbers. Encode text columns first."
     before, quotes, after = complaint.partition("array=")
-    return (
-        before + after[after.rfind("Reshape your data") :] if quotes else complaint.split("\n[")[0]
-    )
+    if quotes:
+        return before + after[after.rfind("Reshape your data") :]
+    return complaint.split("\n[")[0]
 
 
 _OF_SCIKIT_LEARN = (LabelPropagation, LabelSpreading, SelfTrainingClassifier)
@@ -222,24 +223,28 @@ def fit_student(
         raise InvalidDataError(
             "No query was answered, so there is nothing to learn from. Ask more, or with less noise."
         )
-    X = X_public[answered]
+    rows = X_public[answered]
     y = classes[labels[answered]]
     if np.all(y == y[0]):
         warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
     elif _learns_from_unlabeled(estimator):
         refuse_class_of_unlabeled(estimator, classes)
-        X = X_public.copy()  # some students work in place
+        rows = X_public.copy()  # some students work in place
         y = _with_unlabeled(y, answered)
-    return fit_clone(estimator, X, y, seed)
+    return fit_clone(estimator, rows, y, seed)
+
+
+def steps_of(estimator: object) -> list[tuple[str, Any]]:
+    """Return the names and the steps of a pipeline; of another estimator itself, without a name."""
+    if isinstance(estimator, Pipeline):
+        return estimator.steps
+    return [("", estimator)]
 
 
 def weight_parameter(estimator: Any) -> str | None:
     """Return the parameter of a student, or of the last step of a pipeline, that takes class weights."""
-    name = (
-        f"{estimator.steps[-1][0]}__class_weight"
-        if isinstance(estimator, Pipeline)
-        else "class_weight"
-    )
+    step, _ = steps_of(estimator)[-1]
+    name = f"{step}__class_weight" if step else "class_weight"
     return name if name in estimator.get_params() else None
 
 
@@ -249,15 +254,15 @@ def weighing(estimator: Any, class_weight: dict[Any, float]) -> Any:
     return fresh.set_params(**{str(weight_parameter(estimator)): class_weight})
 
 
-def _learns_from_unlabeled(estimator: Any) -> bool:
+def _learns_from_unlabeled(estimator: object) -> bool:
     """Return whether a student, or the last step of a pipeline, takes −1 for an unlabeled row."""
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    _, last = steps_of(estimator)[-1]
     return isinstance(last, (SemiSupervisedClassifier, *_OF_SCIKIT_LEARN))
 
 
-def refuse_class_of_unlabeled(estimator: Any, classes: _Values) -> None:
+def refuse_class_of_unlabeled(estimator: object, classes: _Values) -> None:
     """Refuse a class value that a student would take for the mark of an unlabeled row."""
-    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    _, last = steps_of(estimator)[-1]
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
             "PATEClassifier.classes",
@@ -287,20 +292,21 @@ def try_student(
     labels = np.arange(len(rows)) % n_classes
     if _learns_from_unlabeled(estimator):
         labels[2 * n_classes :: 3] = ABSTAIN
-    less = {
-        name: min(value, _ENOUGH[name.split("__")[-1]])
-        for name, value in estimator.get_params().items()
-        if name.split("__")[-1] in _ENOUGH and isinstance(value, int)
-    }
     trial: Any = clone(estimator)
-    fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
+    for name, value in estimator.get_params().items():
+        *_, parameter = name.split("__")
+        if parameter in _ENOUGH and isinstance(value, int):
+            trial.set_params(**{name: min(value, _ENOUGH[parameter])})
+    fit_student(trial, X_public[rows], labels, classes, seed=0)
 
 
-def _with_unlabeled(y: _Values, answered: npt.NDArray[np.bool_]) -> _Values:
+def _with_unlabeled(y: _Values, is_answered: Mask) -> _Values:
     """Return class values of all rows, −1 where there was no answer; None, where −1 is a class."""
-    kind = np.promote_types(y.dtype, np.int8) if y.dtype.kind in "iuf" else np.dtype(object)
-    every = np.full(len(answered), ABSTAIN, dtype=kind)
+    kind: np.dtype[Any] = np.dtype(object)
+    if y.dtype.kind in "iuf":
+        kind = np.promote_types(y.dtype, np.int8)
+    values = np.full(len(is_answered), ABSTAIN, dtype=kind)
     if np.any(y == ABSTAIN):
-        every = np.full(len(answered), None)
-    every[answered] = y
-    return every
+        values = np.full(len(is_answered), None)
+    values[is_answered] = y
+    return values

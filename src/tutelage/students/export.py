@@ -43,6 +43,7 @@ from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
 from tutelage.students.additive import AdditiveClassifier, TableOfEffects
 from tutelage.students.additive_mean import AdditiveRegressor
+from tutelage.students.base import steps_of
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.tables import by_value
@@ -137,7 +138,7 @@ def _parts(student: object) -> list[object]:
     """Return maps and classifier one after another, transformers of scikit-learn as what was fitted."""
     if isinstance(student, Pipeline):
         parts = list[object]()
-        for _, step in student.steps:
+        for _, step in steps_of(student):
             parts += _parts(step)
         return parts
     if isinstance(student, PublicTransformer) and not student.kinds:
@@ -172,7 +173,7 @@ def _fitted_transformers(student: object) -> list[object]:
     """Return what was fitted of each transformer of scikit-learn."""
     if not isinstance(student, Pipeline):
         return []
-    return [step.fitted for _, step in student.steps if isinstance(step, PublicTransformer)]
+    return [step.fitted for _, step in steps_of(student) if isinstance(step, PublicTransformer)]
 
 
 def _agrees(student: Any, first: Any, content: bytes) -> bool:

@@ -119,8 +119,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Class value of each row.
         """
         rows = np.asarray(X, dtype=np.float64)
-        classes, found = np.unique(y, return_inverse=True)
-        values = (np.eye(len(classes))[found] - 1 / len(classes)).T @ rows / len(rows)
+        classes, labels = np.unique(y, return_inverse=True)
+        residuals = np.eye(len(classes))[labels] - 1 / len(classes)
+        values = residuals.T @ rows / len(rows)
         return self.fit_moments(
             rows,
             [Moments(values, 0.0, np.inf)],
@@ -170,36 +171,40 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         self.coef_ = np.zeros((self.n_features_in_, m))
         if not rounds:
             return self
+        # weights, weighted, seen: (directions, classes); spread, precision, around, prior: (directions, 1)
         spread, axes = spectrum or Spectrum.of(X_public)
         weighted = np.zeros((len(spread), m))
         precision = np.zeros((len(spread), 1))
-        given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
-            # The part explained before.
-            known = spread * (axes.T @ (starts[number] if starts else self.coef_))
-            seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
+            before = starts[number] if starts else self.coef_
+            explained_before = spread * (axes.T @ before)
+            residuals = moments.values - moments.values.mean(axis=0)
+            seen = axes.T @ residuals.T / share + explained_before
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
             # do the products of the features, over the public rows, by what is unexplained of a class.
             unexplained = _UNEXPLAINED_LATER if number else _UNEXPLAINED
             around = (moments.noise / share) ** 2 * (1 - 1 / m)
             around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
-            before = weighted, precision
+            weighted_before = weighted
+            precision_before = precision
             weighted = weighted + seen / around
             precision = precision + 1 / around
+
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
-            found = _mean(prior, spread, weighted, precision)
+            weights = _mean(prior, spread, weighted, precision)
             if number:
-                found = _corrected(
-                    _mean(prior, spread, *before),
-                    found,
+                weights = _limit_step(
+                    _mean(prior, spread, weighted_before, precision_before),
+                    weights,
                     spread,
                     prior,
-                    (before[1], precision),
+                    (precision_before, precision),
                 )
-            self.coef_ = axes @ found
+            self.coef_ = axes @ weights
         if start is not None:
-            seen = weighted / precision + given
+            of_start = axes.T @ (X_public.T @ start / len(X_public))
+            seen = weighted / precision + of_start
             prior = _likeliest_prior(seen, spread, 1 / precision)
             self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
         return self
@@ -222,8 +227,10 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             What is expected of each row at the start, less the chance of a class at random.
         """
         m = len(self.classes_)
-        expected = self.expected(X) if self.coef_.any() else 0.0  # before the first round
-        return np.eye(m)[y] - ((0.0 if start is None else start) + expected + 1 / m)
+        expected = np.zeros((len(y), m)) if start is None else start
+        if self.coef_.any():  # after the first round
+            expected = expected + self.expected(X)
+        return np.eye(m)[y] - (expected + 1 / m)
 
     def expected(self, X: Matrix) -> FloatArray:
         """Return the `decision_function` to about six digits, to the last bit whatever rows are beside a row.
@@ -233,30 +240,29 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         X : array of shape (rows, features)
             Rows.
         """
-        return projector(
-            np.zeros(len(self.coef_)),
-            self.coef_,
-            1.0,
-        )(np.asarray(X, dtype=np.float64))
+        project = projector(np.zeros(len(self.coef_)), self.coef_, 1.0)
+        return project(np.asarray(X, dtype=np.float64))
 
     def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
         lengths, y = self._lengths(X_public, start)
-        of_classes = [
-            np.quantile(lengths[y == number], _QUANTILE_OF_CLASS) for number in np.unique(y)
-        ]
-        return float(max(np.quantile(lengths, _QUANTILE), np.mean(of_classes))) or 1.0
+        of_classes = list[float]()
+        for label in np.unique(y):
+            of_classes.append(np.quantile(lengths[y == label], _QUANTILE_OF_CLASS))
+        radius = max(np.quantile(lengths, _QUANTILE), np.mean(of_classes))
+        return float(radius) or 1.0
 
     def _lengths(self, X_public: Matrix, start: FloatArray | None) -> tuple[FloatArray, IntArray]:
         """Return the lengths of the products of public rows, and their classes, drawn as the classifier expects."""
-        begun = 0.0 if start is None else start
-        up_to = np.cumsum(self._chances(self.decision_function(X_public) + begun), axis=1)
+        # expected, up_to: (rows, classes); drawn: (rows, 1); y: (rows,)
+        expected = self.decision_function(X_public)
+        if start is not None:
+            expected = expected + start
+        up_to = np.cumsum(self._chances(expected), axis=1)
         drawn = np.random.default_rng(0).random((len(X_public), 1))
         y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
-        return np.linalg.norm(
-            self.residuals(X_public, y, start),
-            axis=1,
-        ) * np.linalg.norm(X_public, axis=1), y
+        residuals = self.residuals(X_public, y, start)
+        return np.linalg.norm(residuals, axis=1) * np.linalg.norm(X_public, axis=1), y
 
     def _share_within(
         self,
@@ -266,7 +272,10 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     ) -> float:
         """Return the share of the products that shortening leaves, by public rows."""
         lengths, _ = self._lengths(X_public, start)
-        return float(np.minimum(lengths, radius).sum() / lengths.sum()) if lengths.sum() else 1.0
+        total = lengths.sum()
+        if not total:
+            return 1.0
+        return float(np.minimum(lengths, radius).sum() / total)
 
     def decision_function(self, X: Matrix) -> FloatArray:
         """Return how much more likely each class is than a class at random, shape (rows, classes)."""
@@ -295,9 +304,9 @@ def _mean(
     return spread * prior * weighted / (spread**2 * prior * precision + 1)
 
 
-def _corrected(
+def _limit_step(
     known: FloatArray,
-    found: FloatArray,
+    weights: FloatArray,
     spread: FloatArray,
     prior: FloatArray,
     precisions: Sequence[FloatArray],
@@ -308,12 +317,16 @@ def _corrected(
     differ from the private rows, such a step overshoots, and the less noise there is the further. So its length, the
     root mean square over the public rows, is held to a share of that of the weights, besides what noise makes it.
     """
-    # Variances.
-    before, after = (prior / (spread**2 * prior * precision + 1) for precision in precisions)
-    by_noise = float((spread * (before - after)).sum()) * known.shape[1]
-    length, moved = (sqrt(float((spread * weights**2).sum())) for weights in (known, found - known))
+    # known, weights, step: (directions, classes); spread, prior: (directions, 1)
+    variances = [prior / (spread**2 * prior * precision + 1) for precision in precisions]
+    by_noise = float((spread * (variances[0] - variances[1])).sum()) * known.shape[1]
+    step = weights - known
+    length = sqrt(float((spread * known**2).sum()))
+    moved = sqrt(float((spread * step**2).sum()))
     most = sqrt((_FARTHEST * length) ** 2 + by_noise)
-    return found if moved <= most else known + most / moved * (found - known)
+    if moved <= most:
+        return weights
+    return known + most / moved * step
 
 
 def _likeliest_prior(
@@ -322,6 +335,7 @@ def _likeliest_prior(
     around: FloatArray,
 ) -> FloatArray:
     """Return the prior variance of the weights along each direction under which the moments are likeliest."""
+    # seen: (directions, classes); spread, around, prior: (directions, 1)
     best = np.inf
     prior = spread
     for power in _POWERS:

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.records import settable
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, Array, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
@@ -33,8 +33,7 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     k = min(n_neighbors, n_rows - 1)
     if k == 0:
         return csr_array((n_rows, n_rows))
-    nearest = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
-    distances, neighbors = map(np.asarray, nearest)  # both (rows, neighbors)
+    distances, neighbors = _nearest(X, k)
     furthest = distances[:, -1:]
     scale = np.where(
         furthest > 0,
@@ -45,6 +44,11 @@ def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     ends = np.arange(0, n_rows * k + 1, k)
     directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
     return csr_array((directed + directed.T) / 2)
+
+
+def _nearest(X: Matrix, k: int) -> tuple[Array, Array]:
+    """Return the distances and the row numbers of the nearest other rows, both of shape (rows, k)."""
+    return NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
 
 
 class Propagation:

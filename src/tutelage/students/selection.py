@@ -12,13 +12,12 @@ from dataclasses import field
 from typing import ClassVar, final
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from tutelage._internal.records import by_keywords, frozen
 from tutelage._internal.threads import one_thread
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix, Named
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Mask, Matrix, Named
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -35,7 +34,6 @@ __all__ = [
     "selector_named",
 ]
 SEEDS = 2**32
-_Mask = npt.NDArray[np.bool_]
 
 
 @final
@@ -62,7 +60,7 @@ class PublicKnowledge:
 
     X: Matrix = field(repr=False)
     labels: IntArray = field(repr=False)
-    asked: _Mask = field(repr=False)
+    asked: Mask = field(repr=False)
     probabilities: FloatArray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +89,7 @@ class PublicKnowledge:
         )
 
     @property
-    def answered(self) -> _Mask:
+    def answered(self) -> Mask:
         """Mask of shape (rows,): which rows have a released label."""
         return self.labels != ABSTAIN
 
@@ -236,16 +234,14 @@ class GivenRows(QuerySelector):
         n_queries: int,
         generator: np.random.Generator,  # noqa: ARG002
     ) -> IntArray:
-        left_open = set(known.open.tolist())
-        left = np.array(
-            [row for row in dict.fromkeys(self.rows) if row in left_open], dtype=np.int64
-        )
+        open_rows = set(known.open.tolist())
+        left = [row for row in dict.fromkeys(self.rows) if row in open_rows]
         if len(left) < n_queries:
             raise InvalidDataError(
                 f"`rows` of GivenRows must hold at least {n_queries} distinct numbers of rows that were not asked yet. "
                 f"Got {len(left)}."
             )
-        return left[:n_queries]
+        return np.array(left[:n_queries], dtype=np.int64)
 
 
 @final
@@ -308,16 +304,16 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
             "them too, or leave them out."
         )
     classes, counts = np.unique(known.labels[known.answered], return_counts=True)
-    fewest = int(counts.min()) if len(counts) > 0 else 0
+    fewest = min(counts.tolist(), default=0)
     if fewest < per_class:
         raise InvalidDataError(
             f"`per_class` of class_balanced must be at most the {fewest} answers of the rarest released class. Got "
             f"{per_class}."
         )
     shuffled = np.random.default_rng(seed).permutation(len(known.X))
-    return np.sort(
-        np.concatenate([shuffled[known.labels[shuffled] == value][:per_class] for value in classes])
-    )
+    labels = known.labels[shuffled]
+    chosen = [shuffled[labels == label][:per_class] for label in classes]
+    return np.sort(np.concatenate(chosen))
 
 
 @frozen
@@ -332,14 +328,14 @@ class Medoids(QuerySelector):
     def _choose(
         self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
     ) -> IntArray:
-        X = flat_rows(known.X, type(self).__name__)
-        clusters = _clusters(X, n_queries + int(known.asked.sum()), int(generator.integers(SEEDS)))
+        X = _flat_rows(known.X, type(self).__name__)
+        n_clusters = n_queries + int(known.asked.sum())
+        clusters = _clusters(X, n_clusters, int(generator.integers(SEEDS)))
         uncovered = [rows for rows in clusters if not known.asked[rows].any()]
         # Stable: clusters of one size stay in the order of their first rows.
         uncovered.sort(key=len, reverse=True)
-        chosen = np.array(
-            [rows[self._representative(X[rows])] for rows in uncovered[:n_queries]], dtype=np.int64
-        )
+        medoids = [rows[self._representative(X[rows])] for rows in uncovered[:n_queries]]
+        chosen = np.array(medoids, dtype=np.int64)
         # Rows that are equal can leave fewer clusters than queries.
         others = generator.permutation(np.setdiff1d(known.open, chosen))
         return np.concatenate([chosen, others[: n_queries - len(chosen)]])
@@ -349,7 +345,7 @@ class Medoids(QuerySelector):
         return int(np.square(X - X.mean(axis=0)).sum(axis=1).argmin())
 
 
-def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
+def _flat_rows(X: Matrix, owner: str) -> FloatArray:
     """Return the rows as finite numbers of shape (rows, features)."""
     try:
         rows = np.array(X, dtype=np.float64).reshape(len(X), -1)
@@ -368,7 +364,8 @@ def _clusters(X: FloatArray, n_clusters: int, seed: int) -> list[IntArray]:
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         membership = KMeans(n_clusters, n_init=1, random_state=seed).fit_predict(X)  # type: ignore[arg-type]
     _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
-    groups = np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1])
+    ends = np.cumsum(np.bincount(cluster))[:-1]
+    groups = np.split(np.argsort(cluster, kind="stable"), ends)
     return [groups[index] for index in np.argsort(first)]
 
 

@@ -85,31 +85,25 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     """
     path = user_path(path)
     try:
-        stored = (
-            Manifest.read_whole(path).content(path, "student.skops")
-            if path.is_dir()
-            else read_input(path, MODEL)
-        )
+        content = _stored_student(path)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
     try:
-        with zipfile.ZipFile(BytesIO(stored)) as archive:
-            too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
-            content = b"" if too_large else stored
-        unknown = (
-            set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted}
-            if content
-            else set()
-        )
+        with zipfile.ZipFile(BytesIO(content)) as archive:
+            is_too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
+        types = set[str]()
+        if not is_too_large:
+            types.update(skops_io.get_untrusted_types(data=content))
     except Exception:  # whatever a file that is no skops file makes skops' reader raise
         raise InvalidDataError(
             f"{path} is not a readable skops file. Name the student.skops of a run."
         ) from None
-    if too_large:
+    if is_too_large:
         raise InvalidDataError(
             f"{path} would unpack to more than {_MOST_BYTES} bytes. Is it a student?"
         )
+    unknown = types - {*_TRUSTED, *trusted}
     if unknown:
         raise InvalidDataError(
             f"{path} holds types that are not known to be safe: {', '.join(sorted(unknown))}. If you trust where the "
@@ -123,37 +117,48 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         ) from None
 
 
+def _stored_student(path: Path) -> bytes:
+    if path.is_dir():
+        return Manifest.read_whole(path).content(path, "student.skops")
+    return read_input(path, MODEL)
+
+
 def _without_traces(content: bytes) -> bytes:
     """Return a skops file without times, addresses, random names and bytes of memory of the process that wrote it.
 
     Times tell how long a release took, and memory may have held private rows.
     """
-    numbers = dict[str, int]()
+    numbers = dict[str, int]()  # in place of names
 
-    def numbered(found: re.Match[str]) -> str:
-        number = numbers.setdefault(found[2], len(numbers))
-        return f"{found[1]}{number}{found[3] or ''}"
+    def numbered_name(match: re.Match[str]) -> str:
+        before, name, ending = match.groups(default="")
+        number = numbers.setdefault(name, len(numbers))
+        return f"{before}{number}{ending}"
 
     rewritten = BytesIO()
     with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(rewritten, "w") as public:
-        schema = _TRACES.sub(numbered, archive.read(_SCHEMA).decode())
+        schema = _TRACES.sub(numbered_name, archive.read(_SCHEMA).decode())
         for name in archive.namelist():
-            part = schema.encode() if name == _SCHEMA else archive.read(name)
+            if name == _SCHEMA:
+                public.writestr(zipfile.ZipInfo(name), schema.encode())
+                continue
+            part = archive.read(name)
             stem, dot, kind = name.rpartition(".")
-            known = name if name == _SCHEMA else f"{numbers[stem]}{dot}{kind}"
-            public.writestr(zipfile.ZipInfo(known), _without_gaps(part) if kind == "npy" else part)
+            if kind == "npy":
+                part = _without_gaps(part)
+            public.writestr(zipfile.ZipInfo(f"{numbers[stem]}{dot}{kind}"), part)
     return rewritten.getvalue()
 
 
 def _without_gaps(content: bytes) -> bytes:
     """Return an array without what memory held between the fields of its records: the nodes of a tree have gaps."""
-    found = np.load(BytesIO(content), allow_pickle=False)
-    if found.dtype.names is None:
+    stored = np.load(BytesIO(content), allow_pickle=False)
+    if stored.dtype.names is None:
         return content
-    clean = np.zeros(found.shape, found.dtype)
+    clean = np.zeros(stored.shape, stored.dtype)
+    for name in stored.dtype.names:
+        clean[name] = stored[name]
     rewritten = BytesIO()
-    for name in found.dtype.names:
-        clean[name] = found[name]
     np.save(rewritten, clean)
     return rewritten.getvalue()
 
