@@ -25,11 +25,11 @@ from tutelage import PATEClassifier, PATERegressor, SystemNoise
 from tutelage._internal import threads
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_dp_epsilon
-from tutelage.audit.mechanism import at_least, at_most
 from tutelage.boundary import Boundary
 from tutelage.features import Schema
 from tutelage.methods import additive, additive_mean, sums
 from tutelage.methods.requests import Answer, run_steps
+from tutelage.testing.laws import at_least, at_most
 
 DELTA, LEVEL, OTHERS = 1e-5, 0.05, 100
 SCHEMA = Schema({"u": ["a", "b", "c"], "v": ["a", "b", "c"]})

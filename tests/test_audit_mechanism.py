@@ -15,8 +15,6 @@ from tutelage import (
 )
 from tutelage.audit.mechanism import (
     Neighbors,
-    at_least,
-    at_most,
     audit_law,
     audit_mechanism,
     claimed_epsilon,
@@ -26,7 +24,7 @@ from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
-from tutelage.testing.laws import label_law
+from tutelage.testing.laws import at_least, at_most, label_law
 from tutelage_reproductions.mechanism_audits import (
     TIGHT,
     audit_configurations,

@@ -18,10 +18,10 @@ from sklearn.metrics import roc_curve
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Array, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
-from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import round_up
+from tutelage.testing.laws import at_least
 from tutelage_reproductions.figures import COLORS, blank, save
 from tutelage_reproductions.record import share_interval
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.records import Names, by_identity, frozen
-from tutelage._internal.typing import ABSTAIN, IntArray, Matrix, Private
+from tutelage._internal.typing import ABSTAIN, Array, IntArray, Matrix, Private
 from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
     LawAudit,
@@ -179,7 +179,7 @@ class PrivateRows(Private):
     entity_ids: Any = None
     silos: Any = None
 
-    def only(self, kept: Any) -> "PrivateRows":
+    def only(self, kept: Array) -> "PrivateRows":
         """Return some of the rows."""
         columns = list[Any]()
         for column in (self.X, self.y, self.entity_ids, self.silos):
@@ -199,7 +199,15 @@ def check_mechanism(
     part: Part = "check" if mechanism.takes_predictions else "release"
     checks = list[Checked]()
     if part == "release":
-        checks.append(_check_law(mechanism, n_teachers, n_classes, draws, noise))
+        checks.append(
+            _check_law(
+                mechanism,
+                n_teachers,
+                n_classes,
+                draws,
+                noise,
+            )
+        )
 
     faults = list[str]()
     for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
@@ -222,7 +230,15 @@ def check_mechanism(
         )
     )
 
-    checks.append(_check_claim("ε as configured", mechanism, part, draws, noise))
+    checks.append(
+        _check_claim(
+            "ε as configured",
+            mechanism,
+            part,
+            draws,
+            noise,
+        )
+    )
     entry = entry_of(mechanism)
     if entry is None:
         return checks
@@ -353,7 +369,7 @@ _CELL_COLUMNS = 12
 _CELLS = ("", "?", " ", "1e308", "0.12345678901234567", "03.04.2024", '"', "nan", "7", "true")
 _CSV = "csv"
 _MARK = "\ue000"  # written as a quotation mark that is not doubled
-Reader = Callable[[Path], Any]
+Reader = Callable[[Path], object]
 
 
 def readers() -> dict[str, Reader]:
@@ -376,17 +392,17 @@ def readers() -> dict[str, Reader]:
     return installed
 
 
-def _read_with_pyarrow(path: Path) -> Any:
+def _read_with_pyarrow(path: Path) -> object:
     return import_module("pyarrow.csv").read_csv(path)
 
 
-def _read_through_parquet(path: Path) -> Any:
+def _read_through_parquet(path: Path) -> object:
     stored = path.with_suffix(".parquet")
     import_module("pyarrow.parquet").write_table(_read_with_pyarrow(path), stored)
     return read_table(stored)
 
 
-def _read_german(path: Path) -> Any:
+def _read_german(path: Path) -> object:
     """Read a file, written as in German, by pandas with the options for it."""
     with path.open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
@@ -466,7 +482,11 @@ def _column_that_reaches_others(
     rows = _few_cells(private, names)
     public_rows = None
     if public is not None:
-        path = _write_csv(folder / "public.csv", names, _few_cells(public, names))
+        path = _write_csv(
+            folder / "public.csv",
+            names,
+            _few_cells(public, names),
+        )
         public_rows = read(path)
 
     def numbers_of_others(cells: list[list[str]]) -> Matrix | None:
@@ -520,7 +540,11 @@ def _differ(before: Matrix | None, after: Matrix | None) -> bool:
     return not np.array_equal(before, after)
 
 
-def _with_cell(row: list[str], place: int, cell: str) -> list[str]:
+def _with_cell(
+    row: list[str],
+    place: int,
+    cell: str,
+) -> list[str]:
     return [*row[:place], cell, *row[place + 1 :]]
 
 

@@ -162,7 +162,11 @@ def _smaller_fit(whole: PreparedRelease) -> PreparedRelease:
     return replace(
         whole,
         method=fewer_votes(whole.method, _TEACHERS, len(fewer["rows"])),
-        public=replace(public, **fewer, training=Training(public.training.seed)),
+        public=replace(
+            public,
+            **fewer,
+            training=Training(public.training.seed),
+        ),
         budget=replace(whole.budget, ledger=None, asked=asked),
     )
 
@@ -215,8 +219,20 @@ def _check_moves(
         return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
     furthest = dict[int, float]()  # by how many ballots are allowed
     schema = fit.public.schema
-    changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
-    bar = progress_bar(changes, "one person changed", len(changes), shown=progress)
+    changes = [
+        *changes_of_one(
+            people.X,
+            people.y,
+            people.entity_ids,
+            entities,
+        )
+    ]
+    bar = progress_bar(
+        changes,
+        "one person changed",
+        len(changes),
+        shown=progress,
+    )
     for _, rows, labels, kept in bar:
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin

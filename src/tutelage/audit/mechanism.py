@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from tutelage._internal.records import frozen
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import data_independent
 from tutelage.events import (
@@ -32,29 +32,7 @@ from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.testing.laws import label_law, made_up_votes
-
-
-def at_least(
-    successes: IntArray,
-    trials: int,
-    level: float,
-) -> FloatArray:
-    """Return the Clopper–Pearson lower bound on a probability, wrong with a probability of at most `level`."""
-    counts = np.asarray(successes)
-    bound = stats.beta.ppf(level, np.maximum(counts, 1), trials - counts + 1)
-    return np.where(counts > 0, bound, 0.0)
-
-
-def at_most(
-    successes: IntArray,
-    trials: int,
-    level: float,
-) -> FloatArray:
-    """Return the Clopper–Pearson upper bound on a probability, wrong with a probability of at most `level`."""
-    counts = np.asarray(successes)
-    bound = stats.beta.ppf(1 - level, counts + 1, np.maximum(trials - counts, 1))
-    return np.where(counts < trials, bound, 1.0)
+from tutelage.testing.laws import at_least, at_most, frequencies_of, label_law, made_up_votes
 
 
 def _refuted_epsilon(
@@ -322,7 +300,15 @@ def lower_bound(
         return 0.0  # no event was chosen by the first half, and the second must not choose one
     often = second_half[more][event].sum()
     seldom = second_half[1 - more][event].sum()
-    return float(_refuted_epsilon(often, seldom, len(here) - half, delta, level))
+    return float(
+        _refuted_epsilon(
+            often,
+            seldom,
+            len(here) - half,
+            delta,
+            level,
+        )
+    )
 
 
 @final
@@ -396,17 +382,26 @@ def law_at(
 
 def law_p_value(labels: IntArray, law: FloatArray) -> float:
     """Return the probability that right labels differ as much from their law, abstentions being its last entry."""
-    abstentions_first = np.bincount(labels - ABSTAIN, minlength=len(law))
-    frequencies = np.roll(abstentions_first, -1).tolist()
+    frequencies = frequencies_of(labels, len(law) - 1).tolist()
     p_values = list[float]()
     for times, chance in zip(frequencies, law, strict=True):
         p_values.append(p_value_of(times, len(labels), chance))
     return least_of(p_values)
 
 
-def p_value_of(times: int, trials: int, chance: float) -> float:
+def p_value_of(
+    times: int,
+    trials: int,
+    chance: float,
+) -> float:
     """Return the p-value of an event that happened so many times, by the exact binomial test."""
-    return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
+    return float(
+        stats.binomtest(
+            times,
+            trials,
+            min(1.0, float(chance)),
+        ).pvalue
+    )
 
 
 def least_of(p_values: list[float]) -> float:
@@ -435,7 +430,14 @@ def worst_neighbors(
     delta, part, draws, confidence
         As for `audit_mechanism`.
     """
-    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
+    check_settings(
+        mechanism,
+        delta,
+        part,
+        draws,
+        confidence,
+        "worst_neighbors",
+    )
     half = draws // 2
     level = 1 - confidence
 
@@ -449,7 +451,13 @@ def worst_neighbors(
             laws.append(law)
         here, there = np.log(np.add(laws, 1e-300))
         frequencies = np.rint(np.multiply(laws, half)).astype(np.int64)
-        bound, _, _ = _best_event(here - there, [*frequencies], half, delta, level)
+        bound, _, _ = _best_event(
+            here - there,
+            [*frequencies],
+            half,
+            delta,
+            level,
+        )
         return bound
 
     return max(_candidates(mechanism, part), key=expected_bound)

@@ -283,8 +283,8 @@ def pate_canaries(
     return score
 
 
-def _without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
-    """Return a copy that asks all public rows once and remembers nothing, with these settings."""
+def _without_ledger(model: PATEClassifier) -> PATEClassifier:
+    """Return a copy that asks all public rows once and remembers nothing."""
     copy: Any = clone(model)
     if isinstance(copy.method, VotesOnQueries):
         copy.method = copy.method.with_params(
@@ -302,5 +302,4 @@ def _without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
         budget=None,
         releases=1,
         unit=None,
-        **settings,
     )

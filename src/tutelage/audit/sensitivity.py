@@ -88,7 +88,11 @@ class SensitivityAudit:
             yield _STATISTIC
         if label > 1 and (rows <= 1 or self._is_many(label) > self._is_many(rows)):
             yield _BY_LABEL
-        if removed > max(1, label, rows) and not self._is_many(max(label, rows)):
+        if removed > max(
+            1,
+            label,
+            rows,
+        ) and not self._is_many(max(label, rows)):
             yield _BY_POSITION
 
     def _is_many(self, teachers: int) -> bool:
@@ -161,15 +165,30 @@ def audit_sensitivity(
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
     everything = np.ones(len(rows), dtype=bool)
 
-    def cast(rows: Matrix, labels: Array, kept: Mask) -> Ballots:
+    def cast(
+        rows: Matrix,
+        labels: Array,
+        kept: Mask,
+    ) -> Ballots:
         # Copies: a pipeline that scales in place would hand its scale on to the next run.
         own_ids = None if ids is None else ids[kept]
-        return _valid_ballots(make_ballots(rows.copy(), labels.copy(), own_ids))
+        return _valid_ballots(
+            make_ballots(
+                rows.copy(),
+                labels.copy(),
+                own_ids,
+            )
+        )
 
     before = cast(rows, labels, everything)
     again = cast(rows, labels, everything)
     changes = [*changes_of_one(rows, labels, ids, entities, random_state)]
-    bar = progress_bar(changes, "one entity changed", len(changes), shown=progress)
+    bar = progress_bar(
+        changes,
+        "one entity changed",
+        len(changes),
+        shown=progress,
+    )
     trials = list[SensitivityTrial]()
     for change, new_rows, new_labels, kept in bar:
         after = cast(new_rows, new_labels, kept)
@@ -269,7 +288,11 @@ def ballots_of_teachers(
     """
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: Array, entity_ids: _Ids) -> Ballots:
+    def make_ballots(
+        X: Matrix,
+        y: Array,
+        entity_ids: _Ids,
+    ) -> Ballots:
         if entity_ids is None:
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:

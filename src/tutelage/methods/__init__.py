@@ -35,7 +35,12 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
-def proposals(people: int, sizes: Sizes, *, named: bool) -> list[Method]:
+def proposals(
+    people: int,
+    sizes: Sizes,
+    *,
+    named: bool,
+) -> list[Method]:
     """Return the settings that a plan tries; for a release with a name, only those in which people cast ballots."""
     kinds = (kind for kind in METHODS.values() if not (named and kind.needs.shards))
     return [method for kind in kinds for method in kind.proposals(people, sizes)]

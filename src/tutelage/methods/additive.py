@@ -46,7 +46,7 @@ _MOST_DOUBLINGS = 3  # of the width of bins
 
 
 _AnyEffects = TypeVar("_AnyEffects", bound=Effects)
-Taught = Asking[tuple[TableOfEffects, dict[Any, float] | None]]
+Taught = Asking[tuple[TableOfEffects, dict[object, float] | None]]
 """Asks for the sums of a release; returns the student and its class weights."""
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
@@ -152,16 +152,16 @@ class SumsOverSchema(NoisySums):
     ) -> Taught:
         """Return the student by the sums of a release and of those before, and how much classes count in it."""
 
-    def _about(self, public: Public, schema: Schema) -> list[Any]:
+    def _about(self, public: Public, schema: Schema) -> list[object]:
         """Return the public facts that the sums of a question are known by."""
-        columns = list[list[Any]]()
+        columns = list[list[object]]()
         for (name, column), bins in zip(
             schema.columns.items(),
             schema.bins,
             strict=True,
         ):
             columns.append([name, plain_settings(column), bins])
-        about: list[Any] = [self.name, columns]
+        about: list[object] = [self.name, columns]
         if public.labels is not None:
             about += [data_digest(public.rows, public.labels).hex(), "targets"]
         return about

@@ -138,13 +138,21 @@ class AdditiveMean(SumsOverSchema):
         parts = past["parts"].with_mean(np.array(means.start_parts), turn.n)
         of_effects, of_public = parts.tolist()
         means = replace(means, parts=(of_effects, of_public))
-        corrections = means.corrections(residuals.values, residuals.sigma, STEPS)
+        corrections = means.corrections(
+            residuals.values,
+            residuals.sigma,
+            STEPS,
+        )
         fitting = Fitting.of(means, *corrections)
 
         weights = yield from self._ask_joint(
             sizes, past, residuals.turn, fitting.n_weights, partial(_joint_ballots, fitting)
         )
-        equations, noise = noisy_means(weights.values[0], weights.sigma, turn.n)
+        equations, noise = noisy_means(
+            weights.values[0],
+            weights.sigma,
+            turn.n,
+        )
         regressor = fitting.regressor(equations, noise, turn.n, columns.schema)
 
         errors = yield from self._ask(

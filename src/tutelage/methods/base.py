@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
@@ -26,6 +27,7 @@ from tutelage.students import default_student, student_named
 from tutelage.students.base import steps_of
 from tutelage.teachers.base import is_recipe
 
+RowIds = npt.ArrayLike | None  # of rows
 _AnyMethod = TypeVar("_AnyMethod", bound="Method")
 
 
@@ -105,7 +107,14 @@ class Method(ABC):
                 )
         elif seen is not None:
             for check in (require_public_map, require_no_columns):
-                yield from problems_in(partial(check, seen, owner, "student_features"))
+                yield from problems_in(
+                    partial(
+                        check,
+                        seen,
+                        owner,
+                        "student_features",
+                    )
+                )
 
     def __sklearn_clone__(self) -> Self:
         """Return itself, which never changes."""
@@ -130,7 +139,7 @@ class Method(ABC):
         """Return the method with a mechanism of this noise."""
 
     def shards(
-        self, n_rows: int, entity_ids: Any, _silos: Any, name: str, _key: bytes, /
+        self, n_rows: int, entity_ids: RowIds, _silos: RowIds, name: str, _key: bytes, /
     ) -> Shards:
         """Return the shard of each row; by default, every person is a teacher."""
         return Shards.of_single_people(n_rows, entity_ids, name=name)
@@ -197,7 +206,11 @@ class Method(ABC):
         ) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
-            rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)
+            rows = PeopleInMemory(
+                known.labeled[taught],
+                known.classes[taught],
+                shards,
+            )
             public = known.public(shards.unit, len(taught))
             prepared = method.prepare(public, rows)
             outcome = rehearse(method.steps(public), prepared, noise)

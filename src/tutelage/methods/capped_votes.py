@@ -85,7 +85,13 @@ class CappedVotes(VotesOnQueries):
         n_classes = known.n_classes
         shards = Shards.of_single_people(n_people)
         most = self.votes + known.own
-        teachers = NearestTeachers(most, known.labeled, known.classes, shards, n_classes=n_classes)
+        teachers = NearestTeachers(
+            most,
+            known.labeled,
+            known.classes,
+            shards,
+            n_classes=n_classes,
+        )
         votes = teachers.few_votes(known.rows)
         if known.own:
             votes = votes.at(votes.queries != votes.teachers)
@@ -100,7 +106,11 @@ class CappedVotes(VotesOnQueries):
             counts = np.zeros((len(known.rows), n_classes), np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)
             drawn = noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
-            return taught_by(self.student, (counts + drawn).argmax(axis=1), known)
+            return taught_by(
+                self.student,
+                (counts + drawn).argmax(axis=1),
+                known,
+            )
 
         return predict
 

@@ -64,7 +64,11 @@ class Offered(NamedTuple):
     opened: bool = False  # sums of several owners, and nothing else
 
 
-def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
+def unmet(
+    method: "Method",
+    offered: Offered,
+    owner: str,
+) -> Iterator[Problem]:
     """Yield what a method needs and a fit does not have, or has and the method cannot use."""
     needs = method.needs
     kind = type(method).__name__
@@ -128,7 +132,11 @@ def unmet(method: "Method", offered: Offered, owner: str) -> Iterator[Problem]:
         yield from _unmet_by_student(method, offered.target, owner)
 
 
-def _unmet_by_student(method: "Method", target: Classes, owner: str) -> Iterator[Problem]:
+def _unmet_by_student(
+    method: "Method",
+    target: Classes,
+    owner: str,
+) -> Iterator[Problem]:
     """Yield what a goal or class weights ask of the student and it does not have."""
     needs = method.needs
     goal = Goal(target.goal)

@@ -54,6 +54,7 @@ from tutelage.teachers.vectors import sum_of_blocks
 _FOLLOWING = 16
 
 
+_Features = Pipeline | BesideScores
 _SeenOf = Callable[[PeopleBlock], Matrix]
 """The features of the rows of a block; private."""
 
@@ -65,18 +66,28 @@ class RoundBallot:
 
     # Private, of some people.
     sum_of: Callable[[_SeenOf, PrivacyUnit, Iterable[PeopleBlock]], BallotSum]
-    features: Any  # public map
+    features: _Features
     n_features: int
     number: int  # of the round
     rounds: int
     progress: bool
 
-    def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
+    def cast(
+        self,
+        prepared: PeopleReady,
+        request: Request,
+        _places: IntArray,
+        /,
+    ) -> BallotSum:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
         people = prepared.people
         vectors = prepared.vectors
-        sum_of = partial(self._sum_of, chain(people.first_map, self.features), people.unit)
+        sum_of = partial(
+            self._sum_of,
+            chain(people.first_map, self.features),
+            people.unit,
+        )
 
         def with_bar(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
             return progress_bar(
@@ -107,7 +118,12 @@ class RoundBallot:
             single_rows = np.arange(len(block.rows))[:, None]
             return kept.of(
                 block,
-                lambda: features_of_private(vectors_of, block.rows, single_rows, self.n_features),
+                lambda: features_of_private(
+                    vectors_of,
+                    block.rows,
+                    single_rows,
+                    self.n_features,
+                ),
             )
 
         return self.sum_of(seen_of, unit, blocks)
@@ -127,7 +143,11 @@ def _sum_of_vectors(
     def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
         seen = seen_of(block)
         vectors = seen[:, : len(student.coef_)]
-        return vectors, student.residuals(vectors, block.labels, _start(seen, n_scores))
+        return vectors, student.residuals(
+            vectors,
+            block.labels,
+            _start(seen, n_scores),
+        )
 
     return teacher.cast(blocks, products_of, radius, unit)
 
@@ -207,7 +227,11 @@ class NoisyMoments(NoisySums):
     student_features: Any = None
 
     def __post_init__(self) -> None:
-        VectorBallots(self.n_landmarks, self.quantile, self.rounds)  # which checks them
+        VectorBallots(
+            self.n_landmarks,
+            self.quantile,
+            self.rounds,
+        )  # which checks them
         probability(self.stack, "stack", "NoisyMoments")
         if isinstance(self.student, NoisySumClassifier):  # which has no settings
             object.__setattr__(self, "student", None)
@@ -272,7 +296,7 @@ class NoisyMoments(NoisySums):
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
-        about: list[Any] = [settings_of(self.teacher)]
+        about: list[object] = [settings_of(self.teacher)]
         if public.labels is not None:
             about.append(self.stack)
         turns = yield from self.turns(public, [*about, *public.digests])
@@ -293,7 +317,7 @@ class NoisyMoments(NoisySums):
     def _rounds(
         self,
         public: Public,
-        whole: Any,
+        whole: _Features,
         turns: Sequence[Turn],
         spectrum: Spectrum | None = None,
     ) -> Steps:
@@ -312,13 +336,33 @@ class NoisyMoments(NoisySums):
             progress=public.training.progress,
         )
         spectrum = spectrum or Spectrum.of(vectors)
-        basis = Basis(seen, vectors, _start(seen, n_scores), spectrum, public.classes, ballot)
-        rounds, classifier = yield from newest(turns, partial(self._turn, public, basis))
+        basis = Basis(
+            seen,
+            vectors,
+            _start(seen, n_scores),
+            spectrum,
+            public.classes,
+            ballot,
+        )
+        rounds, classifier = yield from newest(
+            turns,
+            partial(
+                self._turn,
+                public,
+                basis,
+            ),
+        )
         class_weight = None
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
-            class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+            class_weight = dict(
+                zip(
+                    public.classes.tolist(),
+                    weights.tolist(),
+                    strict=True,
+                )
+            )
         maps = make_pipeline(*parts_of(whole)).steps
         return Outcome(
             queries=np.arange(len(seen)),
@@ -338,7 +382,11 @@ class NoisyMoments(NoisySums):
         n_people = turn.n
         n_scores = public.n_scores
         noise = self._of_rounds(n_scores > 0)
-        form = Vector((len(public.classes), basis.vectors.shape[1]), teacher.norm**2, public.unit)
+        form = Vector(
+            (len(public.classes), basis.vectors.shape[1]),
+            teacher.norm**2,
+            public.unit,
+        )
         total = self.event_of_sums(public.sizes)
         rounds = list[Moments]()
         starts = list[FloatArray]()
@@ -346,7 +394,13 @@ class NoisyMoments(NoisySums):
         for number in range(self.rounds):
             student = basis.student(n_people, rounds, starts)
             radius = student.radius(basis.vectors, basis.start)
-            sum_of = partial(_sum_of_vectors, teacher, student, radius, n_scores)
+            sum_of = partial(
+                _sum_of_vectors,
+                teacher,
+                student,
+                radius,
+                n_scores,
+            )
             scale = teacher.scale(radius) * n_people
             values, sigma, turn = yield from turn.ask(
                 NoisySum(teacher.noise_of_round(noise, number)),
@@ -365,17 +419,33 @@ class NoisyMoments(NoisySums):
         mechanism, form = self._stacking(public.sizes)
         ballot = basis.ballot(sum_of=partial(_sum_of_stacking, stacking), number=self.rounds)
         turn = turn._replace(subject=[*turn.subject, "stacking"])
-        values, sigma, _ = yield from turn.ask(mechanism, form, ballot, past["stacking"])
+        values, sigma, _ = yield from turn.ask(
+            mechanism,
+            form,
+            ballot,
+            past["stacking"],
+        )
         return rounds, stacking.classifier(values[0], sigma, n_people)
 
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
         rows = public.teacher_rows
-        features = self._features(rows, len(public.classes), n_people, public.n_scores)
+        features = self._features(
+            rows,
+            len(public.classes),
+            n_people,
+            public.n_scores,
+        )
         check_row_by_row(require_public_map(features, "NoisyMoments"), rows)
         return features
 
-    def _features(self, rows: Matrix, n_classes: int, n_people: int, n_scores: int) -> Pipeline:
+    def _features(
+        self,
+        rows: Matrix,
+        n_classes: int,
+        n_people: int,
+        n_scores: int,
+    ) -> Pipeline:
         return self.teacher.features(
             rows,
             n_classes=n_classes,
@@ -397,7 +467,12 @@ class NoisyMoments(NoisySums):
             n_scores = known.n_classes
             public_rows = np.hstack([known.rows, start.apart])
             labeled_rows = np.hstack([known.labeled, start.apart])
-        features = self._features(public_rows, known.n_classes, people, n_scores)
+        features = self._features(
+            public_rows,
+            known.n_classes,
+            people,
+            n_scores,
+        )
         whole = _beside_scores(features, n_scores)
         of_labeled = whole.transform(labeled_rows)
         of_public = of_labeled
@@ -433,15 +508,24 @@ class NoisyMoments(NoisySums):
             method = self.with_noise(self.calibrated.noise_multiplier * n_people / people)
             trial = replace(known, rows=public_features)
             public = trial.public(shards.unit, n_people, scored=n_scores > 0)
-            trial_people = PeopleInMemory(labeled[taught], known.classes[taught], shards)
-            steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
+            trial_people = PeopleInMemory(
+                labeled[taught],
+                known.classes[taught],
+                shards,
+            )
+            steps = method._rounds(
+                public,
+                unchanged,
+                [Turn([], n_people)],
+                spectrum,
+            )
             outcome = rehearse(steps, PeopleReady(trial_people), noise)
             return outcome.student.predict(labeled).astype(np.int64)
 
         return predict
 
 
-def _beside_scores(features: Any, n_scores: int) -> Any:
+def _beside_scores(features: Pipeline, n_scores: int) -> _Features:
     return BesideScores(features, n_scores) if n_scores else features
 
 

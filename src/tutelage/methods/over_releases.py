@@ -15,7 +15,7 @@ from tutelage.ballots import Vector
 from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.requests import Asking, Request, Result
+from tutelage.methods.requests import Asking, Ballot, Request, Result
 
 _Number = TypeVar("_Number", float, Matrix)
 
@@ -67,7 +67,7 @@ class _NoAnswerError(Exception):
 class Turn(NamedTuple):
     """A release, as far as its sums are known; public."""
 
-    subject: list[Any]  # by which its next sum is known
+    subject: list[object]  # by which its next sum is known
     n: int  # about how many people its sums are over
     earlier: bool = False  # whether its sums are recalled, and not asked for
 
@@ -75,7 +75,7 @@ class Turn(NamedTuple):
         self,
         mechanism: NoisySum,
         form: Vector,
-        ballot: Any,
+        ballot: Ballot,
         average: Average,
         *,
         size: float | None = None,

@@ -46,14 +46,24 @@ class PublicLabels:
     # Own rows as they came, if teachers see them otherwise.
     came: Matrix | None = field(default=None, repr=False)
     goal: Goal = field(default_factory=Goal)  # which students are judged by
-    _starts: dict[int, Start | None] = field(default_factory=dict, init=False, repr=False)
+    _starts: dict[int, Start | None] = field(
+        default_factory=dict,
+        init=False,
+        repr=False,
+    )
 
     @property
     def weights(self) -> ClassWeights | None:
         """How much classes count in predictions, by the goal."""
         return self.goal.weights(None, np.arange(self.n_classes))
 
-    def public(self, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> Public:
+    def public(
+        self,
+        unit: PrivacyUnit,
+        n_people: int,
+        *,
+        scored: bool = False,
+    ) -> Public:
         """Return the public rows of a rehearsal, whose last columns may be scores."""
         return Public(
             rows=self.rows,
@@ -106,7 +116,11 @@ class PublicLabels:
         return self._starts.get(number)
 
 
-def rehearse(steps: Asking[Result], prepared: Prepared, noise: NoiseSource) -> Result:
+def rehearse(
+    steps: Asking[Result],
+    prepared: Prepared,
+    noise: NoiseSource,
+) -> Result:
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
         raise InvalidParameterError(
@@ -114,16 +128,28 @@ def rehearse(steps: Asking[Result], prepared: Prepared, noise: NoiseSource) -> R
         )
 
     def answer_to(request: Request) -> Answer:
-        ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))
+        ballots: Any = request.ballot.cast(
+            prepared,
+            request,
+            np.arange(len(request.rows)),
+        )
         if isinstance(ballots, Wishes):
             ballots = ballots.histogram(ballots.cap)
-        release = request.mechanism.release(ballots, noise, request.predictions)
+        release = request.mechanism.release(
+            ballots,
+            noise,
+            request.predictions,
+        )
         return Answer(np.array(release.answers, np.int64), release.event, 0.0)
 
     return run_steps(steps, answer_to, lambda learned: learned.make())
 
 
-def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:
+def taught_by(
+    student: Any,
+    labels: IntArray,
+    known: PublicLabels,
+) -> IntArray:
     """Return what a student of released labels, one for each public row or −1, predicts for the labeled rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is

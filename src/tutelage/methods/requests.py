@@ -59,7 +59,7 @@ class Public:
     teacher_rows: Matrix  # as the teachers see them
     student_rows: Matrix  # as the student sees them
     classes: Array  # class values
-    question: Any  # what is asked about them
+    question: object  # what is asked about them
     unit: PrivacyUnit
     simulated: bool
     n_teachers: int | None  # that vote; of people their number where it is public
@@ -98,7 +98,14 @@ class Public:
         if self.labels is None:
             return [data_digest(self.teacher_rows).hex()]
         without_scores = self.teacher_rows[:, : -self.n_scores]
-        return [data_digest(self.rows, without_scores, self.labels).hex(), "labels"]
+        return [
+            data_digest(
+                self.rows,
+                without_scores,
+                self.labels,
+            ).hex(),
+            "labels",
+        ]
 
 
 @final
@@ -138,7 +145,13 @@ Ballots = VoteHistogram | BallotSum | Wishes | Missing
 class Ballot(Protocol):
     """The ballots that people are asked to cast: a public record, which is executed where the private rows are."""
 
-    def cast(self, prepared: Any, request: "Request", places: IntArray, /) -> Ballots:
+    def cast(
+        self,
+        prepared: Any,
+        request: "Request",
+        places: IntArray,
+        /,
+    ) -> Ballots:
         """Return the private ballots on the rows of a request at these places; no row of a person may make it fail."""
         ...
 
@@ -146,7 +159,9 @@ class Ballot(Protocol):
 class Prepared(Protocol):
     """The people who cast ballots; private."""
 
-    def private_attributes(self, outcome: "Outcome", kept: "Sequence[Kept]", /) -> dict[str, Any]:
+    def private_attributes(
+        self, outcome: "Outcome", kept: "Sequence[Kept]", /
+    ) -> dict[str, object]:
         """Return the private attributes of a fit."""
         ...
 
@@ -158,7 +173,7 @@ class Request:
 
     mechanism: _AnyMechanism
     form: OneHot | Vector | Shortfall
-    subject: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
+    subject: Mapping[str, object]  # by which, with mechanism and event, answers are remembered
     ballot: Ballot
     rows: Array = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
     predictions: FloatArray | None = None  # of the student, for them
@@ -241,7 +256,7 @@ class Outcome:
     student: Any = None  # where it follows from what was released
     sums: tuple[Moments, ...] = ()  # noisy means that were released, one per round
     # How much each class value counts in predictions.
-    class_weight: Mapping[Any, float] | None = None
+    class_weight: Mapping[object, float] | None = None
 
 
 class Facts(NamedTuple):

@@ -88,7 +88,12 @@ class Rounds:
             expected = None
             if takes_predictions or selector.needs_student:
                 _, training_seed = _seeds(self.seed, number)
-                known = _with_predictions(known, self.student, self.n_classes, training_seed)
+                known = _with_predictions(
+                    known,
+                    self.student,
+                    self.n_classes,
+                    training_seed,
+                )
             if not selector.ready(known):
                 selector = self.first
             rows = round_rows(selector, known, size, self.seed, number)
@@ -97,8 +102,23 @@ class Rounds:
             answer: Answer | None = yield asking(rows, expected, number > 0)
             if answer is not None:
                 rows = rows[: len(answer.values)]
-                answers.append((rows, Release(answer.labels, answer.event, answer.cost)))
-                known = known.after(*_with_equal_rows(first_equal, rows, answer.labels))
+                answers.append(
+                    (
+                        rows,
+                        Release(
+                            answer.labels,
+                            answer.event,
+                            answer.cost,
+                        ),
+                    )
+                )
+                known = known.after(
+                    *_with_equal_rows(
+                        first_equal,
+                        rows,
+                        answer.labels,
+                    )
+                )
         return _all_rounds(answers)
 
     def check(self) -> None:
@@ -177,7 +197,13 @@ def _with_predictions(
     probabilities = np.full(shape, 1 / n_classes)
     if student is not None and known.n_released_classes > 1:
         classes = np.arange(n_classes)
-        fitted = fit_student(student, known.X.copy(), known.labels, classes, seed=seed)
+        fitted = fit_student(
+            student,
+            known.X.copy(),
+            known.labels,
+            classes,
+            seed=seed,
+        )
         probabilities = np.zeros(shape)
         probabilities[:, fitted.classes_] = fitted.predict_proba(known.X.copy())
     return replace(known, probabilities=_on_grid(probabilities))
@@ -201,14 +227,24 @@ def _all_rounds(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
     labels = np.concatenate([release.labels for release in releases])
     cost = sum(release.cost for release in releases)
     sizes = tuple(len(queries) for queries in rows)
-    return AskedRounds(np.concatenate(rows), Release(labels, event, cost), sizes)
+    return AskedRounds(
+        np.concatenate(rows),
+        Release(labels, event, cost),
+        sizes,
+    )
 
 
 def _with_equal_rows(
     first_equal: IntArray, rows: IntArray, labels: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
-    label_of = dict(zip(first_equal[rows].tolist(), labels.tolist(), strict=True))
+    label_of = dict(
+        zip(
+            first_equal[rows].tolist(),
+            labels.tolist(),
+            strict=True,
+        )
+    )
     equal_rows = np.flatnonzero(np.isin(first_equal, list(label_of)))
     equal_labels = [label_of[first] for first in first_equal[equal_rows].tolist()]
     return equal_rows, np.array(equal_labels, np.int64)

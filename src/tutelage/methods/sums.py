@@ -51,14 +51,24 @@ class PeopleReady(Private):
         if isinstance(self.people, PeopleInMemory):
             require_finite(self.people.rows)
 
-    def sum_of_ballots(self, form: Vector, sum_of: SumOfBlocks, shown: WithProgress) -> BallotSum:
+    def sum_of_ballots(
+        self,
+        form: Vector,
+        sum_of: SumOfBlocks,
+        shown: WithProgress,
+    ) -> BallotSum:
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
         if self.people.n_people == 0:
             nothing = np.zeros(form.shape, np.int64)
-            return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
+            return BallotSum(
+                nothing,
+                form.norm_squared,
+                form.unit,
+                form.nonnegative,
+            )
         return self.people.sum_of_ballots(sum_of, shown, self.vectors)
 
-    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, object]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
         sums = list[BallotSum]()
         for answer in kept:
@@ -70,7 +80,13 @@ class PeopleReady(Private):
 class CountBallot:
     """The ballot that is the number one."""
 
-    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
+    def cast(
+        self,
+        prepared: PeopleReady,
+        _request: Request,
+        _places: IntArray,
+        /,
+    ) -> BallotSum:
         """Return the private number of people."""
         people = prepared.people
         return BallotSum(np.array([[people.n_people]]), 1, people.unit)
@@ -83,7 +99,13 @@ class BallotOfRows:
 
     sum_of: SumOf  # private, of the people of a block
 
-    def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
+    def cast(
+        self,
+        prepared: PeopleReady,
+        request: Request,
+        _places: IntArray,
+        /,
+    ) -> BallotSum:
         """Return the private sum of all people's ballots."""
         form: Any = request.form
 
@@ -151,7 +173,7 @@ class NoisySums(Method):
             return None
         return max(1, int(count.values[0, 0]))
 
-    def turns(self, public: Public, about: list[Any]) -> Asking[list[Turn]]:
+    def turns(self, public: Public, about: list[object]) -> Asking[list[Turn]]:
         """Return the earlier releases of the question, the oldest first, and this one.
 
         All are asked by what the first release of the question learned from public rows, and are known by its name.
@@ -165,12 +187,18 @@ class NoisySums(Method):
         counts.append((public, n_people, False))
 
         turns = list[Turn]()
-        learned_by = list[Any]()  # the name of the first release
+        learned_by = list[object]()  # the name of the first release
         for release, count, earlier in counts:
             if count is None:
                 continue
             subject = subject_of(release)
-            turns.append(Turn([*subject, count, *about, *learned_by], count, earlier))
+            turns.append(
+                Turn(
+                    [*subject, count, *about, *learned_by],
+                    count,
+                    earlier,
+                )
+            )
             if not learned_by:
                 learned_by = [{"learned": subject[-1]}]
         return turns
@@ -193,7 +221,11 @@ def sum_of_entries(
     n_cells = prod(form.shape)
     all_names = list[IntArray]()
     all_sums = list[IntArray]()
-    for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
+    for start in range(
+        0,
+        len(people),
+        _AT_ONCE,
+    ):  # a person may have any number of rows
         some = slice(start, start + _AT_ONCE)
         cells, numbers = entries(block.only(some))
         names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
@@ -231,7 +263,11 @@ def sum_of_joint(
         n_rows = np.diff(starts, append=len(part))
         person = np.repeat(np.arange(len(starts)), n_rows)
         sums = np.zeros((len(starts), numbers_of(n_weights)), np.int64)
-        for start in range(0, len(part), at_once):  # a person may have any number of rows
+        for start in range(
+            0,
+            len(part),
+            at_once,
+        ):  # a person may have any number of rows
             rows = part[start : start + at_once]
             of_rows = person[start : start + at_once]
             first = _first_rows(of_rows)
@@ -260,7 +296,7 @@ def _first_rows(people: IntArray) -> IntArray:
     return np.flatnonzero(np.diff(people, prepend=-1))
 
 
-def subject_of(public: Public) -> list[Any]:
+def subject_of(public: Public) -> list[object]:
     """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
     subject = [public.question, *(str(value) for value in public.classes.tolist())]
     if public.release is not None:

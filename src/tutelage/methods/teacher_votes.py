@@ -14,6 +14,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
+from tutelage.methods.base import RowIds
 from tutelage.methods.needs import Needs
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import Facts, Public, Sizes
@@ -92,12 +93,19 @@ class TeacherVotes(VotesOnQueries):
                 fix="Use NoisyMoments for a `NoisySum`, and CappedVotes for a `CappedGNMax`.",
             )
 
-    def shards(self, n_rows: int, entity_ids: Any, silos: Any, name: str, key: bytes, /) -> Shards:
+    def shards(
+        self, n_rows: int, entity_ids: RowIds, silos: RowIds, name: str, key: bytes, /
+    ) -> Shards:
         """Return which teacher gets which row: that of its owner, or one at random."""
         if silos is not None:
             return Shards.of_silos(silos, entity_ids, name=name)
         if entity_ids is not None:
-            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
+            return Shards.of_entities(
+                entity_ids,
+                self.n_teachers,
+                key=key,
+                name=name,
+            )
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
     def with_noise(self, noise: float) -> Self:
@@ -143,7 +151,11 @@ class TeacherVotes(VotesOnQueries):
         """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
         n_rows = len(known.rows)
         n_queries = min(self.n_queries or n_rows, n_rows)
-        queries = self.rule.select(PublicKnowledge.before(known.rows), n_queries, seed=0)
+        queries = self.rule.select(
+            PublicKnowledge.before(known.rows),
+            n_queries,
+            seed=0,
+        )
         teachers = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0)
         sigma = self.noise or 0.0
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage._internal.records import by_identity
-from tutelage._internal.typing import ABSTAIN, Array, Ballots, IntArray, Private
+from tutelage._internal.typing import ABSTAIN, Array, Ballots, FloatArray, IntArray, Private
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
@@ -37,7 +37,12 @@ from tutelage.teachers.base import TeacherEnsemble
 class Votes:
     """The ballot that is a vote on each row."""
 
-    def cast(self, prepared: Any, request: Request, places: IntArray) -> VoteHistogram | Wishes:
+    def cast(
+        self,
+        prepared: Any,
+        request: Request,
+        places: IntArray,
+    ) -> VoteHistogram | Wishes:
         """Return the private votes on the rows at these places."""
         return prepared.votes(request, places)
 
@@ -69,7 +74,7 @@ class TalliedVotes(Private):
             places = np.array([self.rows[key] for key in keys])
         return self.histogram.select(places)
 
-    def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, object]:
         """Return the private attributes of a fit: all votes, or in several rounds those that were asked for."""
         votes = self.histogram
         if votes.n_queries > len(outcome.queries) or len(outcome.rounds) > 1:
@@ -87,7 +92,11 @@ class TeachersPresent(Private):
     def votes(self, request: Request, places: IntArray) -> VoteHistogram:
         """Return the votes on the rows of a request at these places."""
         teachers = self.teachers
-        return tally(teachers.ballots(request.rows[places]), teachers.n_classes, teachers.unit)
+        return tally(
+            teachers.ballots(request.rows[places]),
+            teachers.n_classes,
+            teachers.unit,
+        )
 
 
 @final
@@ -112,7 +121,7 @@ class PeoplePresent(Private):
             return wishes
         return wishes.histogram(people.cap)
 
-    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, object]:
         """Return the private attributes of a fit: the votes that noise was added to, round by round."""
         return {"ballots_": tuple(answer.ballots for answer in kept)}
 
@@ -153,7 +162,15 @@ class VotesOnQueries(Method):
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is None:
             return
-        if integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
+        if (
+            integer_at_least(
+                self.n_queries,
+                1,
+                "n_queries",
+                name,
+            )
+            < self.rounds
+        ):
             raise InvalidParameterError(
                 f"{name}.rounds",
                 "be at most $n_queries",
@@ -197,7 +214,11 @@ class VotesOnQueries(Method):
 
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return the most that one query can be."""
-        return self.calibrated.event_of_one(sizes.n_classes, sizes.unit, simulated=sizes.simulated)
+        return self.calibrated.event_of_one(
+            sizes.n_classes,
+            sizes.unit,
+            simulated=sizes.simulated,
+        )
 
     def rows_to_ask(self, public: Public) -> IntArray:
         """Return the numbers of the public rows that may be asked."""
@@ -250,7 +271,7 @@ class VotesOnQueries(Method):
         self,
         public: Public,
         rows: IntArray,
-        predictions: Any = None,
+        predictions: FloatArray | None = None,
         in_part: bool = False,
     ) -> Request:
         classes = [str(value) for value in public.classes.tolist()]
@@ -301,7 +322,11 @@ class VotesOnQueries(Method):
         )
 
 
-def fewer_votes(method: Method, teachers: int, queries: int) -> Method:
+def fewer_votes(
+    method: Method,
+    teachers: int,
+    queries: int,
+) -> Method:
     """Return a method with at most so many teachers and queries; one that has none as it is."""
     if not isinstance(method, VotesOnQueries):
         return method

@@ -39,7 +39,11 @@ STUDENTS: Mapping[str, Named[Any]] = {
 }
 
 
-def student_named(name: str, owner: str = "", **parameters: Any) -> Any:
+def student_named(
+    name: str,
+    owner: str = "",
+    **parameters: Any,
+) -> Any:
     """Return the student of this name with these settings; `owner` is what has it as `student`, for errors.
 
     Raises
@@ -54,7 +58,7 @@ def student_named(name: str, owner: str = "", **parameters: Any) -> Any:
     return STUDENTS[name](**parameters)
 
 
-def default_student(*, public_features: bool) -> Any:
+def default_student(*, public_features: bool) -> SemiSupervisedClassifier:
     """Return the student for rows of a kind: by neighbors where public features say what is near, else a forest.
 
     Public features are those that were learned from public rows; otherwise the student sees the rows of a table.

@@ -116,9 +116,19 @@ class TableOfEffects(BaseEstimator, ABC):
             "noise": None,
         }
         lines = [first_line]
-        columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
+        columns = zip(
+            self.cells_.items(),
+            self.effects_,
+            self.noise_,
+            strict=True,
+        )
         for (column, cells), effects, doubts in columns:
-            for cell, effect, doubt in zip(cells, effects, doubts, strict=True):
+            for cell, effect, doubt in zip(
+                cells,
+                effects,
+                doubts,
+                strict=True,
+            ):
                 lines.append(
                     {
                         "column": column,

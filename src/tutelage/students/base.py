@@ -5,6 +5,7 @@ And how a student is fitted on the rows of which labels were released.
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Self, cast
 
@@ -99,7 +100,12 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return checked_rows(self, X, reset=False)
 
 
-def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Matrix:
+def checked_rows(
+    student: BaseEstimator,
+    X: npt.ArrayLike,
+    *,
+    reset: bool,
+) -> Matrix:
     """Return rows in single precision; raise InvalidDataError, without quoting them, where they are not numbers."""
     owner = type(student).__name__
     validate: Any = validate_data  # its types in scikit-learn are those of its defaults
@@ -248,7 +254,7 @@ def weight_parameter(estimator: Any) -> str | None:
     return name if name in estimator.get_params() else None
 
 
-def weighing(estimator: Any, class_weight: dict[Any, float]) -> Any:
+def weighing(estimator: Any, class_weight: Mapping[object, float]) -> Any:
     """Return an unfitted student with a `weight_parameter` that learns by the weight of each class value."""
     fresh: Any = clone(estimator)
     return fresh.set_params(**{str(weight_parameter(estimator)): class_weight})
@@ -302,7 +308,7 @@ def try_student(
 
 def _with_unlabeled(y: _Values, is_answered: Mask) -> _Values:
     """Return class values of all rows, −1 where there was no answer; None, where −1 is a class."""
-    kind: np.dtype[Any] = np.dtype(object)
+    kind: npt.DTypeLike = object
     if y.dtype.kind in "iuf":
         kind = np.promote_types(y.dtype, np.int8)
     values = np.full(len(is_answered), ABSTAIN, dtype=kind)

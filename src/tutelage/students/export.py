@@ -634,7 +634,11 @@ def _set_types(operator: Any) -> None:
     operator.outputs[1].type = chance([None, len(classes)])
 
 
-def _convert(scope: object, operator: Any, container: Any) -> None:
+def _convert(
+    scope: object,
+    operator: Any,
+    container: Any,
+) -> None:
     part = operator.raw_operator
     inputs = [_Node(variable, container.target_opset) for variable in operator.inputs]
     outputs = _FORMS[type(part)](part, *inputs)

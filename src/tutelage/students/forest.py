@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils import Tags
 
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.records import settable
@@ -56,9 +56,9 @@ class ForestStudent(SemiSupervisedClassifier):
 
     _: KW_ONLY
     random_state: int | None = None
-    class_weight: Mapping[Any, float] | None = None
+    class_weight: Mapping[object, float] | None = None
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags

@@ -16,7 +16,13 @@ from tutelage.features.scored import LEAST_CHANCE
 
 # Of the public spread, in proportion to which weights are expected.
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
-_LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
+_LEVELS = np.exp(
+    np.arange(
+        -25,
+        25,
+        0.5,
+    )
+)  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED = 0.5
@@ -191,7 +197,11 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             weighted = weighted + seen / around
             precision = precision + 1 / around
 
-            prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
+            prior = _likeliest_prior(
+                weighted / precision,
+                spread,
+                1 / precision,
+            )
             weights = _mean(prior, spread, weighted, precision)
             if number:
                 weights = _limit_step(
@@ -206,7 +216,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             of_start = axes.T @ (X_public.T @ start / len(X_public))
             seen = weighted / precision + of_start
             prior = _likeliest_prior(seen, spread, 1 / precision)
-            self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
+            self.whole_coef_ = axes @ _mean(
+                prior,
+                spread,
+                seen * precision,
+                precision,
+            )
         return self
 
     def residuals(

@@ -113,7 +113,11 @@ _FOLDS = 5
 _ROUNDS = 10
 _SETTLED = 3e-3  # mean change of beliefs, in probability, below which rounds end
 _NEUTRAL = 0.3  # labels of no class in particular that each class has besides its own
-_SHARPNESS = np.geomspace(0.5, 200, 14)  # in units of the typical lead of a class
+_SHARPNESS = np.geomspace(
+    0.5,
+    200,
+    14,
+)  # in units of the typical lead of a class
 _NOISE = np.array(
     [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
 )

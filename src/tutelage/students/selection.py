@@ -85,7 +85,13 @@ class PublicKnowledge:
     def before(cls, X: Matrix) -> "PublicKnowledge":
         """Return what is known before anything was asked: the rows."""
         return cls(
-            X=X, labels=np.full(len(X), ABSTAIN, dtype=np.int64), asked=np.zeros(len(X), dtype=bool)
+            X=X,
+            labels=np.full(
+                len(X),
+                ABSTAIN,
+                dtype=np.int64,
+            ),
+            asked=np.zeros(len(X), dtype=bool),
         )
 
     @property
@@ -149,7 +155,12 @@ class QuerySelector(ABC):
         """
 
     @final
-    def select(self, known: PublicKnowledge, n_queries: int, seed: int) -> IntArray:
+    def select(
+        self,
+        known: PublicKnowledge,
+        n_queries: int,
+        seed: int,
+    ) -> IntArray:
         """Return the row numbers to ask next, the most wanted first; shape (n_queries,).
 
         Parameters
@@ -174,7 +185,13 @@ class QuerySelector(ABC):
                 f"{type(self).__name__} must choose among rows that were not asked yet. Got {n_queries} queries for "
                 f"{len(known.open)} such rows."
             )
-        chosen = np.asarray(self._choose(known, n_queries, np.random.default_rng(seed)))
+        chosen = np.asarray(
+            self._choose(
+                known,
+                n_queries,
+                np.random.default_rng(seed),
+            )
+        )
         fits = chosen.shape == (n_queries,) and chosen.dtype.kind in "iu"
         if not fits or len(np.intersect1d(chosen, known.open)) != n_queries:
             raise InvalidDataError(
@@ -272,7 +289,12 @@ class LeastConfident(QuerySelector):
         return known.open[np.argsort(confidence, kind="stable")[:n_queries]]
 
 
-def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntArray:
+def class_balanced(
+    known: PublicKnowledge,
+    per_class: int,
+    *,
+    seed: int,
+) -> IntArray:
     """Return row numbers of a subset with `per_class` rows of every released class, in ascending order.
 
     To choose by label is to look at labels, also at those of rows that are then left out. So it is refused while there
@@ -358,12 +380,24 @@ def _flat_rows(X: Matrix, owner: str) -> FloatArray:
     return rows
 
 
-def _clusters(X: FloatArray, n_clusters: int, seed: int) -> list[IntArray]:
+def _clusters(
+    X: FloatArray,
+    n_clusters: int,
+    seed: int,
+) -> list[IntArray]:
     """Return the row numbers of each cluster that k-means finds, without empty ones, in the order of first rows."""
     with one_thread(), warnings.catch_warnings():  # one thread: the same clusters on every machine
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-        membership = KMeans(n_clusters, n_init=1, random_state=seed).fit_predict(X)  # type: ignore[arg-type]
-    _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
+        membership = KMeans(
+            n_clusters,
+            n_init=1,
+            random_state=seed,
+        ).fit_predict(X)  # type: ignore[arg-type]
+    _, first, cluster = np.unique(
+        membership,
+        return_index=True,
+        return_inverse=True,
+    )
     ends = np.cumsum(np.bincount(cluster))[:-1]
     groups = np.split(np.argsort(cluster, kind="stable"), ends)
     return [groups[index] for index in np.argsort(first)]

@@ -257,7 +257,17 @@ def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     """Return gradient and upper triangle of the Gram matrix of each row, each of a length of at most 1, as a ballot."""
     # gradient: (rows, weights); gram: (rows, weights * (weights + 1) / 2)
     rows, columns = np.triu_indices(gradient.shape[1])
-    numbers = np.hstack([gradient, gram * np.where(rows == columns, 1, sqrt(2))])
+    numbers = np.hstack(
+        [
+            gradient,
+            gram
+            * np.where(
+                rows == columns,
+                1,
+                sqrt(2),
+            ),
+        ]
+    )
     return np.rint(numbers / sqrt(2) * _BALLOT_STEPS).astype(np.int64)
 
 

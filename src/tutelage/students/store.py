@@ -56,7 +56,7 @@ _TRUSTED = (
 )
 
 
-def write_student(student: Any, path: Path) -> None:
+def write_student(student: object, path: Path) -> None:
     """Write a fitted scikit-learn estimator to a path at which nothing is yet.
 
     It holds public rows and released labels only, so it may be published.

@@ -22,7 +22,7 @@ from tutelage.events import (
 )
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
-from tutelage.testing.laws import label_law, made_up_votes
+from tutelage.testing.laws import at_least, at_most, frequencies_of, label_law, made_up_votes
 
 ALPHA = 1e-7  # chance that a right mechanism fails one comparison
 _MOST_COMPARISONS = 500
@@ -175,7 +175,7 @@ class MechanismContract:
                     self._offsets(counts),
                 )
                 labels = np.where(release.voted, release.labels, ABSTAIN)
-                frequencies = _frequencies_of(labels, len(counts))
+                frequencies = frequencies_of(labels, len(counts))
                 shown = np.flatnonzero(frequencies[:-1]).tolist()
                 _compare(
                     counts,
@@ -194,7 +194,7 @@ class MechanismContract:
         counts = self.histograms[0]
         votes = self._votes(counts, 1)
         labels = [self._release(votes, SystemNoise()).labels for _ in range(_SINGLE_RELEASES)]
-        self._compare_with_law(counts, _frequencies_of(np.concatenate(labels), len(counts)))
+        self._compare_with_law(counts, frequencies_of(np.concatenate(labels), len(counts)))
 
     def test_queries_do_not_share_noise(self) -> None:
         """Two rows of one batch agree as often as independent ones, however far apart they lie."""
@@ -205,7 +205,11 @@ class MechanismContract:
         for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
             for first in _disjoint_pairs(n_rows, lag):
                 agreements = int(np.sum(labels[first] == labels[first + lag]))
-                p_value = stats.binomtest(agreements, len(first), by_chance).pvalue
+                p_value = stats.binomtest(
+                    agreements,
+                    len(first),
+                    by_chance,
+                ).pvalue
                 assert p_value > ALPHA, f"rows {lag} apart share noise"
 
     def test_neighbors_are_as_close_as_it_claims(self) -> None:
@@ -266,7 +270,7 @@ class MechanismContract:
     def _frequencies(self, counts: Counts, abstainers: int = 0) -> IntArray:
         """Return how often each class came out, and last how often there was no answer."""
         labels = self._first_release(counts, abstainers).labels
-        return _frequencies_of(labels, len(counts))
+        return frequencies_of(labels, len(counts))
 
     def _first_release(self, counts: Counts, abstainers: int = 0) -> Release:
         """Return the release that all tests of a class compare with its law: most of their time is its noise."""
@@ -292,12 +296,6 @@ def _disjoint_pairs(n_rows: int, lag: int) -> Iterator[IntArray]:
             yield first
 
 
-def _frequencies_of(labels: IntArray, n_classes: int) -> IntArray:
-    """Return how often each class is among the labels, and last how often an abstention."""
-    abstentions_first = np.bincount(labels + 1, minlength=n_classes + 1)
-    return np.roll(abstentions_first, -1)
-
-
 def _compare(
     counts: Counts,
     frequencies: IntArray,
@@ -307,7 +305,11 @@ def _compare(
     draws = int(frequencies.sum())
     for label, probability in law.items():
         chance = min(float(probability), 1.0)
-        p_value = stats.binomtest(int(frequencies[label]), draws, chance).pvalue
+        p_value = stats.binomtest(
+            int(frequencies[label]),
+            draws,
+            chance,
+        ).pvalue
         assert p_value > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 
@@ -329,18 +331,13 @@ def _refutes(
     """Return whether the counts show P(S) > e^ε P′(S) + δ for some set S of labels, by Clopper-Pearson bounds."""
     # here, there: (classes and abstention,)
     level = ALPHA / _MOST_COMPARISONS
-    n_here = here.sum()
-    n_there = there.sum()
+    n_here = int(here.sum())
+    n_there = int(there.sum())
     for size in range(1, len(here)):
         for labels in combinations(range(len(here)), size):
             more = here[list(labels)].sum()
             less = there[list(labels)].sum()
-            at_least = 0.0
-            if more:
-                at_least = stats.beta.ppf(level, more, n_here - more + 1)
-            at_most = 1.0
-            if less < n_there:
-                at_most = stats.beta.ppf(1 - level, less + 1, n_there - less)
-            if at_least > exp(epsilon) * at_most + delta:
+            most = at_most(less, n_there, level)
+            if at_least(more, n_here, level) > exp(epsilon) * most + delta:
                 return True
     return False

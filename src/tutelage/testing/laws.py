@@ -1,4 +1,4 @@
-"""The distribution of one released label, by adding up probabilities outcome by outcome: slow, plain, and independent.
+"""The distribution of one released label, by adding up probabilities outcome by outcome, and bounds by frequencies.
 
 Nothing here is shared with `tutelage.accounting`, so that the two can be held against each other.
 """
@@ -7,8 +7,9 @@ from itertools import permutations
 from math import ceil, factorial
 
 import numpy as np
+from scipy import stats
 
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     CappedArgmaxGaussian,
@@ -85,6 +86,38 @@ def made_up_votes(
         cap = mechanism.cap
         teachers = max(teachers, 1) * rows
     return VoteHistogram(np.tile(counts, (rows, 1)), teachers, cap=cap)
+
+
+def frequencies_of(labels: IntArray, n_classes: int) -> IntArray:
+    """Return how often each class is among the labels, and last how often an abstention."""
+    abstentions_first = np.bincount(labels - ABSTAIN, minlength=n_classes + 1)
+    return np.roll(abstentions_first, -1)
+
+
+def at_least(
+    successes: IntArray,
+    trials: int,
+    level: float,
+) -> FloatArray:
+    """Return the Clopper–Pearson lower bound on a probability, wrong with a probability of at most `level`."""
+    counts = np.asarray(successes)
+    bound = stats.beta.ppf(level, np.maximum(counts, 1), trials - counts + 1)
+    return np.where(counts > 0, bound, 0.0)
+
+
+def at_most(
+    successes: IntArray,
+    trials: int,
+    level: float,
+) -> FloatArray:
+    """Return the Clopper–Pearson upper bound on a probability, wrong with a probability of at most `level`."""
+    counts = np.asarray(successes)
+    bound = stats.beta.ppf(
+        1 - level,
+        counts + 1,
+        np.maximum(trials - counts, 1),
+    )
+    return np.where(counts < trials, bound, 1.0)
 
 
 def discrete_laplace_masses(scale: float, reach: int) -> FloatArray:
