@@ -525,7 +525,7 @@ class NoisyMoments(NoisySums):
         return predict
 
 
-def _beside_scores(features: Pipeline, n_scores: int) -> _Features:
+def _beside_scores(features: Any, n_scores: int) -> _Features:
     return BesideScores(features, n_scores) if n_scores else features
 
 

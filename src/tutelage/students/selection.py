@@ -388,11 +388,8 @@ def _clusters(
     """Return the row numbers of each cluster that k-means finds, without empty ones, in the order of first rows."""
     with one_thread(), warnings.catch_warnings():  # one thread: the same clusters on every machine
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-        membership = KMeans(
-            n_clusters,
-            n_init=1,
-            random_state=seed,
-        ).fit_predict(X)  # type: ignore[arg-type]
+        clustering = KMeans(n_clusters, n_init=1, random_state=seed)  # type: ignore[arg-type]
+        membership = clustering.fit_predict(X)
     _, first, cluster = np.unique(
         membership,
         return_index=True,
