@@ -199,46 +199,19 @@ def check_mechanism(
     part: Part = "check" if mechanism.takes_predictions else "release"
     checks = list[Checked]()
     if part == "release":
-        checks.append(
-            _check_law(
-                mechanism,
-                n_teachers,
-                n_classes,
-                draws,
-                noise,
-            )
-        )
+        checks.append(_check_law(mechanism, n_teachers, n_classes, draws, noise))
 
     faults = list[str]()
     for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
-        reasons = audit_fresh_noise(
-            kind,
-            probe,
-            confidence=_CONFIDENCE,
-            noise=noise,
-        )
+        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
         if reasons:
             faults.append(f"{kind!r}: {' '.join(reasons)}")
     reason = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
     if faults:
         reason = f"{' '.join(faults)} Do not release with it."
-    checks.append(
-        Checked(
-            "noise of its own for every query",
-            pass_if(not faults),
-            reason,
-        )
-    )
+    checks.append(Checked("noise of its own for every query", pass_if(not faults), reason))
 
-    checks.append(
-        _check_claim(
-            "ε as configured",
-            mechanism,
-            part,
-            draws,
-            noise,
-        )
-    )
+    checks.append(_check_claim("ε as configured", mechanism, part, draws, noise))
     entry = entry_of(mechanism)
     if entry is None:
         return checks
@@ -318,14 +291,7 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Che
                 f"{n_shared:,} have rows in several silos and would move several votes. Merge the silos that share "
                 "people."
             )
-        checks.append(
-            Checked(
-                "one entity, one silo",
-                pass_if(not n_shared),
-                reason,
-                private=True,
-            )
-        )
+        checks.append(Checked("one entity, one silo", pass_if(not n_shared), reason, private=True))
     return checks
 
 
@@ -482,11 +448,7 @@ def _column_that_reaches_others(
     rows = _few_cells(private, names)
     public_rows = None
     if public is not None:
-        path = _write_csv(
-            folder / "public.csv",
-            names,
-            _few_cells(public, names),
-        )
+        path = _write_csv(folder / "public.csv", names, _few_cells(public, names))
         public_rows = read(path)
 
     def numbers_of_others(cells: list[list[str]]) -> Matrix | None:
@@ -506,11 +468,7 @@ def _column_that_reaches_others(
         if marks:
             closed = [
                 *rows[:-1],
-                _with_cell(
-                    rows[-1],
-                    place,
-                    rows[-1][place] + _MARK,
-                ),
+                _with_cell(rows[-1], place, rows[-1][place] + _MARK),
             ]
             opened = [_with_cell(rows[0], place, _MARK), *closed[1:]]
             if _differ(numbers_of_others(closed), numbers_of_others(opened)):
@@ -518,11 +476,7 @@ def _column_that_reaches_others(
         for cell in _CELLS:
             after = numbers_of_others(
                 [
-                    _with_cell(
-                        rows[0],
-                        place,
-                        cell,
-                    ),
+                    _with_cell(rows[0], place, cell),
                     *rows[1:],
                 ]
             )
@@ -566,9 +520,5 @@ def _write_csv(
     writer.writerow(names)
     for row in rows:
         writer.writerow([" ".join(cell.splitlines()) for cell in row])
-    path.write_text(
-        text.getvalue().replace(_MARK, '"'),
-        encoding="utf-8",
-        newline="",
-    )
+    path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
     return path

@@ -162,11 +162,7 @@ def _smaller_fit(whole: PreparedRelease) -> PreparedRelease:
     return replace(
         whole,
         method=fewer_votes(whole.method, _TEACHERS, len(fewer["rows"])),
-        public=replace(
-            public,
-            **fewer,
-            training=Training(public.training.seed),
-        ),
+        public=replace(public, **fewer, training=Training(public.training.seed)),
         budget=replace(whole.budget, ledger=None, asked=asked),
     )
 
@@ -177,19 +173,10 @@ def _boundary(
     people: PrivateRows,
 ) -> tuple[Boundary, int]:
     """Return a boundary with these people behind it, and how many ballots they cast."""
-    shards = model.partition(
-        fit.method,
-        len(people.X),
-        people.entity_ids,
-        people.silos,
-    )
+    shards = model.partition(fit.method, len(people.X), people.entity_ids, people.silos)
     prepared = fit.method.prepare(
         fit.public,
-        PeopleInMemory(
-            people.X,
-            people.y,
-            shards,
-        ),
+        PeopleInMemory(people.X, people.y, shards),
     )
     budget = fit.budget.open_ledger(fit.method, fit.public.sizes)
     return Boundary(budget, SimulationNoise(0), prepared), shards.n_shards
@@ -219,20 +206,8 @@ def _check_moves(
         return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
     furthest = dict[int, float]()  # by how many ballots are allowed
     schema = fit.public.schema
-    changes = [
-        *changes_of_one(
-            people.X,
-            people.y,
-            people.entity_ids,
-            entities,
-        )
-    ]
-    bar = progress_bar(
-        changes,
-        "one person changed",
-        len(changes),
-        shown=progress,
-    )
+    changes = [*changes_of_one(people.X, people.y, people.entity_ids, entities)]
+    bar = progress_bar(changes, "one person changed", len(changes), shown=progress)
     for _, rows, labels, kept in bar:
         if schema is not None:
             rows = np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin

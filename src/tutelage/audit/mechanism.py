@@ -147,11 +147,7 @@ def audit_mechanism(
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
-    check_draws(
-        draws * integer_at_least(queries, 1, "queries", owner),
-        "draws",
-        owner,
-    )
+    check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
     if not _are_neighbors(np.array(neighbors.here), np.array(neighbors.there)):
         raise InvalidParameterError(
             "audit_mechanism.neighbors",
@@ -279,11 +275,9 @@ def lower_bound(
     """Return an ε that outcomes of shape (draws, queries), whole numbers from 0 on, refute at this level."""
     half = len(here) // 2
     size = int(max(here.max(), there.max())) + 1
-    log_counts = list[FloatArray]()
-    for outcomes in (here, there):
-        counts = np.bincount(outcomes[:half].ravel(), minlength=size)
-        log_counts.append(np.log(counts + 0.5))
-    weights = log_counts[0] - log_counts[1]
+    here_counts = np.bincount(here[:half].ravel(), minlength=size)
+    there_counts = np.bincount(there[:half].ravel(), minlength=size)
+    weights = np.log(here_counts + 0.5) - np.log(there_counts + 0.5)
     scores = list[FloatArray]()
     for outcomes in (here, there):
         scores.append(np.round(weights[outcomes].sum(axis=1), 9))
@@ -300,15 +294,7 @@ def lower_bound(
         return 0.0  # no event was chosen by the first half, and the second must not choose one
     often = second_half[more][event].sum()
     seldom = second_half[1 - more][event].sum()
-    return float(
-        _refuted_epsilon(
-            often,
-            seldom,
-            len(here) - half,
-            delta,
-            level,
-        )
-    )
+    return float(_refuted_epsilon(often, seldom, len(here) - half, delta, level))
 
 
 @final
@@ -350,11 +336,7 @@ def audit_law(
         As for `audit_mechanism`.
     """
     probability(confidence, "confidence", "audit_law")
-    check_draws(
-        integer_at_least(draws, 1, "draws", "audit_law"),
-        "draws",
-        "audit_law",
-    )
+    check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     source = known_noise(noise, "audit_law")
     release = release_many(mechanism, counts, draws, source, sum(counts))
     return LawAudit(
@@ -395,13 +377,7 @@ def p_value_of(
     chance: float,
 ) -> float:
     """Return the p-value of an event that happened so many times, by the exact binomial test."""
-    return float(
-        stats.binomtest(
-            times,
-            trials,
-            min(1.0, float(chance)),
-        ).pvalue
-    )
+    return float(stats.binomtest(times, trials, min(1.0, float(chance))).pvalue)
 
 
 def least_of(p_values: list[float]) -> float:
@@ -430,14 +406,7 @@ def worst_neighbors(
     delta, part, draws, confidence
         As for `audit_mechanism`.
     """
-    check_settings(
-        mechanism,
-        delta,
-        part,
-        draws,
-        confidence,
-        "worst_neighbors",
-    )
+    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
     half = draws // 2
     level = 1 - confidence
 
@@ -451,13 +420,7 @@ def worst_neighbors(
             laws.append(law)
         here, there = np.log(np.add(laws, 1e-300))
         frequencies = np.rint(np.multiply(laws, half)).astype(np.int64)
-        bound, _, _ = _best_event(
-            here - there,
-            [*frequencies],
-            half,
-            delta,
-            level,
-        )
+        bound, _, _ = _best_event(here - there, [*frequencies], half, delta, level)
         return bound
 
     return max(_candidates(mechanism, part), key=expected_bound)

@@ -114,13 +114,7 @@ def audit_in_one_run(
         guesses=guesses,
         correct=correct,
         delta=delta,
-        lower_bound=epsilon_lower_bound(
-            correct,
-            guesses,
-            canaries,
-            delta,
-            confidence,
-        ),
+        lower_bound=epsilon_lower_bound(correct, guesses, canaries, delta, confidence),
         confidence=confidence,
         claim=claim,
     )
@@ -297,9 +291,4 @@ def _without_ledger(model: PATEClassifier) -> PATEClassifier:
         copy.epsilon = Asked(
             copy.epsilon, copy.budget, copy.releases, copy.delta or DEFAULT_DELTA, given=False
         ).each
-    return copy.set_params(
-        ledger=None,
-        budget=None,
-        releases=1,
-        unit=None,
-    )
+    return copy.set_params(ledger=None, budget=None, releases=1, unit=None)

@@ -109,11 +109,7 @@ def audit_overlap(
     key = secrets.token_bytes(32)
     names = [str(name) for name in ids.tolist()]
     equal = Likeness.of(hashes(private, key), names, hashes(public, key))
-    near = Likeness.of(
-        hashes(private, key, steps),
-        names,
-        hashes(public, key, steps),
-    )
+    near = Likeness.of(hashes(private, key, steps), names, hashes(public, key, steps))
     return Overlap(
         public_rows=len(public),
         private_rows=len(private),

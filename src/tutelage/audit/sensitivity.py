@@ -88,11 +88,7 @@ class SensitivityAudit:
             yield _STATISTIC
         if label > 1 and (rows <= 1 or self._is_many(label) > self._is_many(rows)):
             yield _BY_LABEL
-        if removed > max(
-            1,
-            label,
-            rows,
-        ) and not self._is_many(max(label, rows)):
+        if removed > max(1, label, rows) and not self._is_many(max(label, rows)):
             yield _BY_POSITION
 
     def _is_many(self, teachers: int) -> bool:
@@ -172,23 +168,12 @@ def audit_sensitivity(
     ) -> Ballots:
         # Copies: a pipeline that scales in place would hand its scale on to the next run.
         own_ids = None if ids is None else ids[kept]
-        return _valid_ballots(
-            make_ballots(
-                rows.copy(),
-                labels.copy(),
-                own_ids,
-            )
-        )
+        return _valid_ballots(make_ballots(rows.copy(), labels.copy(), own_ids))
 
     before = cast(rows, labels, everything)
     again = cast(rows, labels, everything)
     changes = [*changes_of_one(rows, labels, ids, entities, random_state)]
-    bar = progress_bar(
-        changes,
-        "one entity changed",
-        len(changes),
-        shown=progress,
-    )
+    bar = progress_bar(changes, "one entity changed", len(changes), shown=progress)
     trials = list[SensitivityTrial]()
     for change, new_rows, new_labels, kept in bar:
         after = cast(new_rows, new_labels, kept)

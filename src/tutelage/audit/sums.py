@@ -36,14 +36,7 @@ def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None)
     """Draw the noise of a sum and compare it with the law that the accounting takes it to have."""
     drawn = (noise or SystemNoise()).discrete_gaussian(_SIGMA, (draws,))
     edges = np.rint(stats.norm.ppf(np.arange(1, _BINS) / _BINS) * _SIGMA) + 0.5
-    expected = (
-        np.diff(
-            stats.norm.cdf(edges / _SIGMA),
-            prepend=0,
-            append=1,
-        )
-        * draws
-    )
+    expected = np.diff(stats.norm.cdf(edges / _SIGMA), prepend=0, append=1) * draws
     frequencies, _ = np.histogram(drawn, [-np.inf, *edges, np.inf])
     of_shape = float(stats.chisquare(frequencies, expected).pvalue)
     in_sigma = drawn / _SIGMA
@@ -69,11 +62,7 @@ def check_claim_of_sum(*, draws: int = 40_000) -> Checked:
         f"{audit.mechanism}: at δ = {_DELTA:g}, {2 * draws:,} releases of a sum show ε ≥ {audit.lower_bound:.3f}; "
         f"claimed is {round_up(audit.claim, 3):.3f}."
     )
-    return Checked(
-        "ε of a sum with little noise",
-        pass_if(audit.passed),
-        reason,
-    )
+    return Checked("ε of a sum with little noise", pass_if(audit.passed), reason)
 
 
 def audit_sum(

@@ -50,8 +50,6 @@ Taught = Asking[tuple[TableOfEffects, dict[object, float] | None]]
 """Asks for the sums of a release; returns the student and its class weights."""
 Entries = tuple[IntArray, IntArray]
 """The cells of ballots of rows, each of shape (rows, ...), and the numbers in them."""
-_JointBallots = Callable[[Matrix, IntArray], IntArray]
-"""Return the ballots of gradient and Gram matrix of rows, by their bins and labels."""
 
 
 def place_in_sum(cells: Sequence[IntArray], bins: Matrix) -> IntArray:
@@ -126,11 +124,7 @@ class SumsOverSchema(NoisySums):
         columns = ColumnCells(schema, cells, n_cells, start)
         student, class_weight = yield from newest(
             turns,
-            partial(
-                self.student_of,
-                public,
-                columns,
-            ),
+            partial(self.student_of, public, columns),
         )
         nobody = np.empty(0, np.int64)
         return Outcome(
@@ -250,18 +244,12 @@ class SumsOverSchema(NoisySums):
         past: Past,
         turn: Turn,
         n_weights: int,
-        ballots_of: _JointBallots,
+        ballots_of: Callable[[Matrix, IntArray], IntArray],
     ) -> Asking[AveragedSum]:
         """Ask for the third sum, of gradient and Gram matrix: how much of the effects and corrections to believe."""
 
         def sum_of(block: PeopleBlock, form: Vector) -> BallotSum:
-            return sum_of_joint(
-                ballots_of,
-                n_weights,
-                block.rows,
-                block,
-                form.unit,
-            )
+            return sum_of_joint(ballots_of, n_weights, block.rows, block, form.unit)
 
         return self._ask(
             sizes,
@@ -354,11 +342,7 @@ class Additive(SumsOverSchema):
             _form_of_counts(sizes, columns.n_cells),
             partial(
                 sum_of_entries,
-                partial(
-                    _counts,
-                    columns.cells,
-                    columns.n_cells,
-                ),
+                partial(_counts, columns.cells, columns.n_cells),
             ),
         )
         scores = Scores.of(
@@ -391,23 +375,14 @@ class Additive(SumsOverSchema):
         if public.weights is None:
             return student, None
         class_weights = public.weights.of(scores.shares)
-        by_class = zip(
-            public.classes.tolist(),
-            class_weights.tolist(),
-            strict=True,
-        )
+        by_class = zip(public.classes.tolist(), class_weights.tolist(), strict=True)
         return with_class_weights(student, class_weights), dict(by_class)
 
 
 def _form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that count: of each column one number, of at most a whole count."""
     norm_squared = len(sizes.bins) * _STEPS**2
-    return Vector(
-        (sizes.n_classes, n_bins),
-        norm_squared,
-        sizes.unit,
-        nonnegative=True,
-    )
+    return Vector((sizes.n_classes, n_bins), norm_squared, sizes.unit, nonnegative=True)
 
 
 def _counts(

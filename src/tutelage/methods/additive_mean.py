@@ -58,11 +58,7 @@ class AdditiveMean(SumsOverSchema):
 
     name = "additive-mean"
     title = "additive model of a number"
-    needs = SumsOverSchema.needs._replace(
-        target=Numbers,
-        start=True,
-        weights=False,
-    )
+    needs = SumsOverSchema.needs._replace(target=Numbers, start=True, weights=False)
     mechanism: NoisySum | None = None
     student: Any = None
 
@@ -111,11 +107,7 @@ class AdditiveMean(SumsOverSchema):
             _form_of_sums(sizes, columns.n_cells),
             partial(
                 sum_of_entries,
-                partial(
-                    _sums,
-                    columns.cells,
-                    columns.n_cells,
-                ),
+                partial(_sums, columns.cells, columns.n_cells),
             ),
         )
         means = Means.of(
@@ -138,21 +130,13 @@ class AdditiveMean(SumsOverSchema):
         parts = past["parts"].with_mean(np.array(means.start_parts), turn.n)
         of_effects, of_public = parts.tolist()
         means = replace(means, parts=(of_effects, of_public))
-        corrections = means.corrections(
-            residuals.values,
-            residuals.sigma,
-            STEPS,
-        )
+        corrections = means.corrections(residuals.values, residuals.sigma, STEPS)
         fitting = Fitting.of(means, *corrections)
 
         weights = yield from self._ask_joint(
             sizes, past, residuals.turn, fitting.n_weights, partial(_joint_ballots, fitting)
         )
-        equations, noise = noisy_means(
-            weights.values[0],
-            weights.sigma,
-            turn.n,
-        )
+        equations, noise = noisy_means(weights.values[0], weights.sigma, turn.n)
         regressor = fitting.regressor(equations, noise, turn.n, columns.schema)
 
         errors = yield from self._ask(
@@ -175,12 +159,7 @@ class AdditiveMean(SumsOverSchema):
 
 def _form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
     """Return the form of ballots that add up numbers: of each column two, how far from the upper and the lower end."""
-    return Vector(
-        (2, n_bins),
-        len(sizes.bins) * STEPS**2,
-        sizes.unit,
-        nonnegative=True,
-    )
+    return Vector((2, n_bins), len(sizes.bins) * STEPS**2, sizes.unit, nonnegative=True)
 
 
 def _form_of_errors(sizes: Sizes) -> Vector:
@@ -235,13 +214,6 @@ def _errors(regressor: AdditiveRegressor, block: PeopleBlock) -> Entries:
     # expected, part, place, cells: (rows,)
     expected = regressor.predict(block.rows)
     part = np.searchsorted(regressor.parts_, expected, side="right")
-    place = (
-        np.searchsorted(
-            EDGES,
-            block.labels / STEPS - expected,
-            side="right",
-        )
-        - 1
-    )
+    place = np.searchsorted(EDGES, block.labels / STEPS - expected, side="right") - 1
     cells = part * _N_ERRORS + np.clip(place, 0, _N_ERRORS - 1)
     return cells[:, None], np.full((len(cells), 1), STEPS)

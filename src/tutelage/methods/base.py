@@ -107,14 +107,7 @@ class Method(ABC):
                 )
         elif seen is not None:
             for check in (require_public_map, require_no_columns):
-                yield from problems_in(
-                    partial(
-                        check,
-                        seen,
-                        owner,
-                        "student_features",
-                    )
-                )
+                yield from problems_in(partial(check, seen, owner, "student_features"))
 
     def __sklearn_clone__(self) -> Self:
         """Return itself, which never changes."""
@@ -206,11 +199,7 @@ class Method(ABC):
         ) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
-            rows = PeopleInMemory(
-                known.labeled[taught],
-                known.classes[taught],
-                shards,
-            )
+            rows = PeopleInMemory(known.labeled[taught], known.classes[taught], shards)
             public = known.public(shards.unit, len(taught))
             prepared = method.prepare(public, rows)
             outcome = rehearse(method.steps(public), prepared, noise)

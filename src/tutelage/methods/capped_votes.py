@@ -106,11 +106,7 @@ class CappedVotes(VotesOnQueries):
             counts = np.zeros((len(known.rows), n_classes), np.int64)
             np.add.at(counts, (cast.queries, cast.labels), 1)
             drawn = noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
-            return taught_by(
-                self.student,
-                (counts + drawn).argmax(axis=1),
-                known,
-            )
+            return taught_by(self.student, (counts + drawn).argmax(axis=1), known)
 
         return predict
 

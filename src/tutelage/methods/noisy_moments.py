@@ -143,11 +143,7 @@ def _sum_of_vectors(
     def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
         seen = seen_of(block)
         vectors = seen[:, : len(student.coef_)]
-        return vectors, student.residuals(
-            vectors,
-            block.labels,
-            _start(seen, n_scores),
-        )
+        return vectors, student.residuals(vectors, block.labels, _start(seen, n_scores))
 
     return teacher.cast(blocks, products_of, radius, unit)
 
@@ -346,23 +342,13 @@ class NoisyMoments(NoisySums):
         )
         rounds, classifier = yield from newest(
             turns,
-            partial(
-                self._turn,
-                public,
-                basis,
-            ),
+            partial(self._turn, public, basis),
         )
         class_weight = None
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
             classifier = with_class_weights(classifier, weights)
-            class_weight = dict(
-                zip(
-                    public.classes.tolist(),
-                    weights.tolist(),
-                    strict=True,
-                )
-            )
+            class_weight = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         maps = make_pipeline(*parts_of(whole)).steps
         return Outcome(
             queries=np.arange(len(seen)),
@@ -394,13 +380,7 @@ class NoisyMoments(NoisySums):
         for number in range(self.rounds):
             student = basis.student(n_people, rounds, starts)
             radius = student.radius(basis.vectors, basis.start)
-            sum_of = partial(
-                _sum_of_vectors,
-                teacher,
-                student,
-                radius,
-                n_scores,
-            )
+            sum_of = partial(_sum_of_vectors, teacher, student, radius, n_scores)
             scale = teacher.scale(radius) * n_people
             values, sigma, turn = yield from turn.ask(
                 NoisySum(teacher.noise_of_round(noise, number)),
@@ -430,12 +410,7 @@ class NoisyMoments(NoisySums):
     def _checked_features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
         rows = public.teacher_rows
-        features = self._features(
-            rows,
-            len(public.classes),
-            n_people,
-            public.n_scores,
-        )
+        features = self._features(rows, len(public.classes), n_people, public.n_scores)
         check_row_by_row(require_public_map(features, "NoisyMoments"), rows)
         return features
 
@@ -467,12 +442,7 @@ class NoisyMoments(NoisySums):
             n_scores = known.n_classes
             public_rows = np.hstack([known.rows, start.apart])
             labeled_rows = np.hstack([known.labeled, start.apart])
-        features = self._features(
-            public_rows,
-            known.n_classes,
-            people,
-            n_scores,
-        )
+        features = self._features(public_rows, known.n_classes, people, n_scores)
         whole = _beside_scores(features, n_scores)
         of_labeled = whole.transform(labeled_rows)
         of_public = of_labeled
@@ -513,12 +483,7 @@ class NoisyMoments(NoisySums):
                 known.classes[taught],
                 shards,
             )
-            steps = method._rounds(
-                public,
-                unchanged,
-                [Turn([], n_people)],
-                spectrum,
-            )
+            steps = method._rounds(public, unchanged, [Turn([], n_people)], spectrum)
             outcome = rehearse(steps, PeopleReady(trial_people), noise)
             return outcome.student.predict(labeled).astype(np.int64)
 

@@ -135,11 +135,7 @@ def rehearse(
         )
         if isinstance(ballots, Wishes):
             ballots = ballots.histogram(ballots.cap)
-        release = request.mechanism.release(
-            ballots,
-            noise,
-            request.predictions,
-        )
+        release = request.mechanism.release(ballots, noise, request.predictions)
         return Answer(np.array(release.answers, np.int64), release.event, 0.0)
 
     return run_steps(steps, answer_to, lambda learned: learned.make())

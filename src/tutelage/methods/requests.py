@@ -99,11 +99,7 @@ class Public:
             return [data_digest(self.teacher_rows).hex()]
         without_scores = self.teacher_rows[:, : -self.n_scores]
         return [
-            data_digest(
-                self.rows,
-                without_scores,
-                self.labels,
-            ).hex(),
+            data_digest(self.rows, without_scores, self.labels).hex(),
             "labels",
         ]
 

@@ -105,20 +105,10 @@ class Rounds:
                 answers.append(
                     (
                         rows,
-                        Release(
-                            answer.labels,
-                            answer.event,
-                            answer.cost,
-                        ),
+                        Release(answer.labels, answer.event, answer.cost),
                     )
                 )
-                known = known.after(
-                    *_with_equal_rows(
-                        first_equal,
-                        rows,
-                        answer.labels,
-                    )
-                )
+                known = known.after(*_with_equal_rows(first_equal, rows, answer.labels))
         return _all_rounds(answers)
 
     def check(self) -> None:
@@ -197,13 +187,7 @@ def _with_predictions(
     probabilities = np.full(shape, 1 / n_classes)
     if student is not None and known.n_released_classes > 1:
         classes = np.arange(n_classes)
-        fitted = fit_student(
-            student,
-            known.X.copy(),
-            known.labels,
-            classes,
-            seed=seed,
-        )
+        fitted = fit_student(student, known.X.copy(), known.labels, classes, seed=seed)
         probabilities = np.zeros(shape)
         probabilities[:, fitted.classes_] = fitted.predict_proba(known.X.copy())
     return replace(known, probabilities=_on_grid(probabilities))
@@ -227,24 +211,14 @@ def _all_rounds(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
     labels = np.concatenate([release.labels for release in releases])
     cost = sum(release.cost for release in releases)
     sizes = tuple(len(queries) for queries in rows)
-    return AskedRounds(
-        np.concatenate(rows),
-        Release(labels, event, cost),
-        sizes,
-    )
+    return AskedRounds(np.concatenate(rows), Release(labels, event, cost), sizes)
 
 
 def _with_equal_rows(
     first_equal: IntArray, rows: IntArray, labels: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
-    label_of = dict(
-        zip(
-            first_equal[rows].tolist(),
-            labels.tolist(),
-            strict=True,
-        )
-    )
+    label_of = dict(zip(first_equal[rows].tolist(), labels.tolist(), strict=True))
     equal_rows = np.flatnonzero(np.isin(first_equal, list(label_of)))
     equal_labels = [label_of[first] for first in first_equal[equal_rows].tolist()]
     return equal_rows, np.array(equal_labels, np.int64)

@@ -60,12 +60,7 @@ class PeopleReady(Private):
         """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
         if self.people.n_people == 0:
             nothing = np.zeros(form.shape, np.int64)
-            return BallotSum(
-                nothing,
-                form.norm_squared,
-                form.unit,
-                form.nonnegative,
-            )
+            return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
         return self.people.sum_of_ballots(sum_of, shown, self.vectors)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, object]:
@@ -192,13 +187,7 @@ class NoisySums(Method):
             if count is None:
                 continue
             subject = subject_of(release)
-            turns.append(
-                Turn(
-                    [*subject, count, *about, *learned_by],
-                    count,
-                    earlier,
-                )
-            )
+            turns.append(Turn([*subject, count, *about, *learned_by], count, earlier))
             if not learned_by:
                 learned_by = [{"learned": subject[-1]}]
         return turns

@@ -100,12 +100,7 @@ class TeacherVotes(VotesOnQueries):
         if silos is not None:
             return Shards.of_silos(silos, entity_ids, name=name)
         if entity_ids is not None:
-            return Shards.of_entities(
-                entity_ids,
-                self.n_teachers,
-                key=key,
-                name=name,
-            )
+            return Shards.of_entities(entity_ids, self.n_teachers, key=key, name=name)
         return Shards.of_rows(n_rows, self.n_teachers, key=key)
 
     def with_noise(self, noise: float) -> Self:

@@ -162,15 +162,7 @@ class VotesOnQueries(Method):
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is None:
             return
-        if (
-            integer_at_least(
-                self.n_queries,
-                1,
-                "n_queries",
-                name,
-            )
-            < self.rounds
-        ):
+        if integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
                 f"{name}.rounds",
                 "be at most $n_queries",

@@ -46,13 +46,7 @@ _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
 _PRIOR_ROWS = 10
 _SPREADS = np.append(
     0.0,
-    np.exp(
-        np.arange(
-            -10,
-            3,
-            0.5,
-        )
-    ),
+    np.exp(np.arange(-10, 3, 0.5)),
 )  # of effects, as variances
 
 Columns = tuple[FloatArray, ...]  # an array for each column
@@ -116,19 +110,9 @@ class TableOfEffects(BaseEstimator, ABC):
             "noise": None,
         }
         lines = [first_line]
-        columns = zip(
-            self.cells_.items(),
-            self.effects_,
-            self.noise_,
-            strict=True,
-        )
+        columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
         for (column, cells), effects, doubts in columns:
-            for cell, effect, doubt in zip(
-                cells,
-                effects,
-                doubts,
-                strict=True,
-            ):
+            for cell, effect, doubt in zip(cells, effects, doubts, strict=True):
                 lines.append(
                     {
                         "column": column,
@@ -311,13 +295,7 @@ class Effects(ABC):
         sizes = [int(cell[-1]) + 1 for cell in cells]
         per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
         totals = [column.sum(axis=1) / scale for column in per_column]
-        shares = cls._shares(
-            np.average(
-                totals,
-                axis=0,
-                weights=1 / np.array(sizes),
-            )
-        )
+        shares = cls._shares(np.average(totals, axis=0, weights=1 / np.array(sizes)))
         noise = sigma * sqrt(len(sums))
 
         groups = list[IntArray]()  # of the cells
@@ -350,24 +328,22 @@ class Effects(ABC):
         # Or else, by sums that somebody made up, a ballot could fail by its rows.
         np.asarray_chkfinite(np.vstack(tables))
 
+        bin_groups = _entries_at(cells, groups)
         if by_cell:
+            tables = _entries_at(groups, tables)
+            doubts = _entries_at(groups, doubts)
             per_cell = np.maximum(sums.sum(axis=0), noise) / scale
-            each = zip(sizes, ordered, strict=True)
-            return cls(
-                groups=tuple(cells),
-                tables=tuple(_entries_at(groups, tables)),
-                doubts=tuple(_entries_at(groups, doubts)),
-                sizes=tuple(np.split(per_cell, np.cumsum(sizes)[:-1])),
-                walks=tuple(size - 1 if is_range else 0 for size, is_range in each),
-                shares=shares,
-            )
+            people = np.split(per_cell, np.cumsum(sizes)[:-1])
+            ranges = zip(sizes, ordered, strict=True)
+            walks = [size - 1 if is_range else 0 for size, is_range in ranges]
+            bin_groups = cells
         return cls(
-            groups=tuple(_entries_at(cells, groups)),
-            tables=tuple(tables),
-            doubts=tuple(doubts),
-            sizes=tuple(people),
-            walks=tuple(walks),
-            shares=shares,
+            tuple(bin_groups),
+            tuple(tables),
+            tuple(doubts),
+            tuple(people),
+            tuple(walks),
+            shares,
         )
 
     @staticmethod
@@ -450,13 +426,7 @@ class Effects(ABC):
         effects = list[FloatArray]()
         noise = list[FloatArray]()
         last = len(self.tables)
-        for place, (table, correction) in enumerate(
-            zip(
-                self.tables,
-                corrections,
-                strict=True,
-            )
-        ):
+        for place, (table, correction) in enumerate(zip(self.tables, corrections, strict=True)):
             effects.append(weights[place] * table + weights[last] * correction)
             variances = (weights[place] * self.doubts[place]) ** 2 + (moved[place] * table) ** 2
             variances = variances + (weights[last] * doubts[place]) ** 2
@@ -578,12 +548,7 @@ class Scores(Effects):
         chances = chances_of(self.start(made_up))
         spreads = chances * (1 - chances)
         weights = list[FloatArray]()
-        for groups, size, table in zip(
-            made_up.T,
-            self.sizes,
-            self.tables,
-            strict=True,
-        ):
+        for groups, size, table in zip(made_up.T, self.sizes, self.tables, strict=True):
             within = np.zeros_like(table)
             np.add.at(within, groups, spreads)
             rows = np.bincount(groups, minlength=len(size))[:, None]
@@ -668,14 +633,7 @@ class Weighing:
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
     """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
     rng = np.random.default_rng(0)
-    columns = [
-        rng.choice(
-            len(size),
-            _MADE_UP,
-            p=size / size.sum(),
-        )
-        for size in sizes
-    ]
+    columns = [rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes]
     return np.column_stack(columns)
 
 

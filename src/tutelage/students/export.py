@@ -176,7 +176,11 @@ def _fitted_transformers(student: object) -> list[object]:
     return [step.fitted for _, step in steps_of(student) if isinstance(step, PublicTransformer)]
 
 
-def _agrees(student: Any, first: Any, content: bytes) -> bool:
+def _agrees(
+    student: Any,
+    first: Any,
+    content: bytes,
+) -> bool:
     """Return whether a graph predicts as the student does, on made-up rows."""
     rng = np.random.default_rng(0)
     if isinstance(first, PublicColumns):
@@ -234,11 +238,7 @@ def _graph_of(parts: list[object]) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
-            model: Any = convert_sklearn(
-                whole,
-                initial_types=inputs,
-                options=options,
-            )
+            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
         _restore_names(model.graph, [name for name, _ in inputs])
         if isinstance(last, _WITH_GAPS):
             _send_missing(model.graph, getattr(last, "estimators_", [last]))

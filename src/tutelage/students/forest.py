@@ -84,12 +84,7 @@ class ForestStudent(SemiSupervisedClassifier):
             for number in range(_FOLDS):
                 held_out = fold == number
                 if held_out.any() and not held_out.all():
-                    fitted = fit_clone(
-                        forest,
-                        rows[~held_out],
-                        labels[~held_out],
-                        seed,
-                    )
+                    fitted = fit_clone(forest, rows[~held_out], labels[~held_out], seed)
                     chances[held_out] = self._probabilities(fitted, rows[held_out])
             of_label = chances[np.arange(n_labels), labels]
             return float(np.log(np.maximum(of_label, _LEAST_PROBABILITY)).mean())
@@ -101,12 +96,7 @@ class ForestStudent(SemiSupervisedClassifier):
             values = enumerate(self.classes_.tolist())
             by_index = {index: by_value.get(value, 1) for index, value in values}
             best.set_params(class_weight=by_index)
-        self.estimator_: RandomForestClassifier = fit_clone(
-            best,
-            rows,
-            labels,
-            seed,
-        )
+        self.estimator_: RandomForestClassifier = fit_clone(best, rows, labels, seed)
 
     def _probabilities(self, model: RandomForestClassifier, rows: Matrix) -> FloatArray:
         """Return a model's probabilities with zeros for the classes that it was not shown."""

@@ -16,13 +16,7 @@ from tutelage.features.scored import LEAST_CHANCE
 
 # Of the public spread, in proportion to which weights are expected.
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
-_LEVELS = np.exp(
-    np.arange(
-        -25,
-        25,
-        0.5,
-    )
-)  # how large the weights are expected to be
+_LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED = 0.5
@@ -197,11 +191,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             weighted = weighted + seen / around
             precision = precision + 1 / around
 
-            prior = _likeliest_prior(
-                weighted / precision,
-                spread,
-                1 / precision,
-            )
+            prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
             weights = _mean(prior, spread, weighted, precision)
             if number:
                 weights = _limit_step(
@@ -216,12 +206,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             of_start = axes.T @ (X_public.T @ start / len(X_public))
             seen = weighted / precision + of_start
             prior = _likeliest_prior(seen, spread, 1 / precision)
-            self.whole_coef_ = axes @ _mean(
-                prior,
-                spread,
-                seen * precision,
-                precision,
-            )
+            self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
         return self
 
     def residuals(
@@ -261,9 +246,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
         lengths, y = self._lengths(X_public, start)
-        of_classes = list[float]()
-        for label in np.unique(y):
-            of_classes.append(np.quantile(lengths[y == label], _QUANTILE_OF_CLASS))
+        by_class = [lengths[y == label] for label in np.unique(y)]
+        of_classes = [np.quantile(own, _QUANTILE_OF_CLASS) for own in by_class]
         radius = max(np.quantile(lengths, _QUANTILE), np.mean(of_classes))
         return float(radius) or 1.0
 

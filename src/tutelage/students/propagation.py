@@ -69,11 +69,7 @@ class Propagation:
 
     def spread(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Return the field of sources at some rows, shape (all rows, columns)."""
-        parts = np.split(
-            sources,
-            range(_COLUMNS, sources.shape[1], _COLUMNS),
-            axis=1,
-        )
+        parts = np.split(sources, range(_COLUMNS, sources.shape[1], _COLUMNS), axis=1)
         return np.hstack([self._solve(rows, part) for part in parts])
 
     def _solve(self, rows: IntArray, sources: FloatArray) -> FloatArray:
@@ -330,11 +326,7 @@ def _weigh(one_hot: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatAr
         ratio = weight[:, None] / likelihoods
         if_right = (right * ratio).sum(axis=0)
         if_wrong = (wrong * ratio).sum(axis=0)
-        beliefs += chances * np.where(
-            one_hot > 0,
-            if_right[:, None],
-            if_wrong[:, None],
-        )
+        beliefs += chances * np.where(one_hot > 0, if_right[:, None], if_wrong[:, None])
     return sharpness, grid, beliefs
 
 

@@ -86,11 +86,7 @@ class PublicKnowledge:
         """Return what is known before anything was asked: the rows."""
         return cls(
             X=X,
-            labels=np.full(
-                len(X),
-                ABSTAIN,
-                dtype=np.int64,
-            ),
+            labels=np.full(len(X), ABSTAIN, dtype=np.int64),
             asked=np.zeros(len(X), dtype=bool),
         )
 
@@ -185,13 +181,7 @@ class QuerySelector(ABC):
                 f"{type(self).__name__} must choose among rows that were not asked yet. Got {n_queries} queries for "
                 f"{len(known.open)} such rows."
             )
-        chosen = np.asarray(
-            self._choose(
-                known,
-                n_queries,
-                np.random.default_rng(seed),
-            )
-        )
+        chosen = np.asarray(self._choose(known, n_queries, np.random.default_rng(seed)))
         fits = chosen.shape == (n_queries,) and chosen.dtype.kind in "iu"
         if not fits or len(np.intersect1d(chosen, known.open)) != n_queries:
             raise InvalidDataError(
@@ -390,11 +380,7 @@ def _clusters(
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         clustering = KMeans(n_clusters, n_init=1, random_state=seed)  # type: ignore[arg-type]
         membership = clustering.fit_predict(X)
-    _, first, cluster = np.unique(
-        membership,
-        return_index=True,
-        return_inverse=True,
-    )
+    _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
     ends = np.cumsum(np.bincount(cluster))[:-1]
     groups = np.split(np.argsort(cluster, kind="stable"), ends)
     return [groups[index] for index in np.argsort(first)]

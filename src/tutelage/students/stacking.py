@@ -109,14 +109,8 @@ class Stacking:
             n_people,
             (N_SCORES, self.n_weights - N_SCORES),
         )
-        has_score = weights[:N_SCORES].any()
-        if not has_score:
-            weights[_BEYOND] = self._all_or_nothing(
-                total,
-                sigma,
-                n_people,
-                weights,
-            )
+        if not weights[:N_SCORES].any():
+            weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
@@ -260,12 +254,7 @@ def _in_ballot_steps(gradient: FloatArray, gram: FloatArray) -> IntArray:
     numbers = np.hstack(
         [
             gradient,
-            gram
-            * np.where(
-                rows == columns,
-                1,
-                sqrt(2),
-            ),
+            gram * np.where(rows == columns, 1, sqrt(2)),
         ]
     )
     return np.rint(numbers / sqrt(2) * _BALLOT_STEPS).astype(np.int64)

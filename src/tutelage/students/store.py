@@ -89,6 +89,9 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
+    unreadable = InvalidDataError(
+        f"{path} is not a readable skops file. Name the student.skops of a run."
+    )
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             is_too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
@@ -96,9 +99,7 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         if not is_too_large:
             types.update(skops_io.get_untrusted_types(data=content))
     except Exception:  # whatever a file that is no skops file makes skops' reader raise
-        raise InvalidDataError(
-            f"{path} is not a readable skops file. Name the student.skops of a run."
-        ) from None
+        raise unreadable from None
     if is_too_large:
         raise InvalidDataError(
             f"{path} would unpack to more than {_MOST_BYTES} bytes. Is it a student?"
@@ -112,9 +113,7 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     try:
         return skops_io.loads(content, trusted=[*_TRUSTED, *trusted])
     except Exception:  # what was made to harm raises whatever its types do with wrong values
-        raise InvalidDataError(
-            f"{path} is not a readable skops file. Name the student.skops of a run."
-        ) from None
+        raise unreadable from None
 
 
 def _stored_student(path: Path) -> bytes:

@@ -169,19 +169,11 @@ class MechanismContract:
                 assert not np.any(hidden), "an answer was drawn and not shown"
             if self.mechanism.noises_votes_as_given is True:
                 votes = np.array(counts)
-                law = label_law(
-                    self.event_of_one(votes),
-                    votes,
-                    self._offsets(counts),
-                )
+                law = label_law(self.event_of_one(votes), votes, self._offsets(counts))
                 labels = np.where(release.voted, release.labels, ABSTAIN)
                 frequencies = frequencies_of(labels, len(counts))
                 shown = np.flatnonzero(frequencies[:-1]).tolist()
-                _compare(
-                    counts,
-                    frequencies,
-                    {label: law[label] for label in shown},
-                )
+                _compare(counts, frequencies, {label: law[label] for label in shown})
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
         """The law of the labels depends on the number of cast ballots, unless a student expects that number."""
@@ -205,11 +197,7 @@ class MechanismContract:
         for lag in (1, 2, 3, 5, 8, n_rows // 4, n_rows // 3, n_rows // 2):
             for first in _disjoint_pairs(n_rows, lag):
                 agreements = int(np.sum(labels[first] == labels[first + lag]))
-                p_value = stats.binomtest(
-                    agreements,
-                    len(first),
-                    by_chance,
-                ).pvalue
+                p_value = stats.binomtest(agreements, len(first), by_chance).pvalue
                 assert p_value > ALPHA, f"rows {lag} apart share noise"
 
     def test_neighbors_are_as_close_as_it_claims(self) -> None:
@@ -305,11 +293,7 @@ def _compare(
     draws = int(frequencies.sum())
     for label, probability in law.items():
         chance = min(float(probability), 1.0)
-        p_value = stats.binomtest(
-            int(frequencies[label]),
-            draws,
-            chance,
-        ).pvalue
+        p_value = stats.binomtest(int(frequencies[label]), draws, chance).pvalue
         assert p_value > ALPHA, f"label {label} of {counts} is not as frequent as its event says"
 
 

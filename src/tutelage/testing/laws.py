@@ -62,19 +62,20 @@ def label_law(
             return np.append(passes * law, 1 - passes)
         case NoisyArgmaxLaplace(scale=scale):
             masses = discrete_laplace_masses(scale, ceil(_LAPLACE_REACH * scale))
-            return np.append(argmax_law(counts, masses), 0)
+            law = argmax_law(counts, masses)
         case NoisyArgmaxGaussian(sigma=sigma) | CappedArgmaxGaussian(sigma=sigma):
             masses = discrete_gaussian_masses(sigma, ceil(_REACH * sigma))
-            return np.append(argmax_law(counts, masses), 0)
+            law = argmax_law(counts, masses)
         case ExponentialArgmax(scale=scale):
             weights = np.exp((counts - counts.max()) / scale)
-            return np.append(weights / weights.sum(), 0)
+            law = weights / weights.sum()
         case PermuteAndFlipArgmax(scale=scale):
-            return np.append(_permute_and_flip_law(counts, scale), 0)
+            law = _permute_and_flip_law(counts, scale)
         case _:
             raise UnsupportedEventError(
                 f"The label law of {type(event).__name__} is not known here; define `law` yourself."
             )
+    return np.append(law, 0)
 
 
 def made_up_votes(
@@ -112,11 +113,7 @@ def at_most(
 ) -> FloatArray:
     """Return the Clopper–Pearson upper bound on a probability, wrong with a probability of at most `level`."""
     counts = np.asarray(successes)
-    bound = stats.beta.ppf(
-        1 - level,
-        counts + 1,
-        np.maximum(trials - counts, 1),
-    )
+    bound = stats.beta.ppf(1 - level, counts + 1, np.maximum(trials - counts, 1))
     return np.where(counts < trials, bound, 1.0)
 
 
