@@ -169,7 +169,8 @@ def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_
 def test_a_bound_too_large_to_be_tested_is_refused():
     session = Session(SimpleNamespace(pid=0, links={}))  # type: ignore[arg-type]
     with pytest.raises(
-        InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {ENDS}"
+        InvalidParameterError,
+        match=rf"`bounds` of find_oversized must be below {ENDS}\. Got {ENDS}",
     ):
         asyncio.run(session.find_oversized(np.zeros((2, LENGTH), dtype=object), [10, ENDS], SEED))
 
@@ -202,13 +203,13 @@ async def zero_test(session, say, summand, masked):
     """Test a secret for zero, and return what this party can make of the opened polynomial."""
     runtime = session._runtime
     share = await runtime.share(summand)
-    seen, receive = {}, runtime._received
+    seen, receive = {}, runtime._receive
 
     async def remember(place, *given):
         seen[place] = await receive(place, *given)
         return seen[place]
 
-    runtime._received, zeros = remember, runtime.zeros
+    runtime._receive, zeros = remember, runtime.zeros
     if not masked:
         runtime.zeros = lambda count: 0 * zeros(count)
     opened, mine = runtime.open, []

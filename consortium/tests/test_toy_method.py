@@ -31,7 +31,7 @@ from tutelage.methods.sums import BallotOfRows
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
 from tutelage.planning.methods import Target, method_asked, methods_for
-from tutelage.planning.recommendation import section_of
+from tutelage.planning.recommendation import _section_of
 from tutelage.teachers import ClassMeans
 from tutelage.teachers.nearest import FewVotes
 from tutelage_consortium.entity import ballots_of
@@ -311,6 +311,6 @@ def test_every_way_to_name_a_method_gives_an_equal_record(kind, settings, sectio
 def test_a_configuration_reads_what_a_plan_writes(place, tmp_path):
     proposed = replace(methods_for(TARGET)[place], mechanism=None)  # type: ignore[type-var]
     assert (
-        load_config(configured(tmp_path, section_of(proposed).partition("\n")[2])).method
+        load_config(configured(tmp_path, _section_of(proposed).partition("\n")[2])).method
         == proposed
     )

@@ -140,10 +140,12 @@ class Aggregator:
     def _earlier(self, name: str) -> list[Batch]:
         """Return the batches that were asked for a draft, signed by the present keys."""
         found: list[Batch] = []
-        while (kept := self._home.read_kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
+        while True:
+            kept = self._home.read_kept(_ASKED, f"{name}-{len(found)}", [_BATCH])
+            if kept is None:
+                return found
             asked = Batch.from_bytes(kept[_BATCH], self.consortium, own=True)
             found.append(asked.signed_by(self._home.identity))
-        return found
 
     def collect(self, batch: Batch, mailbox: Mailbox) -> Collected:
         """Return the labels of a batch, recombined from the computing parties' shares.
@@ -181,22 +183,21 @@ class Aggregator:
         runs = self._answers(batch, mailbox)
         parties = names_of(terms.computing_parties)
         for run, shares in runs.items():
-            if len(shares) == len(parties):
-                try:
-                    return terms.scheme.open(
-                        [shares[party] for party in parties], batch
-                    ), run.entities
-                except ForgedMessageError as error:
-                    contradiction = error
+            if len(shares) < len(parties):
+                continue
+            try:
+                opened = terms.scheme.open([shares[party] for party in parties], batch)
+            except ForgedMessageError as error:
+                contradiction = error
+            else:
+                return opened, run.entities
         if contradiction is not None:
             raise contradiction
         computed = batch_status(terms, mailbox, batch).computed
         missing = [name for name in parties if name not in computed]
-        who = (
-            f"{', '.join(missing)} sent none"
-            if missing
-            else "they sent labels of different computations"
-        )
+        who = "they sent labels of different computations"
+        if missing:
+            who = f"{', '.join(missing)} sent none"
         raise QuorumError(
             "The labels of this batch are not complete: all computing parties must send labels of one computation, but "
             f"{who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
@@ -209,10 +210,11 @@ class Aggregator:
         for party in self.consortium.computing_parties:
             header = Header.of(self.consortium, batch, Kind.LABELS, party.name, me.member.name)
             for _, envelope in mailbox.labels(batch, party, me.member):
+                damaged = ForgedMessageError(f"A share of {party.name} is damaged.")
                 with suppress(ForgedMessageError, InvalidDataError):
                     head, _, share = unseal(me, party, header, envelope).partition(b"\n")
-                    damaged = ForgedMessageError(f"A share of {party.name} is damaged.")
-                    found[record_in(head, "opened", Opened, damaged)][party.name] = share
+                    run = record_in(head, "opened", Opened, damaged)
+                    found[run][party.name] = share
         return found
 
     def _settle(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:

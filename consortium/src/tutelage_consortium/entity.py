@@ -88,7 +88,8 @@ class Entity:
         mailbox : Mailbox
             Folder that receives the envelopes after they are stored and their budget is spent.
         """
-        if isinstance(votes := self.consortium.scheme, SharedSums):
+        votes = self.consortium.scheme
+        if isinstance(votes, SharedSums):
             raise FederationError(
                 "The terms are about sums of ballots. Use `cast` with the private rows."
             )
@@ -175,12 +176,12 @@ class Entity:
                         "program or the file of the method changed. Nothing was sent. Ask for a new release."
                     )
 
-                def made(noise: NoiseSource) -> dict[str, bytes]:
+                def make_payloads(noise: NoiseSource) -> dict[str, bytes]:
                     payloads = self.consortium.scheme.payloads(ballots, paid.event, noise)
                     return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
 
                 keep = partial(self._home.keep, _VOTES, name)
-                stored, repeated = boundary.share(batch, paid, made, keep)
+                stored, repeated = boundary.share(batch, paid, make_payloads, keep)
             boundary.close(paid, {}, Repeated(paid.event, paid.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
@@ -197,13 +198,15 @@ class Entity:
         """Seal what was stored, unless it lies in the mailbox: what is sealed again has other bytes."""
         header = Header.of(self.consortium, batch, Kind.SHARES, self._member.name, recipient.name)
         slot = mailbox.answer(batch, self._member, recipient)
-        if (there := slot.envelope()) is None:
+        there = slot.envelope()
+        if there is None:
             envelope = seal(self._home.identity, recipient, header, payload)
             try:
                 slot.put(envelope)
                 return
             except InvalidDataError:
-                if (there := slot.envelope()) is None:
+                there = slot.envelope()
+                if there is None:
                     raise
         sealed_by(self._member, header, there)  # by another process of this member
 
@@ -221,10 +224,12 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        if (known := boundary.payment_for(batch)) is not None:
+        known = boundary.payment_for(batch)
+        if known is not None:
             return known
         # The parties fixed whose votes count.
-        if computed := batch_status(self.consortium, mailbox, batch).computed:
+        computed = batch_status(self.consortium, mailbox, batch).computed
+        if computed:
             raise StaleBatchError(
                 f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
@@ -236,19 +241,18 @@ class Entity:
         return boundary.open(batch, self.consortium.scheme.event_of(batch))
 
 
-def _pays(paid: Any, asked: Any) -> bool:
+def _pays(paid: Event, asked: Event) -> bool:
     """Return whether what was paid for is what is asked for, or the same with more noise."""
     if paid == asked:
         return True
-    if not all(
-        isinstance(one, SummedNoise) and isinstance(one.event, NoisySumGaussian)
-        for one in (paid, asked)
-    ):
+    if not isinstance(paid, SummedNoise) or not isinstance(asked, SummedNoise):
         return False
-    alike = (
-        paid.shares == asked.shares and replace(asked.event, sigma=paid.event.sigma) == paid.event
-    )
-    return alike and paid.event.sigma >= asked.event.sigma
+    given = paid.event
+    wanted = asked.event
+    if not isinstance(given, NoisySumGaussian) or not isinstance(wanted, NoisySumGaussian):
+        return False
+    is_alike = paid.shares == asked.shares and replace(wanted, sigma=given.sigma) == given
+    return is_alike and given.sigma >= wanted.sigma
 
 
 def ballots_of(
@@ -257,7 +261,7 @@ def ballots_of(
     X: Any,
     y: npt.ArrayLike,
     entity_ids: npt.ArrayLike | None,
-    stay: Any = None,
+    stay: npt.NDArray[np.bool_] | None = None,
 ) -> BallotSum:
     """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
     n_classes = sums.terms.n_classes
@@ -293,7 +297,8 @@ def ballots_of(
         people = people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     cast_by = sums.method.prepare(sums.public(1), PeopleInMemory(rows, labels, people))
-    ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
+    places = np.zeros(1, dtype=np.int64)
+    ballots = cast("BallotSum", asked.request.ballot.cast(cast_by, asked.request, places))
     if not asked.request.form.holds(ballots.form):
         raise InvalidBallotError("The ballots do not have the form that the request asks for.")
     return ballots

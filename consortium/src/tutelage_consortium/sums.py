@@ -23,7 +23,7 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.boundary import BatchBoundary
 from tutelage.digests import canonical
-from tutelage.events import Composed, Event, SummedNoise
+from tutelage.events import Composed, Event, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.ledger import Ledger
@@ -42,6 +42,7 @@ from tutelage_consortium.schemes import Draft, Expected, hashes_of, shares_of
 from tutelage_consortium.terms import DEFAULT_METHOD, Terms
 
 if TYPE_CHECKING:
+    from tutelage.ballots import Vector
     from tutelage_consortium.mpc import Session
 
 REHEARSAL = "rehearsal"  # with which the names of releases of made-up rows begin
@@ -92,8 +93,7 @@ class Round:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of its sum: classes and numbers."""
-        form: Any = self.request.form
-        return form.shape
+        return cast("Vector", self.request.form).shape
 
 
 @final
@@ -142,7 +142,7 @@ class Sums:
         """The most that opening the sum of each round is."""
         whole = self.method.event(replace(self.public(1).sizes, people_known=True))
         return tuple(
-            self._event_of_shares(one.event) for one in whole.flatten() for _ in range(one.times)
+            self._event_of_shares(part.event) for part in whole.flatten() for _ in range(part.times)
         )
 
     def event_from(self, first: int) -> Event:
@@ -153,8 +153,8 @@ class Sums:
         """Return the event of opening the sum that is asked for."""
         return self._event_of_shares(request.mechanism.most(request.form, simulated=False))
 
-    def _event_of_shares(self, event: Any) -> SummedNoise:
-        return SummedNoise(event, self.terms.honest)
+    def _event_of_shares(self, event: Event) -> SummedNoise:
+        return SummedNoise(cast("NoisySumGaussian", event), self.terms.honest)
 
     def round_of(self, batch: Batch) -> Round:
         """Return the round that a batch asks, after checking that it is one under these terms."""
@@ -238,7 +238,8 @@ class SharedSums:
                 "be a person or a row if $mechanism is a NoisySum, because every person casts a ballot",
             )
         offered = Offered(Classes(values=terms.classes), schema=True, opened=True)
-        if problems := [*unmet(self.sums.method, offered, "Consortium")]:
+        problems = [*unmet(self.sums.method, offered, "Consortium")]
+        if problems:
             raise InvalidParameterError.of(problems)
         if terms.method is not None:
             self._check_requests()
@@ -246,10 +247,10 @@ class SharedSums:
     def _check_requests(self) -> None:
         """Refuse a method that asks for other sums than it says, as far as they can be seen beforehand."""
         asked, _ = self.sums.driven(SumsSoFar("check", self.terms.people_at))
-        found: list[Any] = [self.sums.event_asked(one).event for one in asked]
-        said: list[Any] = [one.event for one in self.sums.events]
-        fits = len(found) == len(said)
-        for one, most in zip(found, said, strict=False):
+        fits = len(asked) == len(self.sums.events)
+        for request, event in zip(asked, self.sums.events, strict=False):
+            one = _gaussian_of(self.sums.event_asked(request))
+            most = _gaussian_of(event)
             fits &= one.norm_squared <= most.norm_squared and one.dimension <= most.dimension
         if not fits:
             name = type(self.sums.method).__name__
@@ -266,11 +267,9 @@ class SharedSums:
 
     def event_of(self, batch: Batch | None = None) -> Event:
         """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
-        return (
-            self.sums.event_from(0)
-            if batch is None
-            else self.sums.event_asked(self.sums.round_of(batch).request)
-        )
+        if batch is None:
+            return self.sums.event_from(0)
+        return self.sums.event_asked(self.sums.round_of(batch).request)
 
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
@@ -315,11 +314,9 @@ class SharedSums:
         asked = self.sums.round_of(batch)
         people = asked.opened.people
         event = self.sums.event_asked(asked.request)
-        bounds = (
-            {name: _bound_of_projection(number, event) for name, number in people.items()}
-            if self.terms.size_test
-            else None
-        )
+        bounds = None
+        if self.terms.size_test:
+            bounds = {name: _bound_of_projection(number, event) for name, number in people.items()}
         return Expected((1, 1, prod(asked.shape)), bounds, people)
 
     async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
@@ -364,10 +361,13 @@ def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) ->
 
 def _bound_of_projection(people: int, event: SummedNoise) -> int:
     """Return what a projection of the noised sum of so many people's ballots stays below, if they are honest."""
-    one: Any = event.event
     noise = event.sigma_of_share * sqrt(event.variables)
-    longest = sqrt(one.norm_squared / 2)
+    longest = sqrt(_gaussian_of(event).norm_squared / 2)
     return ceil((people * longest + noise) * sqrt(2 * log(4 / _FALSE_ALARM)))
+
+
+def _gaussian_of(event: SummedNoise) -> NoisySumGaussian:
+    return cast("NoisySumGaussian", event.event)
 
 
 def noise_of(event: SummedNoise, entities: Collection[str]) -> float:

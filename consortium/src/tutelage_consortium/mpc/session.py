@@ -105,9 +105,12 @@ def _projections(vectors: ElementArray, seed: bytes) -> ElementArray:
 def _coefficients(length: int, seed: bytes) -> npt.NDArray[np.int8]:
     """Return coefficients (length, REPETITIONS), 0 with probability ½ and ±1 with ¼, expanded by SHAKE-256."""
     count = length * REPETITIONS
-    stream = np.frombuffer(hashlib.shake_256(seed).digest(-(-count // 4)), dtype=np.uint8)
+    n_bytes = -(-count // 4)
+    stream = np.frombuffer(hashlib.shake_256(seed).digest(n_bytes), dtype=np.uint8)
+    # Two bits of the stream for each coefficient.
     pairs = np.stack([(stream >> shift) & 3 for shift in (0, 2, 4, 6)], axis=1)
-    coefficients = np.array([0, 0, 1, -1], dtype=np.int8)[pairs.ravel()[:count]]
+    of_pair = np.array([0, 0, 1, -1], dtype=np.int8)
+    coefficients = of_pair[pairs.ravel()[:count]]
     return coefficients.reshape(length, REPETITIONS)
 
 
