@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, refusal, succeeded, write_people, write_rows
 from tutelage import GNMax, Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.cli.config import load_config
-from tutelage.cli.prepare import prepared
+from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import load_sources
 from tutelage.exceptions import (
     InvalidDataError,
@@ -668,13 +668,13 @@ def test_the_labels_of_the_rows_that_do_not_score_are_prepared(tmp_path):
     config = load_config(tmp_path / "config.toml")
     data: Any = load_sources(config)
     with patch.object(PATEClassifier, "prepare") as asked:
-        prepared(config, data)
+        prepare_release(config, data)
     given = asked.call_args.kwargs
     assert given["X_public"].n_rows == len(given["y_public"]) == 120
     assert given["scored"] == 10
     one = np.where(np.arange(120) < 112, "no", "yes").astype(object)
     with pytest.raises(InvalidDataError, match="two classes with two rows"):
-        prepared(config, replace(data, labels=one))
+        prepare_release(config, replace(data, labels=one))
 
 
 # One budget, and people by their ids

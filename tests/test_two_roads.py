@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from test_preflight import PATIENTS, SHARED, rows
 from tutelage import Ledger, PATEClassifier
 from tutelage.cli.config import load_config
-from tutelage.cli.prepare import arguments, build_estimator, prepared
+from tutelage.cli.prepare import arguments, build_estimator, prepare_release
 from tutelage.cli.sources import load_sources
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -75,7 +75,7 @@ def test_a_first_sum_that_nearly_fills_its_new_ledger_has_the_noise_of_its_epsil
 def test_a_ledger_of_a_configuration_is_that_of_python(tmp_path):
     settings = configured(tmp_path, PATIENTS, rows(120, 2), 'entity = "patient"')
     data = load_sources(settings)
-    prepared(settings, data).release()
+    prepare_release(settings, data).release()
     model = PATEClassifier(epsilon=1.0, classes=["no", "yes"], ledger=tmp_path / "one.ledger")
     tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
     with pytest.raises(BudgetExceededError):  # which is of the same people
@@ -88,7 +88,7 @@ def test_whole_numbers_are_classes_of_a_csv_file_in_python_as_in_a_configuration
         for frame in (rows(300, 1), rows(120, 2))
     )
     settings = configured(tmp_path, private, public, 'unit = "row"', classes="[0, 1]")
-    prepared(settings, load_sources(settings))
+    prepare_release(settings, load_sources(settings))
     tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
     model = PATEClassifier(epsilon=1.0, classes=[0, 1], unit="row")
     model.check(next(tables), "ill", X_public=next(tables))
@@ -121,7 +121,7 @@ def test_classes_are_those_of_public_labels_in_python_as_in_a_configuration(
         text = text.replace('[method]\nname = "noisy-moments"\n', VOTES)
     (tmp_path / "run.toml").write_text(text)
     settings = load_config(tmp_path / "run.toml")
-    by_file = prepared(settings, load_sources(settings), insist=True)
+    by_file = prepare_release(settings, load_sources(settings), insist=True)
     given = {name: read_table(tmp_path / f"{name}.csv") for name in ("private", "public")}
     model = PATEClassifier(epsilon=1.0, unit="row", method=method, random_state=0)
     in_python = model.prepare(
@@ -154,7 +154,7 @@ def test_public_labels_of_one_class_say_no_classes(tmp_path):
     (tmp_path / "run.toml").write_text(text)
     settings = load_config(tmp_path / "run.toml")
     with pytest.raises(InvalidDataError, match="public labels must hold at least 2 classes"):
-        prepared(settings, load_sources(settings))
+        prepare_release(settings, load_sources(settings))
 
 
 def test_a_class_of_public_labels_like_a_formula_is_refused_before_a_release(tmp_path):
@@ -168,7 +168,7 @@ def test_a_class_of_public_labels_like_a_formula_is_refused_before_a_release(tmp
     with pytest.raises(
         ConfigError, match=r"must not begin like a formula.*\[target\] lists no classes"
     ):
-        prepared(settings, load_sources(settings))
+        prepare_release(settings, load_sources(settings))
 
 
 def test_settings_that_private_rows_have_chosen_are_told_before_a_release_and_on_its_card():
@@ -182,7 +182,7 @@ def test_a_category_of_the_scored_rows_alone_is_known_and_no_map_sees_their_numb
     public = rows(120, 2)
     public.loc[119, ["ward", "dose"]] = "west", 1e6
     settings = configured(tmp_path, rows(300, 1), public, 'unit = "row"', more="evaluate_last = 20")
-    release = prepared(settings, load_sources(settings))
+    release = prepare_release(settings, load_sources(settings))
     columns = PublicColumns.learn(public, ["age", "dose", "ward"])
     given: Any = {"classes": ["no", "yes"], "unit": "row", "ledger": tmp_path / "other.ledger"}
     model = PATEClassifier(1.0, **given, columns=columns)
@@ -197,7 +197,7 @@ def test_private_rows_among_the_scored_ones_are_refused(tmp_path):
     settings = configured(tmp_path, private, public, 'unit = "row"', more="evaluate_last = 60")
     data = load_sources(settings)
     with pytest.raises(PreflightError, match=SHARED):
-        prepared(settings, data)
+        prepare_release(settings, data)
 
 
 # One table in eleven forms, with four kinds of labels
@@ -312,7 +312,7 @@ def test_a_label_that_is_no_class_is_refused_in_every_form(label, tmp_path):
             model.prepare(X, "ill", X_public=public, y_public="ill")
         said.add(str(refused.value))
     with pytest.raises(InvalidDataError) as refused:
-        prepared(settings, load_sources(settings))
+        prepare_release(settings, load_sources(settings))
     assert {*said, str(refused.value)} == said
     assert len(said) == 1
     assert not label or label not in said.pop()
@@ -361,7 +361,7 @@ def test_arrays_are_one_data_set_whichever_label_is_predicted(tmp_path):
     def release(label: str, ledger: str) -> Any:
         (tmp_path / "run.toml").write_text(ARRAYS.format(label=label, ledger=ledger))
         settings = load_config(tmp_path / "run.toml")
-        return prepared(settings, load_sources(settings))
+        return prepare_release(settings, load_sources(settings))
 
     release("ill", "one").release()
     with pytest.raises(LedgerMismatchError, match="contains the budget of these data"):
@@ -390,7 +390,7 @@ def test_rows_that_only_score_are_refused_before_the_release_of_batches(tmp_path
     (tmp_path / "run.toml").write_text(text)
     settings = load_config(tmp_path / "run.toml")
     with pytest.raises(InvalidDataError, match="contains infinity"):
-        prepared(settings, load_sources(settings))
+        prepare_release(settings, load_sources(settings))
 
 
 def test_a_thousand_columns_of_an_array_have_two_steps_each():

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli.config import load_config
-from tutelage.cli.prepare import prepared
+from tutelage.cli.prepare import prepare_release
 from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
 from tutelage.methods import NoisyMoments
@@ -98,7 +98,7 @@ def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
     with warnings.catch_warnings(record=True) as told:
-        prepared(settings, data)
+        prepare_release(settings, data)
     assert told == []
 
 
