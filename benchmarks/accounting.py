@@ -12,7 +12,9 @@ import os
 import platform
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -113,13 +115,19 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def in_a_process(
+    way: Callable[..., tuple[float, float]], asked: tuple[Any, ...]
+) -> tuple[float, float]:
+    """Return the seconds and the peak memory of a way, in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(way, asked)
+
+
 def measure(name: str, event: Mechanism, votes: VoteHistogram, table: Table) -> None:
     """Add one row to the table."""
-    found = []
-    for how in (time_naive, time_ours):
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found.append(pool.apply(how, (event, votes.counts, votes.n_teachers)))
-    (naive, _), (ours, memory) = found
+    asked = (event, votes.counts, votes.n_teachers)
+    naive, _ = in_a_process(time_naive, asked)
+    ours, memory = in_a_process(time_ours, asked)
     noise = (
         f"Laplace {event.scale:g}"
         if isinstance(event, NoisyArgmaxLaplace)

@@ -22,7 +22,8 @@ from scipy.stats import norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from tutelage import PATEClassifier, PATERegressor, SystemNoise
-from tutelage._internal import threads
+from tutelage._internal.threads import _thread as worker_mark  # pyright: ignore[reportPrivateUsage]
+from tutelage._internal.typing import IntArray
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_dp_epsilon
 from tutelage.boundary import Boundary
@@ -50,8 +51,9 @@ class Bounds(NamedTuple):
 
 def sides(numbers: bool, relation: str) -> list[tuple[Any, Any, Any]]:
     """Return rows, labels and ids of two data sets: one person is at odds with all others, and alone in its bins."""
-    here, there = ("c", 1.0), (("c", 0.0) if numbers else ("a", 1.0))
-    found = []
+    here = ("c", 1.0)
+    there = ("c", 0.0) if numbers else ("a", 1.0)
+    found = list[tuple[Any, Any, Any]]()
     for (cell, label), rows in ((here, 1), (there, {ROW: 1, PERSON: 5, REMOVED: 0}[relation])):
         cells = np.repeat(["a", cell], [OTHERS, rows])
         ids = None if relation == ROW else [*map(str, range(OTHERS)), *["x"] * rows]
@@ -60,7 +62,7 @@ def sides(numbers: bool, relation: str) -> list[tuple[Any, Any, Any]]:
     return found
 
 
-@patch.object(threads._thread, "is_worker", True, create=True)  # no pool for a hundred rows
+@patch.object(worker_mark, "is_worker", True, create=True)  # no pool for a hundred rows
 def audited(
     numbers: bool, relation: str, epsilon: float, releases: int, *, fit: bool = False
 ) -> Bounds:
@@ -131,12 +133,10 @@ def of_students(here: Any, there: Any) -> tuple[Any, Any]:
     half = len(here) // 2
     train = np.concatenate([here[:half], there[:half]])
     scale = train.std(axis=0) + 1e-9
-    trained = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(
-        train / scale, np.repeat([0, 1], half)
-    )
-    return trained.decision_function(here[half:] / scale), trained.decision_function(
-        there[half:] / scale
-    )
+    trained: Any = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    trained.fit(train / scale, np.repeat([0, 1], half))
+    statistic = trained.decision_function
+    return statistic(here[half:] / scale), statistic(there[half:] / scale)
 
 
 def least_mu(here: Any, there: Any) -> float:
@@ -152,25 +152,29 @@ def doubled(self: Any, prepared: Any, request: Any, places: Any) -> Any:
     return replace(honest, totals=honest.totals * (2 if request.form.nonnegative else 1))
 
 
+def half_as_noisy(self: SystemNoise, sigma: float, shape: tuple[int, ...]) -> IntArray:
+    """Draw with half of sigma."""
+    return NOISE(self, sigma / 2, shape)
+
+
+def charged_as_counts(event: Any) -> int:
+    """Charge any sum as one of counts, which a replaced row moves less."""
+    return 2 * event.norm_squared
+
+
 def row_by_row(entries: Any, block: Any, form: Any) -> Any:
     """Let each row cast a ballot, whoever it belongs to."""
     return ENTRIES(entries, block._replace(people=np.arange(len(block.rows))), form)
 
 
 FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
-    "half the noise": (
-        ROW,
-        [(SystemNoise, "discrete_gaussian", lambda self, sigma, n: NOISE(self, sigma / 2, n))],
-    ),
+    "half the noise": (ROW, [(SystemNoise, "discrete_gaussian", half_as_noisy)]),
     "counts twice as long": (ROW, [(sums.BallotOfRows, "cast", doubled)]),
     "each row a person": (
         PERSON,
         [(module, "sum_of_entries", row_by_row) for module in (additive, additive_mean)],
     ),
-    "all sums charged as counts": (
-        ROW,
-        [(data_independent, "_moved", lambda event: 2 * event.norm_squared)],
-    ),
+    "all sums charged as counts": (ROW, [(data_independent, "_moved", charged_as_counts)]),
 }
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.audit_additive import DELTA, PERSON, RELEASE, SCHEMA, least_mu, of_students, sides
 from tutelage import Ledger, PATEClassifier, SimulationNoise
-from tutelage._internal import threads
+from tutelage._internal.threads import _thread as worker_mark  # pyright: ignore[reportPrivateUsage]
 from tutelage.accounting.composition import gaussian_dp_epsilon
 from tutelage.boundary import Boundary
 from tutelage.ledger.transaction import Transaction
@@ -29,12 +29,23 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 EPSILON, RELEASES, NEWCOMERS = 4.0, 3, 20
 UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+
+
+def no_cohorts(_: Transaction) -> dict[str, int]:
+    """Return that no cohort came before."""
+    return {}
+
+
+def forget(*_: object) -> None:
+    """Add nobody."""
+
+
 # With each fault, the number of releases that the budget of a person is divided among.
 FAULTS: dict[str, tuple[int, list[tuple[Any, str, Any]]]] = {
     "": (RELEASES, []),
     "forgets who came": (
         1,
-        [(Transaction, "cohorts", lambda _: {}), (Transaction, "add_people", lambda *_: None)],
+        [(Transaction, "cohorts", no_cohorts), (Transaction, "add_people", forget)],
     ),
 }
 
@@ -48,7 +59,7 @@ class Bounds(NamedTuple):
     distance: float
 
 
-@patch.object(threads._thread, "is_worker", True, create=True)  # no pool for a hundred rows
+@patch.object(worker_mark, "is_worker", True, create=True)  # no pool for a hundred rows
 def audited(fault: str, fits: int) -> Bounds:
     """Make the three releases so many times with each data set, attack what comes out, and bound ε from below."""
     shares, planted = FAULTS[fault]

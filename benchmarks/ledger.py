@@ -12,8 +12,10 @@ import os
 import platform
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -21,7 +23,7 @@ from rich.table import Table
 
 from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.ledger.account import NewQueries, Queries
+from tutelage.ledger.account import NewQueries, Queries, Reservation
 from tutelage.ledger.answers import digest_of
 from tutelage.ledger.beginning import Intent, Whom
 from tutelage.ledger.entries import EntryKind
@@ -29,6 +31,7 @@ from tutelage.privacy import ONE_TEACHER
 
 SIGMA, CLASSES = 40.0, 10
 EVENT = NoisyArgmaxGaussian(SIGMA, CLASSES, ONE_TEACHER)
+Measure = Callable[[Path, int], float]  # from a folder and the number of debits to seconds
 
 
 def new_ledger(folder: Path) -> Ledger:
@@ -87,7 +90,9 @@ def asked(folder: Path, debits: int, batch: int) -> float:
 def raced(folder: Path, debits: int, processes: int) -> float:
     """Let several processes reserve and settle one by one on the same ledger."""
     ledger = new_ledger(folder)
-    path, start, children = ledger.path, time.perf_counter(), []
+    path = ledger.path
+    start = time.perf_counter()
+    children = list[int]()
     for _ in range(processes):
         child = os.fork()
         if child == 0:
@@ -108,7 +113,7 @@ def waits(folder: Path, askers: int, seconds: float) -> np.ndarray:
     # What the first ask of all computes.
     LabelingSession(votes, GNMax(SIGMA), new_ledger(folder)).ask(np.zeros((1, 4)))
     receives, sends = os.pipe()
-    children = []
+    children = list[int]()
     for number in range(askers):
         child = os.fork()
         if child == 0:
@@ -137,7 +142,8 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
         "queries": 1,
         "cost": ledger.limit.cost(EVENT),
     }
-    with ledger._opened.held(write=True) as write:
+    # Entries as they would be after so many batches, without the noise of any.
+    with ledger._opened.hold(write=True) as write:  # pyright: ignore[reportPrivateUsage]
         for number in range(entries // 2):
             reserved = write.add(EntryKind.RESERVED, cost["cost"], **cost, batch=f"batch {number}")
             happened = {
@@ -158,20 +164,22 @@ def looked_up(folder: Path, entries: int) -> dict[str, float]:
 
     def release(number: int) -> None:
         with opened.begin(Intent(f"release {number}", "", EVENT, 40.0), Whom(b"rows")) as scope:
-            reserved = scope.account.reserve(NewQueries(EVENT, [number.to_bytes(32, "big")]))
-            scope.account.settle(reserved.reservation, {number.to_bytes(32, "big"): (1,)}, EVENT)
-            scope.end([reserved.reservation.number], EVENT)
+            query = number.to_bytes(32, "big")
+            reserved = scope.account.reserve(NewQueries(EVENT, [query]))
+            reservation = cast("Reservation", reserved.reservation)  # the query is new
+            scope.account.settle(reservation, {query: (1,)}, EVENT)
+            scope.end([reservation.number], EVENT)
 
-    calls = {
+    calls: dict[str, Callable[[int], object]] = {
         "a batch by its name": lambda number: account.find(f"batch {number}"),
         "a batch that is not there": lambda number: account.find(f"no batch {number}"),
         "the noise of a release": lambda number: opened.register.noise_of(f"release {number}", ""),
         "room for a new query": lambda number: account.quote(EVENT, [number.to_bytes(32, "big")]),
         "a release of one step": release,
     }
-    found = {}
+    found = dict[str, float]()
     for name, call in calls.items():
-        times = []
+        times = list[float]()
         for number in range(50):
             start = time.perf_counter()
             call(number)
@@ -214,24 +222,15 @@ def main() -> None:
             f"{len(waited):,} answers, {options.askers} askers: p50 {middle:.3f} s, p99 {late:.3f} s"
         )
         return
-    rows = [
+    rows: list[tuple[str, Measure]] = [
         ("plain file, write and fdatasync", appended),
         ("reserve, one by one", reserved),
-        (
-            "reserve and settle, one by one",
-            lambda folder, debits: reserved_and_settled(folder, debits, 1),
-        ),
-        (
-            "reserve and settle, batches of 100",
-            lambda folder, debits: reserved_and_settled(folder, debits, 100),
-        ),
-        (
-            "reserve and settle, one batch",
-            lambda folder, debits: reserved_and_settled(folder, debits, debits),
-        ),
-        ("session.ask, one by one", lambda folder, debits: asked(folder, debits, 1)),
-        ("session.ask, batches of 100", lambda folder, debits: asked(folder, debits, 100)),
-        ("reserve and settle, 8 processes", lambda folder, debits: raced(folder, debits, 8)),
+        ("reserve and settle, one by one", partial(reserved_and_settled, batch=1)),
+        ("reserve and settle, batches of 100", partial(reserved_and_settled, batch=100)),
+        ("reserve and settle, one batch", partial(reserved_and_settled, batch=options.debits)),
+        ("session.ask, one by one", partial(asked, batch=1)),
+        ("session.ask, batches of 100", partial(asked, batch=100)),
+        ("reserve and settle, 8 processes", partial(raced, processes=8)),
     ]
     title = f"{options.debits:,} debits, {os.cpu_count()} cores, Python {platform.python_version()}"
     table = Table("", "seconds", "debits per second", title=title, title_justify="left")

@@ -13,7 +13,7 @@ import secrets
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -23,8 +23,12 @@ from sklearn.metrics import roc_auc_score
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage_consortium.entity import ballots_of
-from tutelage_consortium.mpc.session import _coefficients
-from tutelage_consortium.sums import Round, Sums, _bound_of_projection
+from tutelage_consortium.mpc.session import _coefficients  # pyright: ignore[reportPrivateUsage]
+from tutelage_consortium.sums import (
+    Round,
+    Sums,
+    _bound_of_projection,  # pyright: ignore[reportPrivateUsage]
+)
 from tutelage_consortium.terms_file import TermsFile
 from tutelage_reproductions.datasets.diabetes import (
     FEATURES,
@@ -107,7 +111,8 @@ def main() -> None:
     for name, lie in LIES.items():
         cells = [name]
         for liars in (1, 2):
-            scores, found = [], 0
+            scores = list[float]()
+            found = 0
             for split in range(splits):
                 cut = split_by_patient(data, key=f"split {split} of liars".encode())
                 shards = Shards.of_entities(
@@ -116,7 +121,8 @@ def main() -> None:
                 hospitals = [cut.private.select(rows) for rows in shards.rows]
                 student, caught = release(sums, hospitals, lie, liars)
                 test = {column: cut.test.X[:, place] for place, column in enumerate(FEATURES)}
-                scores.append(100 * roc_auc_score(cut.test.y, student.predict_proba(test)[:, 1]))
+                chances = student.predict_proba(test)[:, 1]
+                scores.append(100 * cast("float", roc_auc_score(cut.test.y, chances)))
                 found += caught
             error = 2 * np.std(scores, ddof=1) / np.sqrt(splits)
             cells += [f"{np.mean(scores):.1f} ± {error:.1f}", f"{found} of {splits}"]

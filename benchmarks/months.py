@@ -18,16 +18,18 @@ again.
 import argparse
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from defaults import stays
-from splits import Split, adult, raw
+from splits import Frame, Split, adult, raw, stored_numbers
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import BudgetExceededError
@@ -47,14 +49,16 @@ def diabetes(fold: int) -> Split:
         load_diabetes(), key=rivals_data.key_of(fold), balanced=True
     ).private.patients
     order = np.argsort(ids, kind="stable")
-    private = pd.DataFrame(parts.private).iloc[order].reset_index(drop=True)
+    rows = cast("Frame", pd.DataFrame(parts.private))
+    private = rows.iloc[order].reset_index(drop=True)
     return parts._replace(private=private, y_private=parts.y_private[order], ids=ids[order])
 
 
-TABLES = {
-    "Adult": (lambda fold: adult("alike", fold), True),
-    "Adult, schema only": (lambda fold: adult("alike", fold), False),
-    "Adult, votes": (lambda fold: adult("alike", fold), False),
+adult_alike = partial(adult, "alike")
+TABLES: dict[str, tuple[Callable[[int], Split], bool]] = {
+    "Adult": (adult_alike, True),
+    "Adult, schema only": (adult_alike, False),
+    "Adult, votes": (adult_alike, False),
     "Diabetes": (diabetes, True),
     "Diabetes, schema only": (diabetes, False),
 }
@@ -82,7 +86,8 @@ def given_to(table: str, parts: Split, *, labeled: bool) -> tuple[dict[str, Any]
 def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, float, int]:
     """Return the accuracy of the last student, the mean over all months, and how many labels there are."""
     load, labeled = TABLES[table]
-    parts, model = load(2 + seed), None
+    parts = load(2 + seed)
+    model: PATEClassifier | None = None
     ids = np.arange(len(parts.private)) if parts.ids is None else parts.ids
     _, person = np.unique(ids, return_inverse=True)
     month_of = person * months // (person.max() + 1)
@@ -117,7 +122,8 @@ def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, f
                 n_labels += (
                     len(model.queries_) if WAYS[way] is None else len(model.queries_) - n_labels
                 )
-            scores.append(model.score(parts.scored, parts.y_scored))
+            # The budget is enough for the first month.
+            scores.append(cast("PATEClassifier", model).score(parts.scored, parts.y_scored))
     return scores[-1], float(np.mean(scores)), n_labels if table == "Adult, votes" else 0
 
 
@@ -131,7 +137,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for seed, table, way in product(options.seeds, options.data, options.ways):
-        known = pd.read_csv(STORED)
+        known = stored_numbers(STORED)
         if len(known) and (known[KEY] == [table, way, options.months, seed]).all(axis=1).any():
             continue
         start = time.perf_counter()

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from months import diabetes
+from splits import Frame
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.features import Schema
@@ -24,7 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 MONTHS = 12
 
 
-def live(releases: int, fold: int) -> pd.DataFrame:
+def live(releases: int, fold: int) -> Frame:
     """Return accuracy, cost, and what is spent of each cohort, month by month."""
     parts = diabetes(fold)
     _, person = np.unique(parts.ids, return_inverse=True)
@@ -60,10 +61,10 @@ def live(releases: int, fold: int) -> pd.DataFrame:
     return pd.DataFrame(found).fillna(0.0).round(5)
 
 
-def draw(table: pd.DataFrame, path: Path) -> None:
+def draw(table: Frame, path: Path) -> None:
     """Draw accuracy, and below it what is spent of the people who came with each release."""
     mpl.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
-    _, (above, below) = plt.subplots(
+    canvas, (above, below) = plt.subplots(
         2, sharex=True, figsize=(7, 5.4), height_ratios=(3, 2), layout="constrained"
     )
     above.plot(
@@ -84,7 +85,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     below.axhline(1, color="#b03030", linewidth=1)
     below.text(1, 1.03, "ε of the budget", color="#b03030", va="bottom")
     below.set(ylabel="ε spent, by cohort", xlabel="month", ylim=(0, 1.2), xticks=table["month"])
-    plt.savefig(path, dpi=130, metadata={"Software": None})
+    canvas.savefig(path, dpi=130, metadata={"Software": None})
 
 
 def main() -> None:

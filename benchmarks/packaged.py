@@ -21,17 +21,17 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import lru_cache, partial
+from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from labels import DELTA, KEY, MEASURES, page_of
 from scipy.optimize import brentq
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import average_precision_score
-from splits import SOURCES, WITHOUT_ROWS, Split
+from splits import SOURCES, WITHOUT_ROWS, Split, accuracy_and_precision, stored_numbers
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
@@ -82,34 +82,34 @@ def seen_of(name: str, fold: int) -> Seen:
 
 def additive(seen: Seen, epsilon: float) -> Matrix:
     """Return chances by this library with default settings."""
-    split, settings = (
-        seen.split,
-        {"delta": DELTA, "classes": seen.classes, "noise": SimulationNoise(seen.seed)},
+    split = seen.split
+    model: Any = PATEClassifier(
+        columns=seen.schema,
+        epsilon=epsilon,
+        delta=DELTA,
+        classes=seen.classes,
+        noise=SimulationNoise(seen.seed),
+        unit="row" if split.ids is None else None,
     )
-    unit = "row" if split.ids is None else None
-    model = PATEClassifier(columns=seen.schema, epsilon=epsilon, unit=unit, **settings)
-    return model.fit(split.private, split.y_private, entity_ids=split.ids).predict_proba(
-        split.scored
-    )
+    model.fit(split.private, split.y_private, entity_ids=split.ids)
+    return model.predict_proba(split.scored)
 
 
 def boosted(seen: Seen, epsilon: float, rate: float = 0.01, told: bool = False) -> Matrix:
     """Return chances by DP-EBM: of numbers within their ranges, and of the bins of other columns."""
-    from interpret.privacy import DPExplainableBoostingClassifier
-
+    privacy = import_module("interpret.privacy")
     if len(seen.classes) > 2:
         raise ValueError("it learns two classes only")
 
-    used = epsilon if told else ebm_epsilon(epsilon)
     (private, scored), given = ebm_rows(seen.schema, seen.split.private, seen.split.scored)
-    settings = {
-        "epsilon": used,
-        "delta": DELTA,
-        "learning_rate": rate,
-        "random_state": seen.seed,
-        "n_jobs": 1,
-    }
-    model = DPExplainableBoostingClassifier(**settings, **given)
+    model = privacy.DPExplainableBoostingClassifier(
+        epsilon=epsilon if told else ebm_epsilon(epsilon),
+        delta=DELTA,
+        learning_rate=rate,
+        random_state=seen.seed,
+        n_jobs=1,
+        **given,
+    )
     return model.fit(private.iloc[seen.kept], seen.y).predict_proba(scored)
 
 
@@ -120,7 +120,7 @@ def ebm_epsilon(epsilon: float) -> float:
         mu = np.hypot(np.sqrt(2) * mu_of(0.1 * used, DELTA / 2), 2 * mu_of(0.9 * used, DELTA / 2))
         return float(mu - mu_of(epsilon, DELTA))
 
-    return float(brentq(excess, epsilon / 100, epsilon))  # type: ignore[arg-type]
+    return cast("float", brentq(excess, epsilon / 100, epsilon))
 
 
 def ebm_rows(schema: Schema, *rows: Any) -> tuple[list[pd.DataFrame], dict[str, Any]]:
@@ -162,26 +162,29 @@ def of_synthetic_rows(seen: Seen, epsilon: float, kind: str) -> Matrix:
             synthesized, (kind, table, (*sizes, len(seen.classes)), epsilon)
         ).get(LONGEST)
     named = ~np.array(seen.schema.ordered) & (np.array(sizes) <= MOST_CATEGORIES)
-    model = HistGradientBoostingClassifier(categorical_features=named, random_state=0).fit(
-        rows[:, :-1], rows[:, -1]
-    )
+    settings: dict[str, Any] = {"categorical_features": named, "random_state": 0}
+    model: Any = HistGradientBoostingClassifier(**settings)
+    model.fit(rows[:, :-1], rows[:, -1])
     chances = pd.DataFrame(model.predict_proba(seen.bins[1]), columns=model.classes_)
     return chances.reindex(columns=seen.classes, fill_value=0).to_numpy()
 
 
 def synthesized(kind: str, table: IntArray, sizes: tuple[int, ...], epsilon: float) -> IntArray:
     """Return as many synthetic rows, of columns of these numbers of values."""
-    from snsynth import Synthesizer
-    from snsynth.transform import LabelTransformer, TableTransformer
-    from snsynth.utils import cdp_rho
-
-    columns = [LabelTransformer(nullable=False) for _ in sizes]
+    synthesizer = import_module("snsynth").Synthesizer
+    transform = import_module("snsynth.transform")
+    rho = import_module("snsynth.utils").cdp_rho
+    columns = [transform.LabelTransformer(nullable=False) for _ in sizes]
     for column, size in zip(columns, sizes, strict=True):
         column.fit(range(size))
-    wanted = cdp_rho(epsilon, DELTA) / COST[kind]
-    used = brentq(lambda used: cdp_rho(used, DELTA) - wanted, epsilon / 100, epsilon)
-    model = Synthesizer.create(kind, epsilon=used, delta=DELTA)
-    model.fit(pd.DataFrame(table), transformer=TableTransformer(columns))
+    wanted: float = rho(epsilon, DELTA) / COST[kind]
+
+    def excess(used: float) -> float:
+        return rho(used, DELTA) - wanted
+
+    used = cast("float", brentq(excess, epsilon / 100, epsilon))
+    model = synthesizer.create(kind, epsilon=used, delta=DELTA)
+    model.fit(pd.DataFrame(table), transformer=transform.TableTransformer(columns))
     return np.asarray(model.sample(len(table)), dtype=int)
 
 
@@ -211,7 +214,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if not STORED.exists():
         pd.DataFrame(columns=columns).to_csv(STORED, index=False)
-    known = set(pd.read_csv(STORED)[KEY].itertuples(index=False, name=None))
+    known = set[Any](stored_numbers(STORED)[KEY].itertuples(index=False, name=None))
     for fold, name, epsilon, way in product(
         options.folds, options.data, options.epsilons, options.ways
     ):
@@ -226,22 +229,9 @@ def main() -> None:
                 flush=True,
             )
             continue
-        seconds, truth = time.perf_counter() - start, seen.split.y_scored
-        right = np.mean(scores.argmax(axis=1) == truth)
-        ranked = (
-            average_precision_score(truth, scores[:, 1] - scores[:, 0])
-            if len(seen.classes) == 2
-            else np.nan
-        )
-        line = (
-            name,
-            fold,
-            epsilon,
-            way,
-            round(100 * right, 3),
-            round(100 * ranked, 3),
-            round(seconds, 1),
-        )
+        seconds = round(time.perf_counter() - start, 1)
+        measures = accuracy_and_precision(scores, seen.split.y_scored)
+        line = (name, fold, epsilon, way, *measures, seconds)
         pd.DataFrame([line]).to_csv(STORED, mode="a", index=False, header=False)
         print(*line, sep=", ", flush=True)
     STORED.with_suffix(".md").write_text(page(), encoding="utf-8")

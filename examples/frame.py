@@ -9,12 +9,12 @@ from tutelage import PATEClassifier
 from tutelage.datasets import load_adult
 
 adult = load_adult()
+# All columns except numbers contain category codes.
+categories = {name: "category" for name in adult.feature_names if name not in adult.numbers}
 private, public = (
-    pd.DataFrame(X, columns=adult.feature_names) for X in (adult.X_private, adult.X_public)
+    pd.DataFrame(X, columns=adult.feature_names).astype(categories)
+    for X in (adult.X_private, adult.X_public)
 )
-for frame in (private, public):  # all columns except numbers contain category codes
-    codes = frame.columns.difference(adult.numbers)
-    frame[codes] = frame[codes].astype("category")
 private["income"], truth = (
     pd.Series(y).map(dict(enumerate(adult.classes))) for y in (adult.y_private, adult.y_public)
 )

@@ -15,6 +15,7 @@ The guarantee requires the following. No program can check it:
 import re
 import secrets
 from collections import Counter
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -56,17 +57,18 @@ def language_model(prompt: str) -> str:
     This stand-in returns the label whose examples share more words with the last message.
     """
     *examples, question = re.findall(r"Message: (.*)\nLabel:(?: (\w+))?", prompt)
-    asked, shared = set(question[0].split()), Counter()
+    asked = set(question[0].split())
+    shared = Counter[str]()
     for message, label in examples:
         shared[label] += len(asked & set(message.split()))
     return max(CLASSES, key=lambda label: shared[label])
 
 
-def prompted(examples: list[tuple[str, str]]):
+def prompted(examples: list[tuple[str, str]]) -> Callable[[Iterable[str]], list[int]]:
     """Return a teacher: a function from public messages to class indices that knows only these examples."""
     shots = "".join(f"Message: {message}\nLabel: {label}\n" for message, label in examples)
 
-    def vote(messages):
+    def vote(messages: Iterable[str]) -> list[int]:
         answers = [
             language_model(f"{shots}Message: {message}\nLabel:").strip() for message in messages
         ]
@@ -89,7 +91,7 @@ def message_about(label: str) -> str:
 
 # The private data: 600 customers with one to three messages each. The public data: 40 messages without labels.
 customers = np.repeat(np.arange(600), random.integers(1, 4, 600))
-labels = random.choice(CLASSES, len(customers))
+labels = random.choice(CLASSES, len(customers)).tolist()
 messages = [message_about(label) for label in labels]
 truth = random.choice(CLASSES, 40)
 X_public = np.array([message_about(label) for label in truth])
@@ -106,7 +108,7 @@ print(f"{shards.n_shards} prompts of {len(messages) / shards.n_shards:.0f} examp
 print(f"ε = {ledger.limit.epsilon:g} pays for {session.fitting} labels in the worst case")
 
 release = session.ask(X_public)
-right = np.mean(np.array(CLASSES)[release.labels] == truth)
+right = (np.array(CLASSES)[release.labels] == truth).mean()
 print(
     f"{len(X_public)} messages labeled, {right:.0%} right; {release.cost:.2f} of the budget spent"
 )

@@ -24,22 +24,16 @@ private_file, public_file = Path(folder.name) / "people.csv", Path(folder.name) 
 # have your own files.
 adult, random = load_adult(), np.random.default_rng(0)
 people = np.repeat(np.arange(12_000), random.integers(1, 4, 12_000))[:20_000]
-for path, X, y, owner in (
-    (
-        private_file,
-        adult.X_private[:20_000],
-        adult.y_private[:20_000],
-        [[f"p{number}"] for number in people],
-    ),
-    (public_file, adult.X_public[:4_000], adult.y_public[:4_000], [[]] * 4_000),
-):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*adult.feature_names, "income", *(["person"] if owner[0] else [])])
-        writer.writerows(
-            [*row, adult.classes[label], *who]
-            for row, label, who in zip(X.tolist(), y, owner, strict=True)
-        )
+with private_file.open("w", newline="") as file:
+    writer = csv.writer(file)
+    writer.writerow([*adult.feature_names, "income", "person"])
+    for row, label, number in zip(adult.X_private, adult.y_private, people, strict=False):
+        writer.writerow([*row, adult.classes[label], f"p{number}"])
+with public_file.open("w", newline="") as file:
+    writer = csv.writer(file)
+    writer.writerow([*adult.feature_names, "income"])
+    for row, label in zip(adult.X_public[:4_000], adult.y_public[:4_000], strict=True):
+        writer.writerow([*row, adult.classes[label]])
 
 # Start here with your own files. The public table decides the kinds and categories of the columns.
 private, public = read_table(private_file), read_table(public_file)
