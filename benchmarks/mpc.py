@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from rich.console import Console
@@ -61,19 +61,22 @@ def noised_sum(votes: np.ndarray, sigma: float) -> tuple[list[np.ndarray], np.nd
 
 def tasks(votes: np.ndarray, sigma: float, bits: int) -> list[Task]:
     """Return GNMax over ten classes and over two, and Confident-GNMax over ten."""
-    found = []
+    found = list[Task]()
     for classes in (10, 2):
         shares, totals = noised_sum(votes[:, :classes], sigma)
         found.append(
             Task(
                 f"GNMax, {classes} classes",
-                [(share, bits) for share in shares],
+                [(share[np.newaxis], bits) for share in shares],
                 totals.argmax(axis=1) + 1,
             )
         )
     shares, totals = noised_sum(votes, sigma)
     checks, checked = noised_sum(votes, SIGMA_OF_CHECK)
-    given = [(share, bits, (check, THRESHOLD)) for share, check in zip(shares, checks, strict=True)]
+    given = [
+        (np.stack([share, check]), bits, THRESHOLD)
+        for share, check in zip(shares, checks, strict=True)
+    ]
     expected = np.where(checked.max(axis=1) >= THRESHOLD, totals.argmax(axis=1) + 1, 0)
     return [*found, Task("Confident-GNMax, 10 classes", given, expected)]
 
@@ -89,9 +92,10 @@ def free_ports() -> list[int]:
 
 def started(body: Callable[..., None], given: Iterable[tuple[Any, ...]]) -> list[Connection]:
     """Start one process for each that is given something, and return the pipes to them."""
-    spawn, pipes = multiprocessing.get_context("spawn"), []
+    spawn = multiprocessing.get_context("spawn")
+    pipes = list[Connection]()
     for arguments in given:
-        here, there = spawn.Pipe()
+        here, there = cast("tuple[Connection, Connection]", spawn.Pipe())
         spawn.Process(target=body, args=(there, *arguments)).start()
         pipes.append(here)
     return pipes
@@ -116,7 +120,7 @@ def party(
     """Be one party: find the labels of every task, and say what each took."""
 
     async def body(session: Session) -> list[Measured]:
-        found = []
+        found = list[Measured]()
         for task in given:
             await session.exchange(b"ready")
             sent, clock, processor = session.bytes_sent, time.perf_counter(), time.process_time()
