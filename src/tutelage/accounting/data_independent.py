@@ -325,10 +325,9 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
 def _squared_distance(event: _IntegerGaussian) -> int:
     """Return the squared distance that one replaced ballot moves the integers of `event`, over all its queries."""
     match event:
-        case NoisySumGaussian(norm_squared=norm_squared, nonnegative=True):
-            return 2 * norm_squared
-        case NoisySumGaussian(norm_squared=norm_squared):
-            return 4 * norm_squared
+        case NoisySumGaussian():
+            times = 2 if event.nonnegative else 4
+            return times * event.norm_squared
         case CappedArgmaxGaussian(cap=cap):
             return 2 * cap
         case _:
