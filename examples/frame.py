@@ -20,9 +20,9 @@ private["income"], truth = (
 )
 
 model = PATEClassifier(epsilon=1.0, classes=["<=50K", ">50K"])
-model.fit(private, "income", X_public=public[:8000])
+model.fit(private, "income", X_public=public.head(8_000))
 
 print(model.epsilon_)
 print(
-    f"the student is right on {model.score(public[8000:], truth[8000:]):.1%} of 8,281 new public rows"
+    f"the student is right on {model.score(public.tail(8_281), truth.tail(8_281)):.1%} of 8,281 new public rows"
 )
