@@ -174,7 +174,10 @@ FAULTS: dict[str, tuple[str, list[tuple[Any, str, Any]]]] = {
         PERSON,
         [(module, "sum_of_entries", row_by_row) for module in (additive, additive_mean)],
     ),
-    "all sums charged as counts": (ROW, [(data_independent, "_moved", charged_as_counts)]),
+    "all sums charged as counts": (
+        ROW,
+        [(data_independent, "_squared_distance", charged_as_counts)],
+    ),
 }
 
 

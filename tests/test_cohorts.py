@@ -245,7 +245,9 @@ def on_one_side(event: Event) -> tuple[Any, Any]:
     parts: Any = [(part.event, part.times) for part in event.flatten()]
     assert {type(one) for one, _ in parts} <= {NoisySumGaussian, CappedArgmaxGaussian}
     renyi = sum(times * data_independent._rdp_if_added(one, ORDERS) for one, times in parts)
-    moved = [(one.sigma, data_independent._moved_if_added(one), times) for one, times in parts]
+    moved = [
+        (one.sigma, data_independent._squared_distance_if_added(one), times) for one, times in parts
+    ]
     return renyi, sum(times * shift_mu_squared(sigma, distance) for sigma, distance, times in moved)
 
 

@@ -340,7 +340,7 @@ class Medoids(QuerySelector):
     def _choose(
         self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator
     ) -> IntArray:
-        X = _flat_rows(known.X, type(self).__name__)
+        X = flat_rows(known.X, type(self).__name__)
         n_clusters = n_queries + int(known.asked.sum())
         clusters = _clusters(X, n_clusters, int(generator.integers(SEEDS)))
         uncovered = [rows for rows in clusters if not known.asked[rows].any()]
@@ -357,7 +357,7 @@ class Medoids(QuerySelector):
         return int(np.square(X - X.mean(axis=0)).sum(axis=1).argmin())
 
 
-def _flat_rows(X: Matrix, owner: str) -> FloatArray:
+def flat_rows(X: Matrix, owner: str) -> FloatArray:
     """Return the rows as finite numbers of shape (rows, features)."""
     try:
         rows = np.array(X, dtype=np.float64).reshape(len(X), -1)
