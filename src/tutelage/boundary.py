@@ -199,7 +199,7 @@ class Boundary:
     def room(self, request: Request) -> int:
         """Return how many more new answers the budget allows, each at its most expensive."""
         fitting = self.account.fitting(self.event_of_one(request))
-        if request.form.cap is not None and (fitting > 0 or self._is_paid(request)):
+        if request.form.cap is not None and (fitting > 0 or self._is_campaign_open(request)):
             return sys.maxsize  # one event pays for all
         return fitting
 
@@ -255,8 +255,8 @@ class Boundary:
 
         ballots, predictions = self._cast(request, np.array([places[key] for key in new]))
         if isinstance(ballots, Wishes):
-            drawn, paid = self._draw_granted(request, event, new, ballots)
-            return {**answers, **drawn}, paid, self.account.share_of(paid)
+            drawn, reserved = self._draw_granted(request, event, new, ballots)
+            return {**answers, **drawn}, reserved, self.account.share_of(reserved)
 
         reserved = self.account.reserve(NewQueries(event, places))
         answered = reserved.answers
@@ -312,7 +312,7 @@ class Boundary:
         if not request.campaign:
             return self.account.quote(event, keys, request.total)
         answers = self.account.recall(keys)
-        if len(answers) < len(set(keys)) and not self._is_paid(request):
+        if len(answers) < len(set(keys)) and not self._is_campaign_open(request):
             self.account.quote(event, 1)
         return answers
 
@@ -377,7 +377,7 @@ class Boundary:
                 self._drawn |= dict.fromkeys(answers, False)
         self._unstored = None
 
-    def _is_paid(self, request: Request) -> bool:
+    def _is_campaign_open(self, request: Request) -> bool:
         """Return whether the budget of a campaign is spent."""
         return request.campaign and self.account.find(self._campaign(request)) is not None
 
@@ -432,14 +432,14 @@ class BatchBoundary:
         """Refuse what has no room; spend nothing."""
         self._account.quote(most, queries)
 
-    def payment_for(self, batch: _HasQueries) -> Reservation | None:
-        """Return the reservation that paid for a batch, or None."""
+    def reservation_of(self, batch: _HasQueries) -> Reservation | None:
+        """Return the reservation of a batch, or None."""
         return self._account.find(self._name_of(batch))
 
     def is_closed(self, batch: _HasQueries) -> bool:
         """Return whether a batch was paid for and is settled."""
-        paid = self.payment_for(batch)
-        return paid is not None and self._account.is_settled(paid)
+        reservation = self.reservation_of(batch)
+        return reservation is not None and self._account.is_settled(reservation)
 
     def open(self, batch: _HasQueries, event: Event) -> Reservation:
         """Pay for a batch what it costs at most if each query is this event, once, however often it is called."""
@@ -448,7 +448,7 @@ class BatchBoundary:
     def share(
         self,
         batch: _HasQueries,
-        paid: Reservation,
+        reservation: Reservation,
         draw: Callable[[NoiseSource], _Stored],
         keep: Callable[[_Stored], _Stored],
     ) -> tuple[_Stored, bool]:
@@ -456,20 +456,24 @@ class BatchBoundary:
 
         The stored shares are sent, and sent again: noise is never drawn twice.
         """
-        self.open(batch, paid.event)  # refused if somebody withdrew since, and is not left out
+        self.open(
+            batch, reservation.event
+        )  # refused if somebody withdrew since, and is not left out
         try:
             made = draw(SystemNoise())
         except Exception:
-            self._account.forfeit(paid)
+            self._account.forfeit(reservation)
             raise
         stored = keep(made)
         return stored, stored != made
 
-    def close(self, paid: Reservation, answers: dict[bytes, Labels], happened: Event) -> None:
+    def close(
+        self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event
+    ) -> None:
         """Settle a batch by what was opened of it, if it is not settled yet."""
         with self._account.turn():  # of two processes, the second finds what the first one settled
-            if not self._account.is_settled(paid):
-                self._account.settle(paid, answers, happened)
+            if not self._account.is_settled(reservation):
+                self._account.settle(reservation, answers, happened)
 
 
 def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:

@@ -130,7 +130,7 @@ class Aggregator:
                 self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})
                 earlier = self._earlier(draft.name)  # with what was kept first
             batch = earlier[-1]
-            if self._boundary.payment_for(batch) is None:
+            if self._boundary.reservation_of(batch) is None:
                 require_room(mailbox.batch_path(batch.identifier, self.consortium))
                 self._boundary.open(batch, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
@@ -219,8 +219,8 @@ class Aggregator:
 
     def _settle(self, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
-        paid = self._boundary.payment_for(batch)
-        if paid is None:
+        reservation = self._boundary.reservation_of(batch)
+        if reservation is None:
             raise StaleBatchError(
                 f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with."
             )
@@ -228,7 +228,9 @@ class Aggregator:
         answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
         hashes = scheme.hashes(self._boundary.ledger, batch)
         self._boundary.close(
-            paid, dict(zip(hashes, answers, strict=True)), scheme.event_of_outcome(outcome, batch)
+            reservation,
+            dict(zip(hashes, answers, strict=True)),
+            scheme.event_of_outcome(outcome, batch),
         )
         mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._stored_outcome(batch, outcome.shape)

@@ -24,7 +24,7 @@ from tutelage.signing import document, require_hexadecimal
 from tutelage_consortium.documents import MOST_LINE_BYTES, SIGNATURE_BYTES, SignedDocument
 from tutelage_consortium.files import read_within, write_once
 from tutelage_consortium.keys import Identity
-from tutelage_consortium.terms import Terms
+from tutelage_consortium.terms import ConsortiumTerms
 
 _KIND = "batch"
 _MOST_BYTES = 2**30
@@ -53,7 +53,7 @@ class Batch:
         return len(self.rows)
 
     @classmethod
-    def make(cls, identity: Identity, consortium: Terms, rows: npt.ArrayLike) -> Self:
+    def make(cls, identity: Identity, consortium: ConsortiumTerms, rows: npt.ArrayLike) -> Self:
         """Ask public rows of shape (queries, ...) under a fresh identifier, by the aggregator's identity.
 
         Rows are numbers or booleans, finite, at least one row and at most 1 GiB.
@@ -86,7 +86,7 @@ class Batch:
         return SignedDocument(self._line, self.signature, self.rows.tobytes()).to_bytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes, consortium: Terms, *, own: bool = False) -> Self:
+    def from_bytes(cls, data: bytes, consortium: ConsortiumTerms, *, own: bool = False) -> Self:
         """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it.
 
         The signature of the aggregator's `own` copy is not checked: it may be by keys that it has no longer.
@@ -125,7 +125,7 @@ class Batch:
         write_once(Path(path), self.to_bytes())
 
     @classmethod
-    def load(cls, path: AnyPath, consortium: Terms) -> Self:
+    def load(cls, path: AnyPath, consortium: ConsortiumTerms) -> Self:
         """Read what `save` wrote, checked as by `from_bytes`."""
         most = MOST_LINE_BYTES + SIGNATURE_BYTES + _MOST_BYTES
         return cls.from_bytes(read_within(Path(path), most), consortium)

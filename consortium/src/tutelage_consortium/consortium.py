@@ -29,7 +29,7 @@ from tutelage_consortium.keys import Member, Role
 from tutelage_consortium.schemes import MOST_QUERIES, SharedVotes
 from tutelage_consortium.sharing import PARTIES
 from tutelage_consortium.sums import SharedSums, Sums, hash_of_method
-from tutelage_consortium.terms import Terms
+from tutelage_consortium.terms import ConsortiumTerms
 
 _MOST_CLASSES = 2**20
 
@@ -49,7 +49,7 @@ _WHY_NOT = {
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Consortium(Terms):
+class Consortium(ConsortiumTerms):
     """The agreement that every member holds a copy of; public.
 
     Parameters

@@ -163,26 +163,26 @@ class Entity:
         with self._boundary.turn(whom) as boundary:
             stored = self._home.read_kept(_VOTES, name, [*recipients, _KEYS])
             repeated = stored is not None
-            paid = self._reservation_of(boundary, batch, mailbox, rest)
+            reservation = self._reservation_of(boundary, batch, mailbox, rest)
             if stored is None:
                 if boundary.is_closed(batch):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
-                if not _pays(paid.event, self.consortium.scheme.event_of(batch)):
+                if not _covers(reservation.event, self.consortium.scheme.event_of(batch)):
                     raise StaleBatchError(
                         f"Batch {batch.identifier} was paid for as another sum than is asked for now, because the "
                         "program or the file of the method changed. Nothing was sent. Ask for a new release."
                     )
 
                 def make_payloads(noise: NoiseSource) -> dict[str, bytes]:
-                    payloads = self.consortium.scheme.payloads(ballots, paid.event, noise)
+                    payloads = self.consortium.scheme.payloads(ballots, reservation.event, noise)
                     return {**dict(zip(recipients, payloads, strict=True)), _KEYS: keys}
 
                 keep = partial(self._home.keep, _VOTES, name)
-                stored, repeated = boundary.share(batch, paid, make_payloads, keep)
-            boundary.close(paid, {}, Repeated(paid.event, paid.queries))
+                stored, repeated = boundary.share(batch, reservation, make_payloads, keep)
+            boundary.close(reservation, {}, Repeated(reservation.event, reservation.queries))
         before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
         if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
             raise StaleBatchError(
@@ -224,7 +224,7 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest` for each query: of a sum, all rounds from this one on.
         """
-        known = boundary.payment_for(batch)
+        known = boundary.reservation_of(batch)
         if known is not None:
             return known
         # The parties fixed whose votes count.
@@ -241,17 +241,17 @@ class Entity:
         return boundary.open(batch, self.consortium.scheme.event_of(batch))
 
 
-def _pays(paid: Event, asked: Event) -> bool:
-    """Return whether what was paid for is what is asked for, or the same with more noise."""
-    if paid == asked:
+def _covers(reserved: Event, asked: Event) -> bool:
+    """Return whether the event reserved is the event asked for, or has more noise."""
+    if reserved == asked:
         return True
-    if not isinstance(paid, SummedNoise) or not isinstance(asked, SummedNoise):
+    if not isinstance(reserved, SummedNoise) or not isinstance(asked, SummedNoise):
         return False
-    given = paid.event
+    given = reserved.event
     wanted = asked.event
     if not isinstance(given, NoisySumGaussian) or not isinstance(wanted, NoisySumGaussian):
         return False
-    is_alike = paid.shares == asked.shares and replace(wanted, sigma=given.sigma) == given
+    is_alike = reserved.shares == asked.shares and replace(wanted, sigma=given.sigma) == given
     return is_alike and given.sigma >= wanted.sigma
 
 

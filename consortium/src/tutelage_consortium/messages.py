@@ -14,7 +14,7 @@ from tutelage.signing import document
 from tutelage_consortium.batches import Batch
 from tutelage_consortium.documents import MOST_BYTES, MOST_PAYLOAD_BYTES, SignedDocument
 from tutelage_consortium.keys import Identity, Member
-from tutelage_consortium.terms import Terms
+from tutelage_consortium.terms import ConsortiumTerms
 
 _KIND = "envelope"
 
@@ -40,7 +40,9 @@ class Header:
     recipient: str
 
     @classmethod
-    def of(cls, consortium: Terms, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
+    def of(
+        cls, consortium: ConsortiumTerms, batch: Batch, kind: Kind, sender: str, recipient: str
+    ) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
         return cls(
             consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient

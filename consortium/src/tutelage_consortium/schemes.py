@@ -35,7 +35,7 @@ from tutelage_consortium.batches import Batch, hash_of_rows, plain_rows
 from tutelage_consortium.documents import MOST_PAYLOAD_BYTES
 from tutelage_consortium.keys import names_of
 from tutelage_consortium.sharing import ELEMENT_BYTES, HEAD_BYTES, ElementArray
-from tutelage_consortium.terms import Terms
+from tutelage_consortium.terms import ConsortiumTerms
 
 if TYPE_CHECKING:
     from tutelage_consortium.mpc import Session
@@ -81,7 +81,7 @@ class SharedVotes:
 
     # Counts and noise together stay below the 2^40 that can be shared.
     most_teachers: ClassVar[int] = 2**30
-    terms: Terms
+    terms: ConsortiumTerms
     mechanism: GNMax | ConfidentGNMax
 
     def drafts(self, asked: Any, boundary: BatchBoundary) -> list[Draft]:
@@ -204,7 +204,7 @@ class SharedVotes:
         )
         return Expected((len(self.sigmas), batch.n_queries, self.terms.n_classes), bounds)
 
-    def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
+    def payloads(self, ballots: IntArray, reserved: Event, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
         """Return shares of the vote counts with fresh noise, for the check too if there is one."""
         counts = tally(cast("Ballots", ballots), self.terms.n_classes, self.terms.unit).counts
         vote, *check = self.sigmas
@@ -241,7 +241,7 @@ class SharedVotes:
         return hashes_of(batch.rows, self.terms, ledger)
 
 
-def hashes_of(rows: Matrix, terms: Terms, ledger: Ledger) -> list[bytes]:
+def hashes_of(rows: Matrix, terms: ConsortiumTerms, ledger: Ledger) -> list[bytes]:
     """Return what a ledger remembers the outcome of each row under these terms by."""
     return ledger.account.keys({"consortium": terms.fingerprint}, rows)
 

@@ -184,7 +184,7 @@ class Serving:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
         ledger = self.budget()
         release = asked.opened.release
-        if terms.boundary(ledger, self.home.member).payment_for(batch) is not None:
+        if terms.boundary(ledger, self.home.member).reservation_of(batch) is not None:
             return True
         # Nor is one approval good for a second batch of a sum.
         if (release, asked.number) not in self._approved:

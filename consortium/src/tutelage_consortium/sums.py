@@ -39,7 +39,7 @@ from tutelage_consortium.batches import Batch
 from tutelage_consortium.documents import MOST_PAYLOAD_BYTES
 from tutelage_consortium.files import read_within
 from tutelage_consortium.schemes import Draft, Expected, hashes_of, shares_of
-from tutelage_consortium.terms import DEFAULT_METHOD, Terms
+from tutelage_consortium.terms import DEFAULT_METHOD, ConsortiumTerms
 
 if TYPE_CHECKING:
     from tutelage.ballots import Vector
@@ -101,7 +101,7 @@ class Round:
 class Sums:
     """The sums that a method asks for under the terms of a consortium, one after another; public."""
 
-    terms: Terms
+    terms: ConsortiumTerms
     mechanism: NoisySum
 
     @cached_property
@@ -211,7 +211,7 @@ class SharedSums:
     """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
 
     most_teachers: ClassVar[int] = 1
-    terms: Terms
+    terms: ConsortiumTerms
     mechanism: NoisySum
 
     def __post_init__(self) -> None:
@@ -304,9 +304,9 @@ class SharedSums:
         """Return the event of the sum of a batch, whatever it is."""
         return self.event_of(batch)
 
-    def payloads(self, ballots: IntArray, paid: Event, noise: NoiseSource) -> list[bytes]:
+    def payloads(self, ballots: IntArray, reserved: Event, noise: NoiseSource) -> list[bytes]:
         """Return shares of the sum of one entity's ballots with the noise that was paid for."""
-        sigma = cast("SummedNoise", paid).sigma_of_share
+        sigma = cast("SummedNoise", reserved).sigma_of_share
         return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
 
     def expected_shares(self, batch: Batch) -> Expected:

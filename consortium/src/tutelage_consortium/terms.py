@@ -24,7 +24,7 @@ _VOWELS = "aiou"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class ConsortiumTerms:
     """The values of a `Consortium`, which documents them and checks what depends on its mechanism."""
 
     name: str

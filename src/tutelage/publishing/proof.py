@@ -63,7 +63,7 @@ def prove(
     if units != {stated.epsilon.unit}:
         raise InvalidDataError(f"{where} states another unit of privacy than that of its event.")
     if paying is not None:
-        _check_paid(card, where, paying)
+        _check_spent(card, where, paying)
     _check_budget(card, where)
     # Beside it must be the ε of everything in the ledger.
     if stated.alone is not None and not card.covers_ledger:
@@ -149,7 +149,7 @@ def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
     return [proposal for proposal in recorded if proposal.event(simulated=test.simulated) == test]
 
 
-def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
+def _check_spent(card: PrivacyCard, where: str, history: History) -> None:
     """Refuse a card of another budget than the ledger's at its head, or of other labels; of fewer with its own ε."""
     entries = plain(card.budget)
     for name, right in history.state.as_dict().items():
