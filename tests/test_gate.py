@@ -64,7 +64,7 @@ WITHOUT_GATE = {
 
 READS = re.compile(
     r"[^\s(]\.(read_text|read_bytes)\(|\bZipFile\(|np\.load\(|sqlite3\.connect\("
-    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!boundary\.)(?<!scheme\.)(?<!runtime\.)(?<!def )(?<!\w)"
+    r"|(?<!Ledger\.)(?<!cls\.)(?<!os\.)(?<!library\.)(?<!archive\.)(?<!self\.)(?<!boundary\.)(?<!def )(?<!\w)"
     r"open\((?![^()]*\"[wxa])"
 )
 

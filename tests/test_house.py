@@ -32,9 +32,7 @@ def test_cycles_and_names_without_a_docstring_are_found(tmp_path):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    "folder", [REPOSITORY, REPOSITORY / "consortium"], ids=["core", "consortium"]
-)
+@pytest.mark.parametrize("folder", [REPOSITORY, REPOSITORY / "consortium"])
 def test_no_module_of_this_repository_imports_itself_by_way_of_others(folder):
     house = TOOL["measure"](folder)
     assert house.import_cycles == []

@@ -186,7 +186,7 @@ def _run(
 
 def record(path: Path) -> None:
     """Let this process write down, as lines of JSON, what a party receives and opens."""
-    file, receive, opened = path.open("w"), Link.receive, ArrayRuntime.open
+    file, receive, opened = path.open("w"), Link.receive, ArrayRuntime.open_shares
 
     def write(**line: Any) -> None:
         print(json.dumps(line), file=file, flush=True)
@@ -211,7 +211,7 @@ def record(path: Path) -> None:
         write(opened=values.ravel().tolist())
         return values
 
-    Link.receive, ArrayRuntime.open = received, seen  # type: ignore[method-assign]
+    Link.receive, ArrayRuntime.open_shares = received, seen  # type: ignore[method-assign]
 
 
 def summands(values: np.ndarray) -> list[np.ndarray]:

@@ -212,8 +212,10 @@ async def zero_test(session, say, summand, masked):
     runtime._receive, zeros = remember, runtime.zeros
     if not masked:
         runtime.zeros = lambda count: 0 * zeros(count)
-    opened, mine = runtime.open, []
-    runtime.open = lambda shares, degree: mine.append(int(shares[0])) or opened(shares, degree)
+    opened, mine = runtime.open_shares, []
+    runtime.open_shares = lambda shares, degree: (
+        mine.append(int(shares[0])) or opened(shares, degree)
+    )
     array = runtime._secure.array(share)
     is_zero = await runtime.np_is_zero_public(array)
     points = {place: int(found[0]) for place, found in seen.items()} | {runtime.pid: mine[0]}

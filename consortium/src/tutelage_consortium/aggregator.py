@@ -186,7 +186,7 @@ class Aggregator:
             if len(shares) < len(parties):
                 continue
             try:
-                opened = terms.scheme.open([shares[party] for party in parties], batch)
+                opened = terms.scheme.open_outcome([shares[party] for party in parties], batch)
             except ForgedMessageError as error:
                 contradiction = error
             else:

@@ -218,7 +218,7 @@ class SharedVotes:
         _, queries, _ = totals.shape
         return await session.labels(totals, self.bits(queries), self._threshold)
 
-    def open(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+    def open_outcome(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the label of each query from all parties' shares."""
         found = sharing.recombine(shares, (batch.n_queries,))
         if found.min(initial=0) < 0 or found.max(initial=0) > self.terms.n_classes:

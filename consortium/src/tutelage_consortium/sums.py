@@ -323,7 +323,7 @@ class SharedSums:
         """Return one party's share of the sum."""
         return sharing.encode(totals)
 
-    def open(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+    def open_outcome(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the noisy sum, (classes, numbers)."""
         return sharing.open_sum(shares, self.sums.round_of(batch).shape)
 

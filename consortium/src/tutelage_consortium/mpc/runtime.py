@@ -174,7 +174,7 @@ class ArrayRuntime(Runtime):
         theirs = [await self._receive(place, label, summands.size) for place in self.links]
         return ((mine + sum(theirs)) % MODULUS).reshape(summands.shape)
 
-    async def open(self, shares: ElementArray, degree: int = _DEGREE) -> ElementArray:
+    async def open_shares(self, shares: ElementArray, degree: int = _DEGREE) -> ElementArray:
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
         label = self.next_label()
         flat = shares.ravel()
@@ -264,7 +264,7 @@ class ArrayRuntime(Runtime):
     ):
         """Open an array of field elements to all parties, for MPyC's own protocols."""
         await self.returnType(asyncio.Future)  # type: ignore[misc]
-        return _shares_of(await self.open(x.value, threshold or _DEGREE))
+        return _shares_of(await self.open_shares(x.value, threshold or _DEGREE))
 
     @asyncoro.mpc_coro
     async def np_is_zero_public(self, a: Any):
@@ -276,7 +276,7 @@ class ArrayRuntime(Runtime):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
         values = cast("_Shares", await self.gather(a)).value.ravel()
         product = values * self.random(values.shape) + self.zeros(values.size)
-        return (await self.open(product % MODULUS, degree=2) == 0).reshape(a.shape)
+        return (await self.open_shares(product % MODULUS, degree=2) == 0).reshape(a.shape)
 
     @asyncoro.mpc_coro
     async def np_random_bits(self, sftype: object, n: int, signed: bool = False):  # noqa: ARG002

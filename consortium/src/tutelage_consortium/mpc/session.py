@@ -70,7 +70,7 @@ async def _are_nonzero(runtime: ArrayRuntime, values: ElementArray) -> list[bool
     # values: (rows, numbers)
     weights = runtime.random(values.shape)
     combinations = (values * weights).sum(axis=1) + runtime.zeros(len(values))
-    opened = await runtime.open(combinations % MODULUS, degree=2)
+    opened = await runtime.open_shares(combinations % MODULUS, degree=2)
     return [bool(number) for number in opened]
 
 
