@@ -20,8 +20,8 @@ TESTS = (REPOSITORY / "tests", REPOSITORY / "consortium" / "tests")
 MODULES = {PACKAGE: 193, OF_HOSPITALS: 29}
 # Ceilings of tokens, of which docstrings and comments are none: lowered with each cut. A plain line costs nothing.
 OF_CODE = {PACKAGE: 264_600, OF_HOSPITALS: 40_500}
-OF_TESTS = 306_500
-DOC_WORDS = 49_630
+OF_TESTS = 307_100
+DOC_WORDS = 49_790
 PER_LINE = {PACKAGE: 8.4, OF_HOSPITALS: 8.4}  # tokens of a line of code, on average
 DENSEST = 11.8  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
