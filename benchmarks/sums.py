@@ -44,7 +44,7 @@ UNIT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SI
 
 def categories(numbers: int) -> list[str]:
     """Return the categories of one column, of which unknown cells are one more number."""
-    return [str(place) for place in range(numbers // COLUMNS - 1)]
+    return [f"value {place}" for place in range(numbers // COLUMNS - 1)]
 
 
 def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Consortium:

@@ -354,4 +354,4 @@ def test_a_column_of_labels_is_merged_as_a_list_is():
     codes = Classes(values={"yes": ["no"], "no": ["yes"]}).merged_labels(
         np.array([["yes"], ["no"]])
     )
-    assert codes.tolist() == ["no", "yes"]
+    assert np.asarray(codes).tolist() == ["no", "yes"]

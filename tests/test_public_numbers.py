@@ -156,7 +156,7 @@ def test_a_student_is_better_than_public_targets_alone_and_than_no_public_target
         return rows, y / 2 + 3 * (rows["work"] == "public") * (rows["hours"] > 0.6) + noise
 
     (rows, y), (other, truth), public = given(20_000, 0), given(5_000, 1), given(200, 2)
-    start = dict(zip(("X_public", "y_public"), public, strict=True))
+    start: dict[str, Any] = dict(zip(("X_public", "y_public"), public, strict=True))
     model = of(epsilon=0.5).fit(rows, y, **start)
     by_targets = r2_score(truth, 10 * model.student_.public_.shares(SCHEMA.transform(other)))
     without = of(epsilon=0.5).fit(rows, y).score(other, truth)

@@ -10,7 +10,7 @@ import tutelage
 import tutelage_consortium
 from conftest import REPOSITORY
 
-PACKAGES = [Path(package.__file__).parent for package in (tutelage, tutelage_consortium)]
+PACKAGES = [Path(tutelage.__file__).parent, Path(tutelage_consortium.__file__).parent]
 PARTICIPLES = 25  # functions that are named by a participle alone: properties of public classes
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PARTICIPLE = re.compile(

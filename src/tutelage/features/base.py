@@ -89,7 +89,7 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     With a property ``_n_features_out``, as scikit-learn's transformers have it, the features get names.
     """
 
-    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002  scikit-learn's signature
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
         """Return the map unchanged: whatever it knows was public before."""
         return self
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class ForestStudent(SemiSupervisedClassifier):
 
     _: KW_ONLY
     random_state: int | None = None
-    class_weight: Mapping[object, float] | None = None
+    class_weight: Mapping[Any, float] | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
