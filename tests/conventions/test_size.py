@@ -22,8 +22,8 @@ MODULES = {PACKAGE: 193, OF_HOSPITALS: 29}
 OF_CODE = {PACKAGE: 264_600, OF_HOSPITALS: 40_500}
 OF_TESTS = 307_100
 DOC_WORDS = 49_790
-PER_LINE = {PACKAGE: 8.4, OF_HOSPITALS: 8.4}  # tokens of a line of code, on average
-DENSEST = 11.8  # of a module
+PER_LINE = {PACKAGE: 7.95, OF_HOSPITALS: 8.1}  # tokens of a line of code, on average
+DENSEST = 10.6  # of a module
 _DENSE_FROM = 80  # lines of code, from which on the density of a module counts
 _OF_CODE = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 

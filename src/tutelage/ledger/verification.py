@@ -124,14 +124,12 @@ class _Book:
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
         texts: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
-        labels: dict[int, list[list[int]]] = defaultdict(list)
         for reservation, query, text in answers:
             if type(query) is not bytes or len(query) != _HASH_BYTES or type(text) is not str:
                 raise LedgerTamperedError(
                     "A remembered answer is not in the form in which answers are written."
                 )
             texts[reservation].append((query, text))
-            labels[reservation].append(read_labels(text))
 
         for reservation, content in self.settled.items():
             written = texts[reservation]
@@ -142,7 +140,7 @@ class _Book:
             event = event_from_dict(self.reserved[reservation]["event"])
             queries: int = self.reserved[reservation]["queries"]
             vector = vector_of(event)
-            counts = [answers_in(numbers, vector) for numbers in labels[reservation]]
+            counts = [answers_in(read_labels(text), vector) for _, text in written]
             breach = breach_of(event, queries, event_from_dict(content["happened"]), counts)
             too_many = len(written) > queries and not isinstance(event, CappedArgmaxGaussian)
             if breach is not None or too_many:
