@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Self, final
 
 from tutelage._internal.drawing import Bar, Bars, summary
@@ -72,12 +72,13 @@ class LedgerState:
             return self._odometer()
         return self._odometer
 
-    def __getstate__(self) -> list[object]:
-        state = {item.name: getattr(self, item.name) for item in fields(self)}
-        state["_odometer"] = None
+    # Not __getstate__, which Python 3.11.2 replaces in a class with slots.
+    def __reduce__(self) -> tuple[Callable[[], Self], tuple[()]]:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["_odometer"] = None
         with suppress(LedgerError):
-            state["_odometer"] = self.so_far
-        return list(state.values())
+            values["_odometer"] = self.so_far
+        return partial(type(self), **values), ()
 
     @classmethod
     def of(

@@ -124,7 +124,7 @@ class Handshake:
     def abort(self) -> None:
         """Drop every connection that is still open."""
         for writer in self._writers:
-            writer.transport.abort()
+            _drop(writer)
 
     async def _listen(self) -> asyncio.Server:
         host, port = self._here
@@ -185,7 +185,7 @@ class Handshake:
 
     def _refuse(self, writer: asyncio.StreamWriter) -> None:
         self._writers.discard(writer)
-        writer.transport.abort()
+        _drop(writer)
 
     async def _receive(self, reader: asyncio.StreamReader, length: int) -> bytes:
         return await asyncio.wait_for(reader.readexactly(length), _PATIENCE)
@@ -287,3 +287,10 @@ def _quiet_loop() -> Generator[asyncio.AbstractEventLoop]:
                 loop.run_until_complete(asyncio.wait(tasks))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+def _drop(writer: asyncio.StreamWriter) -> None:
+    """End a connection without waiting for the other side."""
+    # A transport that was closed twice is closing already, and in Python 3.11.2 cannot be aborted any more.
+    with suppress(AttributeError):
+        writer.transport.abort()
