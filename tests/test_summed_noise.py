@@ -328,7 +328,7 @@ def test_noise_sized_for_everybody_is_found_too_small_once_colluders_subtract_th
     claimed = rdp(
         SummedNoise(ConfidenceCheck(0, sigma, 2, ONE_TEACHER), honest), np.array([2.0])
     ).values[0]
-    # Λ/2σ² at λ = 2.
+    # This is λ/2σ² at λ = 2.
     measured, right = (2 / (2 * left(counted).var()) for counted in (entities, honest))
     assert measured > 1.6 * claimed
     assert right < 1.04 * claimed  # five standard errors

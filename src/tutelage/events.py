@@ -43,7 +43,7 @@ from tutelage.exceptions import (
 )
 from tutelage.privacy import PrivacyUnit
 
-# Σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md.
+# The least σ of a share: from it on, a sum of discrete Gaussians is close to one. See docs/proofs/summed_noise.md.
 _LEAST_SHARE = 2.0
 _MOST_SHARES = 10**6
 _MOST_BITS = {"norm_squared": 100, "dimension": 50, "cap": 50}  # counts are at most 2⁵⁰

@@ -218,7 +218,7 @@ def read_table(path: str | PathLike[str], like: object = None) -> Table:
             "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
             f"{type(like).__name__}."
         )
-    # Which a fit asks to declare.
+    # All dates count as declared, because a fit asks to declare them.
     require_same_types(table, public, public.columns, dates=public.columns)
     return table
 
@@ -354,7 +354,7 @@ def _header(line: str, path: Path) -> tuple[list[str], str]:
     if not names:
         raise InvalidDataError(f"{path} has no rows below its header.")
     for number, name in enumerate(names, start=1):
-        # Which are not quoted: without a header, they are a person's.
+        # Names are not quoted: without a header, they are a person's cells.
         if name == "" or name in names[: number - 1]:
             raise InvalidDataError(
                 f"Column {number} of {path} has no name, or that of an earlier column. Name each column in the first "
@@ -385,7 +385,7 @@ def _columns_of_lines(
     # All cells are text, so that none has a part in the choice of a type.
     texts = _arrow.dictionary(_arrow.int32(), _arrow.string())
     table = _csv.read_csv(
-        # Of which a byte order mark would go if it came first, wherever a block begins.
+        # The line break keeps a byte order mark, which PyArrow removes at the start of any block.
         _arrow.BufferReader(b"\n" + block),
         _csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         _csv.ParseOptions(delimiter=mark, invalid_row_handler=skip),
@@ -800,10 +800,10 @@ def cell_text(cell: Any) -> str:
             return str.strip(cell)
         if is_missing(cell):
             return ""
-        # As all cells are beside a complex one.
+        # Beside a complex number all cells of a column are complex, so real ones are spelled as such.
         if isinstance(cell, _COMPLEX) and not cell.imag:
             cell = cell.real
-        # Those of less precision are spelled shorter than in a column of them.
+        # A number of less precision is spelled shorter than in a column of such numbers.
         if isinstance(cell, _FLOATING):
             cell = float(cell)
         if isinstance(cell, timedelta):  # of whatever library

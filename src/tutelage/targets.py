@@ -39,7 +39,7 @@ _SEQUENCE: Any = Sequence
 _LARGEST = 2**53  # whole numbers are floats, too
 _RECALL = re.compile(r"recall at (\d{1,2}(?:\.\d{1,6})?) %")
 _LEAST_SHARE = 1e-6  # of a class
-# Beyond which numbers are not classes, unless declared.
+# More different numbers than this are not classes, unless declared.
 _MOST_NUMBERS = 50
 _FEWEST_ROWS_PER_NUMBER = 10
 MISSING_LABEL = (
@@ -614,7 +614,7 @@ Encoding = ClassCodes | Numbers
 
 def numbers_of(cells: object, named: str = "The target") -> FloatArray:
     """Return targets as numbers; refuse any cell that is not a number, without quoting it."""
-    # Such as one of a cell, which may quote it.
+    # An error, such as one that a cell raises, may quote the cell.
     with suppress(Exception), np.errstate(all="ignore"):
         column = np.asarray(column_array(cells))
         has_dates = column.dtype.kind in "cmM"

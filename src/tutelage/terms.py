@@ -58,7 +58,7 @@ class Terms(NamedTuple):
 
     # Of all releases; None for a ledger that just holds this one, with the mechanism given.
     limit: Filter | None
-    # Ε of this release; None for the whole limit, or for what a given mechanism costs.
+    # The ε of this release; None for the whole limit, or for what a given mechanism costs.
     share: float | None
     releases: int  # equal ones that the limit is for
     stated: float | None  # ε of this release as it was stated, if only a ledger does not know it

@@ -119,7 +119,7 @@ class Aggregator:
             earlier = self._earlier(draft.name)
             if earlier and self._boundary.is_closed(earlier[-1]):
                 before = earlier[-1]
-                # Where a process died before.
+                # Again, because a process may have died before it did this.
                 mailbox.put_collected(self._home.identity, before, self.consortium)
                 continue
             self.consortium.require_size(draft.queries)

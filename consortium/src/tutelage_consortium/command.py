@@ -357,7 +357,7 @@ def status(home: _HomeArgument, html: Html = None, as_json: AsJson = False) -> N
     box = Mailbox(place.mailbox)
     hospitals = [*file.hospitals] if terms is None else names_of(terms.entities)
     own = Home(home).member.name
-    # To which the server brings no answers of others.
+    # The server brings a hospital no answers of others.
     if place.server is not None and own in hospitals:
         hospitals = [own]
     sent = {name: sizes_of_answers(box, name) for name in hospitals}

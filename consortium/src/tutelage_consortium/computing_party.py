@@ -275,8 +275,8 @@ class ComputingParty:
             for name in each.held.keys() - pins.keys() - left_out.keys():
                 left_out[name] = _MISSED
         remembered = [each.begun is not None for each in everyones]
-        # Values that all three remember were found to be small enough before they wrote them down.
         bounds = self._scheme.expected_shares(batch).bounds
+        # Values that all three remember were found to be small enough before they wrote them down.
         if bounds is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])

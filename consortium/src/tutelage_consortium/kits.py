@@ -163,7 +163,7 @@ def start(path: Path, mailbox: Path) -> Carrier:
     workspace = path / "flare"
     with (path / "log.txt").open("ab") as log:
         try:
-            # Until the process ends, which has the file too.
+            # The process below inherits the file, so the lock lasts until it ends.
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FederationError(

@@ -72,10 +72,10 @@ class Serving:
     _said: set[str] = field(default_factory=set)
     _seen: dict[str, float] = field(default_factory=dict)  # when a batch was seen first
     _declined: set[str] = field(default_factory=set)
-    # Releases, and which of their sums.
+    # Approved sums, as a release and the number of the sum.
     _approved: set[tuple[str, int]] = field(default_factory=set)
     _held: Rows | None = field(default=None, repr=False)
-    # When to try a batch again, and the wait.
+    # By batch: when to try it again, and the wait.
     _again: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def step(self) -> bool:
@@ -86,7 +86,7 @@ class Serving:
         terms = self.home.latest_roster()
         if terms is None or me not in terms.members:
             return done
-        # Again, if a process died before.
+        # Again, because a process may have died before it did this.
         self.mailbox.put_acceptance(self.home.identity, terms)
         if me.role is Role.AGGREGATOR:
             return done

@@ -33,7 +33,7 @@ from tutelage_reproductions.record import Record, Row, mean_share, percent_right
 _KEY = b"partition of the reproduction of MNIST"
 _DELTA = 1e-5
 _TEACHERS, _QUERIES = (250, 1000, 2000, 4000), (25, 50, 100, 200)
-# Σ per square root of the number of queries, so that it alone sets ε.
+# The σ per square root of the number of queries, so that it alone sets ε.
 _NOISE = (160.0, 80.0, 40.0, 15.0)
 _HEADLINE = (2000, 200, 50.0)  # teachers, queries, noise
 _SEEDS = 5

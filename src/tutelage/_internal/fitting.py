@@ -34,11 +34,11 @@ def fit_clone(
     Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, because it prints the losses of one
     shard, and every ``memory``, because it files rows of one shard where others may read them.
     """
-    # Which many classifiers refuse: a teacher would fail because of private labels.
+    # Many classifiers refuse a single class: a teacher would fail because of private labels.
     if np.all(y == y[0]):
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     fresh = cast("_Estimator", clone(estimator))
-    # It says so of itself, but a teacher must not carry on where another stopped.
+    # An estimator may clone to itself, but a teacher must not carry on where another stopped.
     if fresh is estimator:
         fresh = deepcopy(fresh)
     chosen: dict[str, object] = {"random_state": seed, "verbose": False, "memory": None}

@@ -181,7 +181,7 @@ class Claim:
         elif not self._is_folder or not any(target.iterdir()):
             part.replace(target)
         elif _exchange(part, target):
-            # Written to since it was checked.
+            # The folder was written to since it was checked.
             if self._kind.fault(part) is not None and _exchange(part, target):
                 self.check()
         else:
@@ -224,7 +224,7 @@ class Claim:
                 f"{replaced} may be all that is left of earlier results, whose replacement was interrupted. Move it "
                 f"away, or {self._way_out}."
             )
-        # A part of it would be nothing of its kind.
+        # Deleted in part under its own name, it would no longer be of its kind.
         replaced.rename(self.private / f"{_STAGING}{_REPLACED}")
         self.clean()
 

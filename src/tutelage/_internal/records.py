@@ -29,7 +29,7 @@ def frozen(kind: type[Made]) -> type[Made]:
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def by_identity(kind: type[Made]) -> type[Made]:
     """Make a class such a record that equals itself alone, and is shown by its fields unless it is `Hidden`."""
-    # Loads numpy, which the first page of help does not need.
+    # This import loads numpy, which the first page of help does not need.
     from tutelage._internal.typing import Hidden
 
     return dataclass(frozen=True, slots=True, eq=False, repr=not issubclass(kind, Hidden))(kind)

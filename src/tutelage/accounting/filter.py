@@ -361,7 +361,7 @@ def _most_mu_squared(epsilon: float, delta: float, first: float | None) -> float
 
 def _after_raise(first: float, delta: float) -> tuple[float, float]:
     """Return the order at which a Gaussian budget is kept once it is raised, and what the conversion adds to ε."""
-    # Twice: there is room after it is raised.
+    # The order suits twice the budget, so that there is room after it is raised.
     order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order
     return order, _conversion_term(order, delta)
 

@@ -266,7 +266,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
-    # Of the file that [public] names or, for a number, as public rows propose it.
+    # That of the file that [public] names or, for a number, as public rows propose it.
     schema: Schema | None = None
 
     @property

@@ -398,7 +398,7 @@ def _copies(ledgers: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]
     """Return which ledger holds all that is in each copy of it, and the copies of one that were used apart."""
 
     def longest_first(name: str) -> tuple[int, bool]:
-        # Of equal ones, that with the usual name is the original.
+        # Of ledgers of equal length, that with the usual name is the original.
         return -len(ledgers[name].history().entries), not name.endswith(".ledger")
 
     copies = dict[str, str]()

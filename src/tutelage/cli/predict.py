@@ -48,7 +48,7 @@ def predict(
     try:
         columns["prediction"] = student.predict(table).tolist()
     except (TypeError, ValueError) as error:
-        # Also of scikit-learn, where the student knows no names of columns.
+        # The error is one of scikit-learn where the student knows no names of columns.
         raise InvalidDataError(f"{rows} does not fit the student. {error}") from None
     if probabilities:
         if not hasattr(student, "predict_proba"):

@@ -61,7 +61,7 @@ def read_settings(path: Path) -> Entries:
     """Return the settings in a TOML file."""
     try:
         text = read_text(path)
-        # Each takes as long as all before it.
+        # Each part of a dotted key takes as long as all parts before it.
         if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
             raise RecursionError
         settings = tomllib.loads(text)

@@ -251,7 +251,7 @@ def _shard_by_shard(
     are_rows = [len(shape) for shape in shapes] == [1]
     if not are_rows or not are_numbers or [*map(len, features)] != [*map(len, places)]:
         return None
-    # Of one type, whatever the map makes of the first shard.
+    # All features are float64, whatever the map makes of the first shard.
     whole = np.empty((len(X), *shapes.pop()))
     for part, rows in zip(features, places, strict=True):
         whole[rows] = part

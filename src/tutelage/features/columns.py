@@ -356,7 +356,7 @@ class _NumberedRows(NamedTuple):
         if isinstance(self.columns, PublicColumns):
             n_numbers = len(self.columns.numbers)
             n_features = self.columns.n_text_features
-        # Of many columns, fewer each.
+        # The more columns, the fewer steps of each.
         n_steps = max(2, min(_STEPS, _MOST_STEPS // max(1, n_numbers)))
         steps = PublicSteps.learn(public, n_numbers, n_steps, n_features=n_features)
         if not n_features and not any(map(len, (*steps.steps, *steps.categories))):

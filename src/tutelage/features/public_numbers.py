@@ -35,7 +35,7 @@ class PublicTrees:
 
     base: float
     feature: IntArray  # column that a node looks at
-    # Up to which a row goes to the first of its two nodes, which follow each other.
+    # Up to this number, a row goes to the first of two nodes, which follow each other.
     threshold: FloatArray
     below: IntArray  # the first of these; of a leaf itself
     value: FloatArray  # of a leaf

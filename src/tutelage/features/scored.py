@@ -105,7 +105,7 @@ class PublicModel(NamedTuple):
         if self.linear is not None:
             scores = self.linear.transform(seen) + self.offsets
         else:
-            # Whose threads do not survive a fork, and wait busily for each other.
+            # The threads of OpenMP do not survive a fork, and wait busily for each other.
             with one_thread("openmp"):
                 scores = np.asarray(self.trees.decision_function(rows), np.float64)
         if scores.ndim == 1:
@@ -115,7 +115,6 @@ class PublicModel(NamedTuple):
         return log_chances(chances)
 
 
-# How a model is fitted.
 _Fit = Callable[[_Labeled], PublicModel]
 
 
@@ -206,7 +205,7 @@ class Start(NamedTuple):
 
         One kind of model is chosen, by the first part, for all.
         """
-        # Or a model could be left with one class.
+        # With fewer labels, a model could be left with one class.
         if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:
             return None
         public = _Labeled(rows, seen, labels, n_classes)

@@ -62,7 +62,7 @@ def _ledgers_of(paths: Collection[str]) -> list[Path]:
     """Return those of these files that are ledgers, and the ledgers of those folders that are homes."""
     found = set[Path]()
     for path in map(Path, paths):
-        # A link that leads nowhere or in a circle, or a file of another kind.
+        # Links that lead nowhere or in a circle, and files of another kind, are passed over.
         with suppress(OSError, LedgerError):
             state = path.stat()
             if stat.S_ISDIR(state.st_mode):
@@ -86,7 +86,7 @@ class Copies:
         self.newest = dict[Path | None, Entry]()  # entry of each, when it was looked at last
         self._file = file
         self._opening = opening
-        # That was near the file when copies were looked for.
+        # The files near the ledger when copies were looked for.
         self._all = dict[str, tuple[int, ...]]()
         self._known = dict[Path, Store]()
 
@@ -100,7 +100,7 @@ class Copies:
             self._known.pop(path, None)
             if path == self._file:
                 continue
-            # A damaged one, and not one that is locked.
+            # A damaged file is passed over; one that is locked is not.
             with suppress(LedgerStorageError, LedgerTamperedError):
                 store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
                 with store.transaction() as read:

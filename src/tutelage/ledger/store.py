@@ -67,7 +67,7 @@ class Store:
         self._is_durable = False  # the connection
         self._cache = Cache()
         self._version: int | None = None  # of the file, by the kept connection, when it was read
-        # Of the first reservation, just before it makes the file.
+        # Called at the first reservation, just before it makes the file.
         self.check: Callable[[], None] | None = None
         if self.file is not None and memory is None:
             if not read_only:
@@ -358,7 +358,7 @@ def _copy_tables(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
     copy.execute("BEGIN EXCLUSIVE")
     for name, statement in SCHEMA.items():
         copy.execute(statement)
-        # Not derived.
+        # These are the columns that are stored; `table_info` leaves derived ones out.
         stored = [column for _, column, *_ in source.execute(f"PRAGMA table_info({name})")]
         rows = source.execute(f"SELECT {', '.join(stored)} FROM {name}")  # noqa: S608  one of our own
         marks = ", ".join("?" * len(stored))

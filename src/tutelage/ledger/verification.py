@@ -58,7 +58,7 @@ def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
 
 def verify_entries(read: Transaction, head: str | None = None) -> None:
     """Refuse a ledger in which anything is wrong: its structure, entries, answers or costs; or without this head."""
-    # In which an index disagrees, for example.
+    # An index may disagree with its table, for example.
     if read.run("PRAGMA integrity_check").fetchall() != [("ok",)]:
         raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
     read.check_schema()

@@ -409,7 +409,7 @@ def _residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     # scores: (rows, classes); labels: (rows,)
     wrong = np.eye(scores.shape[1])[labels] - chances_of(scores)
     steps = np.trunc(wrong * _RESIDUAL_STEPS)
-    # Of whole numbers: exact in any order.
+    # Squares of whole numbers add up exactly, in any order.
     lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))
     shorter = np.minimum(1, _LONGEST / np.maximum(lengths, 1))
     return np.trunc(steps * shorter).astype(np.int64)

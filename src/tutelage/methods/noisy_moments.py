@@ -450,7 +450,7 @@ class NoisyMoments(NoisySums):
             of_public = whole.transform(public_rows)
         n_features = of_labeled.shape[1]
         unchanged = make_pipeline(PublicScaling(np.zeros(n_features), np.ones(n_features)))
-        # With the last scores: several trials have the same.
+        # By the id of the last scores: several trials have the same.
         at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()
 
         def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:

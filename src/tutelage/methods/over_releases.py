@@ -100,7 +100,7 @@ class Turn(NamedTuple):
         average.answers.append(released)
         values, sigma = average.with_sum(released, sigma, size or self.n)
 
-        # By whole numbers: those of an average may have other last digits on another machine.
+        # The digest is of whole numbers: an average may have other last digits on another machine.
         known = data_digest(*average.answers).hex()
         return AveragedSum(
             values,

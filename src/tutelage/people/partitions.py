@@ -206,7 +206,7 @@ def _findings_in(
         return _Findings()
     try:
         buckets = frozenset[int]()
-        # By the ids that are here: whatever they were when Dask shuffled, they count.
+        # People are told apart by the ids that are here, whatever these were when Dask shuffled.
         if reader.entity is not None:
             names, bucket_of_name, codes = _people_in(rows[reader.entity], n_buckets)
             buckets = frozenset(bucket_of_name.tolist())

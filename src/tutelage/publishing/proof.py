@@ -263,7 +263,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         if not checks or len(answers) > 1:
             of_one_query += answers
     else:
-        # The last first.
+        # The last event comes first.
         of_one_query = list(dict.fromkeys(charge.event for charge in reversed(paying.batches)))
     for event in of_one_query:
         try:

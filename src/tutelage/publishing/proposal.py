@@ -286,7 +286,7 @@ def propose(
     best = int(np.argmin([epsilon_at(log_offset) for log_offset in coarse]))
     lower = coarse[max(best - 1, 0)]
     upper = coarse[min(best + 1, len(coarse) - 1)]
-    # Within 0.1 %
+    # Seven steps find the least ε within 0.1 %.
     optimize.minimize_scalar(
         epsilon_at,
         bounds=(lower, upper),

@@ -325,7 +325,7 @@ class Effects(ABC):
             tables.append(np.pad(table, ((0, 1), (0, 0))))
             doubts.append(np.pad(doubt, ((0, 1), (0, 0))))
             people.append(np.pad(size[:, 0], (0, 1)))
-        # Or else, by sums that somebody made up, a ballot could fail by its rows.
+        # Sums that somebody made up could otherwise make a ballot fail, depending on its rows.
         np.asarray_chkfinite(np.vstack(tables))
 
         bin_groups = _entries_at(cells, groups)

@@ -107,7 +107,7 @@ class Means(Effects):
     """Effects of the bins of each column by noisy sums of numbers, and what these say of the people; public."""
 
     public: PublicStart | None = None  # what public targets say
-    # Of the effects and of that, in what the later sums begin from.
+    # Shares of the effects, and of the public start, in what the later sums begin from.
     parts: tuple[float, float] | None = None
 
     @staticmethod

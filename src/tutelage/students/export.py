@@ -75,7 +75,7 @@ _INT64 = 7
 _DOUBLE = 11
 _MADE_UP = 256  # rows
 _SAME = 0.99  # share of labels that must be the same
-# Missing values.
+# Models that take missing values.
 _WITH_GAPS: tuple[type, ...] = (
     DecisionTreeClassifier,
     ExtraTreesClassifier,

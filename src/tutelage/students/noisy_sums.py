@@ -14,7 +14,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.features.rowwise import projector
 from tutelage.features.scored import LEAST_CHANCE
 
-# Of the public spread, in proportion to which weights are expected.
+# Weights are expected in proportion to one of these powers of the public spread.
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest

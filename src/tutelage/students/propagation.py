@@ -118,7 +118,7 @@ _NOISE = np.array(
     [0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6]
 )
 _LEAST_INFORMATIVE = 0.9  # of the rate at which labels are drawn blindly
-# Α has the prior (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out.
+# The prior of α is (1 − α)^−1.5: nearby, wrong labels of look-alikes bear each other out.
 _FAR_REACHING = 1.5
 _TEMPERATURES = np.geomspace(0.01, 10, 25)
 _CALIBRATED_ON = 2000  # rows
@@ -223,7 +223,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         self.propagated_ = self.classes_[likeliest]
         self.confidences_ = self.label_distributions_.max(axis=1)
         chance = 1 / (len(self.classes_) + 1e-9)
-        # None where no label reaches.
+        # The weight is zero where no label reaches.
         weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)
         is_sure = weights >= _NEXT_TO_NOTHING * weights.max()
         self.estimator_ = fit_clone(

@@ -25,7 +25,7 @@ N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the bal
 _BEYOND = 1  # of the three scores, the ballots beyond public labels
 # Deviations of the noise: an entry of the Gram matrix that is larger is not noise alone.
 _SHOWN = 2.0
-# To which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact.
+# Chances and scores are rounded to these steps: sums of their products stay below 2⁵³, and so exact.
 _STEPS = 2**12
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened

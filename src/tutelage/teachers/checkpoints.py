@@ -26,7 +26,7 @@ from tutelage.teachers.base import Own
 from tutelage.teachers.parallel import Results
 
 _MOST_IDENTITY = 2**10  # bytes
-# Told apart by version.
+# Libraries that are identified by their versions.
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}
 _Code = type | Callable[..., object]
 

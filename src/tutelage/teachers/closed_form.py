@@ -55,7 +55,7 @@ class LabeledShards:
         counts = self.counts()
         sums = np.zeros((counts.size, self.X.shape[1]))
         if len(present):
-            # Row after row, within one cell.
+            # The rows of a cell are added one after the other.
             sums[present] = np.add.reduceat(self.X[order], starts, axis=0)
         return sums.reshape(*counts.shape, -1) / np.maximum(counts, 1)[:, :, None]
 

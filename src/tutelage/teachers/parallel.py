@@ -185,7 +185,7 @@ def isolated_result(
                 result = result_without_quotes(f"The teacher of shard {shard}", work, *arguments)
             if once_more is None or stream_may_come():
                 return result
-            # The work loaded a library and drew from its stream before that was its own.
+            # The work loaded a library and drew from the random stream of that before it was set: repeat the work.
             arguments = once_more
 
 

@@ -125,7 +125,7 @@ class VectorBallots:
             vectors, residuals = _within_length(*products_of(block), block.people)
             people = block.people - block.people.min()
             whole = np.rint(vectors * _STEPS)
-            # Of whole numbers: exact in any order.
+            # Squares of whole numbers add up exactly, in any order.
             lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, None]
             of_person = np.bincount(people)[people][:, None]
             weights = residuals * (_WEIGHT_STEPS / radius) / of_person

@@ -148,7 +148,7 @@ class ArrayRuntime(Runtime):
         self._loop.set_exception_handler(self._report_failure)
         for module in _KEEPERS_OF_RUNTIME:
             setattr(module, "runtime", self)  # noqa: B010  as MPyC does for the one runtime that it makes
-        # Of which every comparison says how many bits it means.
+        # Every comparison says how many of the bits of this type it uses.
         self._secure: Any = cast("Any", self.SecInt)(1, MODULUS)
 
     def prfs(  # type: ignore[override]  MPyC caches it for ever
