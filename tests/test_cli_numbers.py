@@ -100,6 +100,7 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     )
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
+    assert "that it has are not spent on again." in " ".join(again.stderr.split())
 
 
 @pytest.mark.parametrize("with_target", [True, False])

@@ -369,8 +369,10 @@ def _schedule(release: PreparedRelease, name: str) -> str:
     """Return how much a release spends of the budget of each person, and how many releases like it fit; public."""
     share, rooms = release.budget.rooms(release.most)
     if not rooms:
-        return f"{name} was begun before. It is the same release, and labels or sums "
-        "that it has are not spent on again."
+        return (
+            f"{name} was begun before. It is the same release, "
+            "and labels or sums that it has are not spent on again."
+        )
     by_room = [f"with {names}: {room:,}" for room, names in _groups(rooms)]
     limit = release.budget.limit_for(release.most).epsilon
     return (
