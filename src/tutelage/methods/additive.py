@@ -203,6 +203,36 @@ class SumsOverSchema(NoisySums):
             total=total,
         )
 
+    def _ask_effects(
+        self,
+        public: Public,
+        columns: ColumnCells,
+        turn: Turn,
+        past: Past,
+        form: Vector,
+        entries_of: Callable[[tuple[IntArray, ...], int, PeopleBlock], Entries],
+        effects: type[_AnyEffects],
+        scale: int,
+    ) -> Asking[tuple[_AnyEffects, Turn]]:
+        """Ask for the first sum, over the cells of all columns; return the effects by it, and the turn after it.
+
+        `entries_of` returns the entries of rows, by the cell of each bin of each column and how many cells there are;
+        one whole person is `scale` in them.
+        """
+        entries = partial(entries_of, columns.cells, columns.n_cells)
+        averaged = yield from self._ask(
+            public.sizes, past, 0, turn, form, partial(sum_of_entries, entries)
+        )
+        by_sum = effects.of(
+            averaged.values,
+            averaged.sigma,
+            scale,
+            columns.cells,
+            columns.schema.ordered,
+            by_cell=public.release is not None,
+        )
+        return by_sum, averaged.turn
+
     def _ask_residuals(
         self,
         sizes: Sizes,
@@ -334,28 +364,13 @@ class Additive(SumsOverSchema):
     ) -> Taught:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         sizes = public.sizes
-        counts = yield from self._ask(
-            sizes,
-            past,
-            0,
-            turn,
-            _form_of_counts(sizes, columns.n_cells),
-            partial(
-                sum_of_entries,
-                partial(_counts, columns.cells, columns.n_cells),
-            ),
-        )
-        scores = Scores.of(
-            counts.values,
-            counts.sigma,
-            _STEPS,
-            columns.cells,
-            columns.schema.ordered,
-            by_cell=public.release is not None,
+        form = _form_of_counts(sizes, columns.n_cells)
+        scores, after_counts = yield from self._ask_effects(
+            public, columns, turn, past, form, _counts, Scores, _STEPS
         )
 
         scores, residuals = yield from self._ask_residuals(
-            sizes, past, counts.turn, scores, _residuals
+            sizes, past, after_counts, scores, _residuals
         )
         corrections = scores.corrections(
             residuals.values,

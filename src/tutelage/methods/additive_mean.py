@@ -99,33 +99,14 @@ class AdditiveMean(SumsOverSchema):
     ) -> Taught:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes = public.sizes
-        sums = yield from self._ask(
-            sizes,
-            past,
-            0,
-            turn,
-            _form_of_sums(sizes, columns.n_cells),
-            partial(
-                sum_of_entries,
-                partial(_sums, columns.cells, columns.n_cells),
-            ),
-        )
-        means = Means.of(
-            sums.values,
-            sums.sigma,
-            STEPS,
-            columns.cells,
-            columns.schema.ordered,
-            by_cell=public.release is not None,
+        form = _form_of_sums(sizes, columns.n_cells)
+        means, after_sums = yield from self._ask_effects(
+            public, columns, turn, past, form, _sums, Means, STEPS
         )
         means = means.beside(columns.start)
 
         means, residuals = yield from self._ask_residuals(
-            sizes,
-            past,
-            sums.turn,
-            means,
-            _residuals,
+            sizes, past, after_sums, means, _residuals
         )
         parts = past["parts"].with_mean(np.array(means.start_parts), turn.n)
         of_effects, of_public = parts.tolist()

@@ -219,7 +219,7 @@ def sum_of_entries(
         cells, numbers = entries(block.only(some))
         names = np.repeat(people[some], cells[0].size) * n_cells + cells.ravel()
         distinct, places = np.unique(names, return_inverse=True)
-        # Of whole numbers far below 2⁵³.
+        # The sums are of whole numbers, far below 2⁵³.
         sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)
         all_names.append(distinct)
         all_sums.append(sums)
