@@ -252,7 +252,7 @@ async def a_few(session, say, votes):
 async def silent(session, say, guilty):
     """Let one party answer something else while time passes, and never say what the others wait for."""
     links = session._links
-    if session._me == guilty:
+    if session._runtime.pid == guilty:
         for label in (2, 3):
             for link in links.values():
                 await link.receive(label, FrameKind.BYTES)

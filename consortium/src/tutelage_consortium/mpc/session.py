@@ -124,7 +124,6 @@ class Session:
 
     def __init__(self, runtime: ArrayRuntime) -> None:
         self._runtime = runtime
-        self._me = runtime.pid
         self._links = runtime.links
         self._exchanges = 0
 
